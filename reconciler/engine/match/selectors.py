@@ -14,8 +14,11 @@ from reconciler.errors import InvalidPolicy, read_each
 LabelPredicate = Callable[[Mapping[str, str]], bool]
 
 _NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_KEY: Final = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
-_VALUE: Final = re.compile(rf"(?:{_NAME})?")
+_PART: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DOMAIN: Final = rf"(?=[-a-z0-9.]{{1,253}}/){_PART}(?:\.{_PART})*"
+LABEL_KEY: Final = re.compile(rf"(?:{_DOMAIN}/)?{_NAME}")
+"""The key of a label, or of a taint."""
+LABEL_VALUE: Final = re.compile(rf"(?:{_NAME})?")
 _WILD: Final = str.maketrans("*?", "00")
 _WITH_VALUES: Final = frozenset({"In", "NotIn"})
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -137,9 +140,9 @@ _Compiled = tuple[LabelPredicate, LabelRequirement | None]
 def _compile_label(key: str, value: str) -> _Compiled:
     # What is escaped would not reach the API server as it is meant.
     asked: LabelRequirement | None = None
-    if _KEY.fullmatch(key) and wildcard.has_wildcard(value):
+    if LABEL_KEY.fullmatch(key) and wildcard.has_wildcard(value):
         asked = LabelRequirement(key, "Exists")
-    elif _KEY.fullmatch(key) and _VALUE.fullmatch(value):
+    elif LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value):
         asked = LabelRequirement(key, "=", (value,))
     return pair_predicate(key, value), asked
 
@@ -176,7 +179,10 @@ def _predicate(key: str, operator: str, values: frozenset[str]) -> LabelPredicat
 
 def _check_label(key: str, values: Iterable[str], location: str, *, wild: bool) -> None:
     """Refuse what the API server would refuse: no object can have such a label."""
-    for text, form, what in ((key, _KEY, "key"), *((value, _VALUE, "value") for value in values)):
+    for text, form, what in (
+        (key, LABEL_KEY, "key"),
+        *((value, LABEL_VALUE, "value") for value in values),
+    ):
         plain = wildcard.literal(text).translate(_WILD) if wild else text
         if not form.fullmatch(plain):
             reason = (

@@ -8,7 +8,7 @@ Pointer = tuple[str, ...]
 
 APPEND: Final = "-"
 MAX_DEPTH: Final = 200  # of a pointer and of a document that a patch makes; orjson ends at 254
-_INDEX: Final = re.compile(r"0|-?[1-9][0-9]{0,8}")
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 def parse_pointer(text: str) -> Pointer:
@@ -33,5 +33,5 @@ def render_pointer(parts: Iterable[str | int]) -> str:
 
 
 def parse_index(part: str) -> int | None:
-    """Read a place in a list, negative ones too; None when the part is no such number."""
+    """Read a place in a list, as Go reads an integer; None when the part is none."""
     return int(part) if _INDEX.fullmatch(part) else None

@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902), as lenient as the profile asks for; `jsonpatch` is the strict one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from reconciler.engine.patch.diff import equal
@@ -41,6 +41,8 @@ class Profile:
         negative_index: ``-1`` is the end of a list for ``add``, its last element otherwise.
         absent_is_null: ``test`` with null holds for a missing key.
         replace_adds: ``replace`` puts a key into a map that does not have it.
+        create_at_end: What is created for ``-`` is a list, and an element of one; else it is a
+            map with that key, and no element.
     """
 
     create_parents: bool
@@ -48,6 +50,7 @@ class Profile:
     negative_index: bool
     absent_is_null: bool
     replace_adds: bool = False
+    create_at_end: bool = True
 
 
 LENIENT: Final = Profile(
@@ -61,6 +64,8 @@ EVANPHX4: Final = Profile(
     replace_adds=True,
 )
 """The Go library evanphx/json-patch, version 4, as it is without options."""
+KUBEMOD: Final = replace(LENIENT, create_at_end=False)
+"""The fork of version 5.1 that KubeMod has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +189,8 @@ class _Patcher:
 
     def _remove(self, document: Any, operation: Operation, path: Pointer) -> Any:
         def delete(parent: Any, part: str) -> Any:
+            if isinstance(parent, list) and part == APPEND:
+                raise _bad_index(part)
             place = self._existing(parent, part)
             if place is None and self._profile.ignore_absent:
                 return parent
@@ -239,6 +246,8 @@ class _Patcher:
         part, *rest = path
         if not rest:
             return edit(parent, part)
+        if isinstance(parent, list) and not create and parse_index(part) is None:
+            raise _NoParent
         place = self._existing(parent, part)
         child = None if place is None else parent[place]
         if child is None and create:
@@ -251,7 +260,7 @@ class _Patcher:
 
     def _new_container(self, part: str) -> dict[str, Any] | list[Any]:
         """An empty map or, where the part below is a place in a list, a list padded up to it."""
-        if part == APPEND:
+        if part == APPEND and self._profile.create_at_end:
             return []
         index = parse_index(part)
         if index is None or (index < 0 and not self._profile.negative_index):
@@ -263,9 +272,10 @@ class _Patcher:
             return parent, part
         if not isinstance(parent, list):
             raise _NoParent
-        at = len(parent) if part == APPEND else self._index(part)
-        if at == -1 and not parent:
-            at = 0
+        ends = part == APPEND and self._profile.create_at_end
+        at = len(parent) if ends else self._index(part)
+        if at == -len(parent) - 1:
+            return [None, *parent], 0
         if at < 0:
             raise _bad_index(part)
         return self._pad(parent, at), at

@@ -7,6 +7,7 @@ no offset, as on a machine that runs in UTC.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from reconciler.engine.values.instants import (
     HOUR,
@@ -80,13 +81,15 @@ def _instant(fields: _Fields, name: str) -> Instant:
         second=fields.get("second", 0),
     )
     # UTC wins over a number, and a number over the abbreviation of a zone.
-    zone = next((name for name in ("UTC", "offset", "abbreviation") if name in fields), "")
-    return instant(
-        civil,
-        nanosecond=fields.get("nanosecond", 0),
-        offset=fields.get(zone, 0),
-        zone=name if zone == "abbreviation" else "UTC" if zone in {"", "UTC"} else "",
-    )
+    given = next((each for each in ("UTC", "offset", "abbreviation") if each in fields), "UTC")
+    offset = fields.get(given, 0)
+    zone = "UTC" if given == "UTC" or not (name or offset) else name
+    nanosecond = fields.get("nanosecond", 0)
+    if given == "abbreviation":
+        # Go takes the clock for that of UTC, and shows the time in the zone.
+        written = instant(civil, nanosecond=nanosecond, offset=0, zone="")
+        return replace(written, offset=offset, zone=zone)
+    return instant(civil, nanosecond=nanosecond, offset=offset, zone=zone)
 
 
 def format_time(layout: str, at: Instant) -> str:

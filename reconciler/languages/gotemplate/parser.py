@@ -337,19 +337,13 @@ class _Parser:
                 continue
             if token.kind in {Kind.RIGHT, Kind.CLOSE}:
                 self.index -= 1
-            elif token.kind is Kind.PIPE:
-                self._before_next_command()
-            else:
+            elif token.kind is not Kind.PIPE:
                 self.index -= token.kind is not Kind.END
                 raise self._unexpected("an operand")
             break
         if not operands:
             raise self._wrong("a command is empty")
         return Command(position, tuple(operands))
-
-    def _before_next_command(self) -> None:
-        if self._skip_space().kind in {Kind.RIGHT, Kind.CLOSE}:
-            raise self._wrong("a command is missing behind |")
 
     def _operand(self) -> Operand | None:
         node = self._term()

@@ -6,6 +6,7 @@ from reconciler.languages.gval.expression import (
     Selection,
     compile_expression,
     compile_selection,
+    fault_of,
 )
 from reconciler.languages.gval.values import UNDEFINED, Failure, text_of
 
@@ -17,5 +18,6 @@ __all__ = [
     "Selection",
     "compile_expression",
     "compile_selection",
+    "fault_of",
     "text_of",
 ]

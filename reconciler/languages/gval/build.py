@@ -1,5 +1,6 @@
 """From the tree of an expression to closures that evaluate it."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -54,18 +55,11 @@ _SEARCH = 320
 """Steps that the start of a search takes."""
 _OPERATION = 64
 """Steps that an operator or a function takes beside its operands."""
-
-
-class WrongRegex(Failure):
-    """A literal regular expression is none."""
+_INDEX: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def build(node: Node) -> Evaluate:
-    """Return the closure that evaluates a part of an expression.
-
-    Raises:
-        WrongRegex: A literal regular expression in it is none.
-    """
+    """Return the closure that evaluates a part of an expression."""
     return _BUILDERS[type(node)](node)
 
 
@@ -105,7 +99,7 @@ def _regex(node: Infix) -> Evaluate:
         try:
             regex = compile_regex(text_of(node.right.value))
         except ValueError as error:
-            raise WrongRegex(f"{node.operator} {error}") from None
+            return _failing(subject, f"{node.operator} {error}")
         return lambda run, current: _found(run, regex, subject(run, current)) is wanted
     pattern = build(node.right)
 
@@ -119,6 +113,16 @@ def _regex(node: Infix) -> Evaluate:
             raise Failure("a computed regular expression is none") from None
         run.spend(8 * computed.programsize)
         return _found(run, computed, text) is wanted
+
+    return evaluate
+
+
+def _failing(operand: Evaluate, reason: str) -> Evaluate:
+    """Return what evaluates an operand, and fails then."""
+
+    def evaluate(run: Run, current: Any) -> Any:
+        operand(run, current)
+        raise Failure(reason)
 
     return evaluate
 
@@ -179,15 +183,20 @@ def _variable(node: Variable) -> Evaluate:
         names = [text_of(run.made(key(run, current))) for key in keys]
         value = run.root
         for name in names:
-            if isinstance(value, dict):
-                value = value.get(name)
-            elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-                value = value[int(name)]
-            else:
-                raise Failure("a name without $ leads nowhere")
+            value = _named(value, name)
         return value
 
     return evaluate
+
+
+def _named(value: Any, name: str) -> Any:
+    """Return what a name without ``$`` leads to; what no index of a list is leads nowhere on."""
+    if isinstance(value, dict):
+        return value.get(name)
+    if not isinstance(value, list):
+        raise Failure("a name without $ leads nowhere")
+    index = int(name) if _INDEX.fullmatch(name) else -1
+    return value[index] if 0 <= index < len(value) else value
 
 
 def _array(node: Array) -> Evaluate:

@@ -8,9 +8,10 @@ from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.gval.build import Hits, build, build_hits, flat
 from reconciler.languages.gval.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.gval.operators import REGEX
 from reconciler.languages.gval.parser import Parser
 from reconciler.languages.gval.selectors import Evaluate
-from reconciler.languages.gval.syntax import Node, Path, SyntaxFault
+from reconciler.languages.gval.syntax import Constant, Infix, Node, Path, Prefix, SyntaxFault
 from reconciler.languages.gval.values import Failure
 
 _TOO_DEEP = "it is nested too deeply"
@@ -103,6 +104,34 @@ def compile_selection(
     """
     tree, hits = _compile(source, location, limits, Parser.path, build_hits)
     return Selection(source=source, tree=tree, limits=limits, hits_in=hits)
+
+
+def fault_of(node: Node) -> str:
+    """Return why an operator fails whatever the data is, empty where its literals do not tell."""
+    match node:
+        case Infix(operator, _, Constant() as right) if operator in REGEX:
+            node = Infix(operator, Constant(""), right)
+        case Prefix(_, operand) if _is_literal(operand):
+            pass
+        case Infix(_, left, right) if _is_literal(left) and _is_literal(right):
+            pass
+        case _:
+            return ""
+    try:
+        build(node)(Run(None, DEFAULT_LIMITS, UNLIMITED), None)
+    except EvaluationError as error:
+        return str(error)
+    return ""
+
+
+def _is_literal(node: Node) -> bool:
+    match node:
+        case Prefix(_, operand):
+            return _is_literal(operand)
+        case Infix(_, left, right):
+            return _is_literal(left) and _is_literal(right)
+        case _:
+            return isinstance(node, Constant)
 
 
 def _compile(

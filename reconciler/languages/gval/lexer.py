@@ -46,11 +46,11 @@ _TOKEN: Final = re.compile(
     | (?P<name>[^\W\d]\w*)
     | (?P<number>
         0[xXbBoO][\w.]*
-      | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?[\d_]+)?
+      | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?[\d_]*)?
       )
     | (?P<quoted>"(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
     | (?P<raw>`[^`]*`)
-    | (?P<sign>\*\*|==|!=|=~|!~|<=|>=|<<|>>|&&|\|\||\?\?|.)
+    | (?P<sign>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -76,6 +76,8 @@ _LAST: Final = 0x10FFFF
 
 def tokens(source: str) -> Iterator[Token]:
     """Yield the tokens, at the end one of kind END; comments are none.
+
+    A sign is one character: whether the next one belongs to it depends on what stands there.
 
     Raises:
         SyntaxFault: A literal does not end, or has an escape that Go does not know.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from reconciler.languages.gval.values import Failure, same, text_of, to_number
+from reconciler.languages.gval.values import Failure, same, text_of, to_number, to_word
 
 Operation = Callable[[Any, Any], Any]
 
@@ -107,14 +107,6 @@ def _power(left: float, right: float) -> float:
 
 def _bits(compute: Callable[[int, int], int]) -> Callable[[float, float], float]:
     return lambda left, right: float(_signed(compute(to_word(left), to_word(right))))
-
-
-def to_word(number: float) -> int:
-    """Return a number as a signed integer of 64 bits, the lowest where it does not fit."""
-    if not math.isfinite(number):
-        return _LOWEST
-    whole = int(number)
-    return whole if _LOWEST <= whole < -_LOWEST else _LOWEST
 
 
 def _signed(number: int) -> int:

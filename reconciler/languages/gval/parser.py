@@ -1,12 +1,13 @@
 """From the text of an expression to its tree."""
 
+import re
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
 from reconciler.engine.values.gonumbers import parse_float
 from reconciler.languages.gval.functions import FUNCTIONS
 from reconciler.languages.gval.lexer import Token, TokenKind, tokens
-from reconciler.languages.gval.operators import DECIDED, INFIX, PRECEDENCES, PREFIX, REGEX
+from reconciler.languages.gval.operators import PRECEDENCES, PREFIX
 from reconciler.languages.gval.syntax import (
     Array,
     Call,
@@ -30,11 +31,11 @@ from reconciler.languages.gval.syntax import (
     Variable,
     Wildcard,
 )
-from reconciler.languages.gval.values import Failure
 
 _LOWEST: Final = -1
-_TO_THE_END: Final = float(2**31 - 1)
-_SLICE: Final = 3
+_OPERATOR: Final = re.compile(r"[-=!<>&|+*/%^~?in]*")
+_SLICE: Final = (Constant(0.0), Constant(float(2**31 - 1)), Constant(1.0))
+"""The start, the end and the step of a slice that has none."""
 
 _Found = TypeVar("_Found")
 
@@ -43,6 +44,7 @@ class Parser:
     """Reads one expression, token by token."""
 
     def __init__(self, source: str, depth: int) -> None:
+        self._source = source
         self._tokens = tuple(tokens(source))
         self._next = 0
         self._left = depth
@@ -117,7 +119,8 @@ class Parser:
 
     def _whole(self) -> Node:
         node = self._infix(_LOWEST)
-        while self._take("?"):
+        while self._operator() == "?":
+            self._advance()
             yes = self._expression()
             no: Node = Constant(None)
             if self._take(":"):
@@ -130,13 +133,34 @@ class Parser:
     def _infix(self, binding: int) -> Node:
         left = self._operand()
         while True:
-            token = self._token
-            precedence = PRECEDENCES.get(token.text, _LOWEST)
-            if token.kind not in (TokenKind.SIGN, TokenKind.NAME) or precedence <= binding:
+            operator = self._operator()
+            precedence = PRECEDENCES.get(operator, _LOWEST)
+            if precedence <= binding:
                 return left
-            self._advance()
-            right = self._infix(precedence)
-            left = self._folded(Infix(token.text, left, right), token)
+            self._next += 1 if self._token.kind is TokenKind.NAME else len(operator)
+            left = Infix(operator, left, self._infix(precedence))
+
+    def _operator(self) -> str:
+        """Return the operator that stands there, empty where none does; nothing is read.
+
+        As in the original it is all signs that follow one another without a space, and more:
+        the letters of ``in`` are signs as well, after another one.
+        """
+        token = self._token
+        if token.kind is TokenKind.NAME:
+            return token.text if token.text in PRECEDENCES else ""
+        if token.kind is not TokenKind.SIGN:
+            return ""
+        run = token.text
+        if found := _OPERATOR.match(self._source, token.position):
+            run = found[0]
+        if run in PRECEDENCES or run == "?":
+            return run
+        if len(run) > 1:
+            known = next((run[:end] for end in (2, 1) if run[:end] in PRECEDENCES), run[0])
+            reason = f'there is no operator {run}: write a space after "{known}"'
+            raise SyntaxFault(reason, token.position)
+        return ""
 
     def _operand(self) -> Node:
         token = self._token
@@ -148,7 +172,7 @@ class Parser:
             return self._named()
         if token.text in PREFIX:
             self._advance()
-            return self._folded(Prefix(token.text, self._nested(self._operand)), token)
+            return Prefix(token.text, self._nested(self._operand))
         return self._enclosed()
 
     def _enclosed(self) -> Node:
@@ -164,23 +188,6 @@ class Parser:
             self._refuse("a value is missing")
         node = self._expression()
         self._need(")", "after a part in parentheses")
-        return node
-
-    def _folded(self, node: Infix | Prefix, token: Token) -> Node:
-        """Compute what is made of literals; what fails there fails always."""
-        try:
-            if isinstance(node, Prefix):
-                if isinstance(node.operand, Constant):
-                    return Constant(PREFIX[node.operator](node.operand.value))
-                return node
-            left, right = node.left, node.right
-            if isinstance(left, Constant) and isinstance(right, Constant):
-                if node.operator in DECIDED and DECIDED[node.operator](left.value):
-                    return Constant(left.value)
-                if node.operator not in REGEX:
-                    return Constant(INFIX[node.operator](left.value, right.value))
-        except Failure as error:
-            raise SyntaxFault(str(error), token.position) from None
         return node
 
     # -- operands -------------------------------------------------------------------------
@@ -305,35 +312,42 @@ class Parser:
         return Script(node)
 
     def _bracket(self) -> Step:
-        if self._take("*"):
-            self._need("]", 'after "[*"')
+        position = self._token.position
+        keys, separator = self._keys()
+        if separator == "*":
             return Wildcard()
-        if self._take("?"):
-            condition = self._expression()
-            self._need("]", "after a filter")
-            return Filter(condition)
-        if self._at(":"):
-            return self._slice(None)
-        first = self._expression()
-        if self._at(":"):
-            return self._slice(first)
-        keys = [first]
-        while self._take(","):
-            keys.append(self._expression())
-        self._need("]", "after a key")
-        return Key(first) if len(keys) == 1 else Union(tuple(keys))
+        if separator == "?":
+            if len(keys) != 1:
+                raise SyntaxFault("a filter has one condition", position)
+            return Filter(keys[0])
+        if separator == ":":
+            if len(keys) > len(_SLICE):
+                reason = "a slice has at most a start, an end and a step"
+                raise SyntaxFault(reason, position)
+            return Slice(*keys, *_SLICE[len(keys) :])
+        return Key(keys[0]) if len(keys) == 1 else Union(tuple(keys))
 
-    def _slice(self, first: Node | None) -> Slice:
-        parts = [first]
-        while self._take(":"):
-            parts.append(None if self._at(":", "]") else self._expression())
-        if len(parts) > _SLICE:
-            self._refuse("a slice has at most a start, an end and a step")
-        self._need("]", "after a slice")
-        parts += [None] * (_SLICE - len(parts))
-        defaults = (0.0, _TO_THE_END, 1.0)
-        start, end, step = (
-            Constant(default) if part is None else part
-            for part, default in zip(parts, defaults, strict=True)
-        )
-        return Slice(start, end, step)
+    def _keys(self) -> tuple[list[Node], str]:
+        """Read what stands in brackets, as the original does; give it with what separates it.
+
+        That is ``*`` where all members are meant, also behind other keys.
+        """
+        keys: list[Node] = []
+        separator = ""
+        while True:
+            if self._take("*"):
+                self._need("]", 'after "*"')
+                return [], "*"
+            if self._at(":"):
+                # What is left out: the start or the step, or else the end.
+                keys.append(_SLICE[1] if len(keys) == 1 else _SLICE[0])
+            elif not self._at("?") and not (self._at("]") and separator == ":"):
+                keys.append(self._expression())
+            if not self._at(":", ",", "]") and not (self._at("?") and not keys):
+                self._refuse('"]" is missing after a key')
+            sign = self._advance().text
+            separator = separator or sign
+            if sign == "]":
+                return keys, separator
+            if sign != separator:
+                raise SyntaxFault("keys, slices and filters do not mix", self._token.position)

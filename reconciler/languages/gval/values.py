@@ -48,9 +48,14 @@ class Count(int):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time, as Go prints it; that text is also what it is compared by."""
+    """A point in time, as Go prints it; that text is also what it is compared by.
+
+    Attributes:
+        in_utc: Its text names UTC as its zone; one that does not is never equal.
+    """
 
     text: str
+    in_utc: bool = False
 
     @override
     def __str__(self) -> str:
@@ -59,6 +64,7 @@ class Moment:
 
 _TRUE: Final = ("true", "TRUE")
 _FALSE: Final = ("false", "FALSE")
+_LOWEST: Final = -(1 << 63)
 
 
 def text_of(value: Any) -> str:
@@ -86,7 +92,15 @@ def to_index(value: Any) -> int:
     number = to_number(value)
     if number is None:
         raise Failure("a number is expected where an element of a list is selected")
-    return int(number) if math.isfinite(number) else -1
+    return to_word(number)
+
+
+def to_word(number: float) -> int:
+    """Return a number as a signed integer of 64 bits, the lowest where it does not fit."""
+    if not math.isfinite(number):
+        return _LOWEST
+    whole = int(number)
+    return whole if _LOWEST <= whole < -_LOWEST else _LOWEST
 
 
 def to_condition(value: Any) -> bool:

@@ -6,7 +6,7 @@ may come out of a substituted value, would end the process.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -69,12 +69,21 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
         return _build(yaml.parse(text, Loader=_Parser), depth, values).value
 
 
-def decode_documents(text: str, *, depth: int, values: int = MAX_VALUES) -> list[Any]:
+def decode_documents(
+    text: str, *, depth: int, values: int = MAX_VALUES, texts: Collection[str] = ()
+) -> list[Any]:
     """Read all documents of a text, each as `decode_yaml` does; an empty one is None.
+
+    Args:
+        text: What to read.
+        depth: Levels of maps and lists that a document may have.
+        values: Values that they may have together.
+        texts: Fields of a document whose single value is a text, as it is written: 010 is no 8.
 
     Raises:
         TooManyValues: They have more than `values` of them together.
-        ValueError: One is not readable or nested deeper than `depth`; the text says where.
+        ValueError: One is not readable, has a key twice or is nested deeper than `depth`; the
+            text says where.
     """
     found: list[Any] = []
     with _readable():
@@ -82,7 +91,8 @@ def decode_documents(text: str, *, depth: int, values: int = MAX_VALUES) -> list
         events = iter(yaml.parse(text, Loader=_Parser))
         for event in events:
             if isinstance(event, DocumentStartEvent):
-                document = _build(takewhile(_is_within, events), depth, values)
+                document = _Document(depth=depth, values=values, texts=texts, unique=True)
+                _fill(document, takewhile(_is_within, events))
                 values -= document.count
                 found.append(document.value)
     return found
@@ -128,10 +138,17 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Document:
-    """The document so far; `count` is the number of its values."""
+    """The document so far; `count` is the number of its values.
+
+    Attributes:
+        texts: Its fields whose single value stays as it is written.
+        unique: A key that a map has already is refused.
+    """
 
     depth: int
     values: int
+    texts: Collection[str] = ()
+    unique: bool = False
     root: list[Any] = field(default_factory=list)
     frames: list[_Frame] = field(default_factory=list)
     anchors: dict[str, _Node] = field(default_factory=dict)
@@ -147,6 +164,8 @@ class _Document:
         frame = self.frames[-1] if self.frames else _Frame(self.root)
         if isinstance(frame.value, dict) and frame.key is None:
             frame.key = _key(event)
+            if self.unique and frame.key in frame.value:
+                raise _Unreadable(event, f"the key {frame.key!r:.80} stands there twice")
             return
         self.count += node.count
         if self.count > self.values:
@@ -162,6 +181,13 @@ class _Document:
         elif frame.key is not None:
             frame.value[frame.key] = node.value
             frame.key = None
+
+    def scalar(self, event: ScalarEvent) -> Any:
+        """Return what a scalar means where it stands."""
+        value = _scalar(event)
+        if value is None or len(self.frames) != 1 or self.frames[0].key not in self.texts:
+            return value
+        return event.value
 
     def open(self, event: NodeEvent, value: dict[str, Any] | list[Any]) -> None:
         """Start a map or list."""
@@ -182,10 +208,15 @@ class _Document:
 
 def _build(events: Iterable[Event], depth: int, values: int) -> _Document:
     document = _Document(depth=depth, values=values)
+    _fill(document, events)
+    return document
+
+
+def _fill(document: _Document, events: Iterable[Event]) -> None:
     for event in events:
         match event:
             case ScalarEvent():
-                node = _Node(_scalar(event))
+                node = _Node(document.scalar(event))
                 document.put(event, node)
                 if event.anchor:
                     document.anchors[event.anchor] = node
@@ -200,7 +231,6 @@ def _build(events: Iterable[Event], depth: int, values: int) -> _Document:
                 document.put(event, document.anchors[event.anchor])
             case DocumentStartEvent() if document.root:
                 raise _Unreadable(event, "a second document begins; only one is allowed")
-    return document
 
 
 def _key(event: Event) -> str:

@@ -113,9 +113,16 @@ def _concat(run: Run, *values: Any) -> list[Any]:
 
 def _chunk(run: Run, size: int, value: Any) -> Slice:
     items = _items(run, value)
-    if size <= 0:
+    if size > 0:
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
+    elif size < -1 and len(items) == 1:
+        # As the original divides, a negative size makes one chunk of a single element ...
+        chunks = [items]
+    elif size < 0 and 1 < len(items) <= 1 - size:
+        # ... and none of as many as it says, or one more.
+        chunks = []
+    else:
         raise Failure("a chunk has one element at least")
-    chunks = [items[start : start + size] for start in range(0, len(items), size)]
     return Slice(chunks, f"[]{ELEMENT}")
 
 

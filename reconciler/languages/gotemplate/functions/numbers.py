@@ -139,14 +139,17 @@ def _extreme(choose: Callable[..., float], one: Any, others: tuple[Any, ...]) ->
 
 
 def _floor(value: Any) -> float:
-    number = to_float(value)
-    return float(math.floor(number)) if math.isfinite(number) else number
+    return _whole(math.floor, value)
 
 
 def _ceil(value: Any) -> float:
+    return _whole(math.ceil, value)
+
+
+def _whole(rounded: Callable[[float], int], value: Any) -> float:
     number = to_float(value)
-    rounded = float(math.ceil(number)) if math.isfinite(number) else number
-    return math.copysign(rounded, number)
+    whole = float(rounded(number)) if math.isfinite(number) else number
+    return math.copysign(whole, number)  # zero has a sign, too
 
 
 def _round(value: Any, places: int, *up_from: float) -> float:

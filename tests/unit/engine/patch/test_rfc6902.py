@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.engine.patch import LENIENT, Profile, apply_operations, compile_operations
+from reconciler.engine.patch.rfc6902 import KUBEMOD
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 STRICT = Profile(
@@ -39,11 +40,17 @@ def strict(document: Any, *operations: dict[str, Any]) -> Any:
         ({}, "/l/1/a", {"l": [None, {"a": 1}]}),
         ({"l": [0]}, "/l/2/a", {"l": [0, None, {"a": 1}]}),
         ({"l": [0]}, "/l/-/a", {"l": [0, {"a": 1}]}),
+        ({"l": []}, "/l/-1/a", {"l": [{"a": 1}]}),
+        ({"l": [0]}, "/l/-2/a", {"l": [{"a": 1}, 0]}),
         ({"a": None}, "/a/b", {"a": {"b": 1}}),
         ({"l": [0, 2]}, "/l/1", {"l": [0, 1, 2]}),
         ({"l": [0, 2]}, "/l/2", {"l": [0, 2, 1]}),
         ({"l": [0, 2]}, "/l/-1", {"l": [0, 2, 1]}),
         ({"l": [0, 2]}, "/l/-2", {"l": [0, 1, 2]}),
+        # An index is read as Go reads an integer.
+        ({"l": [0, 2]}, "/l/+1", {"l": [0, 1, 2]}),
+        ({"l": [0, 2]}, "/l/01", {"l": [0, 1, 2]}),
+        ({"l": [0, 2]}, "/l/-0", {"l": [1, 0, 2]}),
         ({"a": 0}, "/a", {"a": 1}),
         ({"a": 0}, "/", {"a": 0, "": 1}),
         ({"a": 0}, "", 1),
@@ -77,6 +84,8 @@ def test_add_below_a_scalar() -> None:
         ("/l/7", {"l": [1, 2]}),
         ("/l/-1", {"l": [1]}),
         ("/l/0", {"l": [2]}),
+        ("/l/x/y", {"l": [1, 2]}),
+        ("/l/-/y", {"l": [1, 2]}),
         ("/l", {}),
     ],
 )
@@ -84,9 +93,22 @@ def test_remove(path: str, expected: Any) -> None:
     assert lenient({"l": [1, 2]}, operation("remove", path)) == expected
 
 
-def test_remove_with_a_word_as_an_index() -> None:
-    with pytest.raises(EvaluationError, match="invalid index: x"):
-        lenient({"l": [1]}, operation("remove", "/l/x"))
+@pytest.mark.parametrize("part", ["x", "-"])
+def test_remove_with_a_word_as_an_index(part: str) -> None:
+    with pytest.raises(EvaluationError, match=f"invalid index: {part}"):
+        lenient({"l": [1]}, operation("remove", f"/l/{part}"))
+
+
+def test_without_creation_at_the_end_the_sign_for_it_is_a_key() -> None:
+    def kubemod(document: Any, path: str) -> Any:
+        compiled = compile_operations([operation("add", path, value=1)], location="patch")
+        return apply_operations(document, compiled, profile=KUBEMOD)
+
+    assert kubemod({}, "/l/-") == {"l": {"-": 1}}
+    assert kubemod({}, "/l/-1") == {"l": [1]}
+    assert kubemod({"l": [0]}, "/l/-") == {"l": [0, 1]}
+    with pytest.raises(EvaluationError, match="invalid index: -"):
+        kubemod({"l": [0]}, "/l/-/a")
 
 
 def test_operations_run_in_the_order_written() -> None:
@@ -146,7 +168,7 @@ def test_all_or_nothing() -> None:
         operation("remove", "/a"),
         operation("remove", "/a/b"),
         operation("remove", ""),
-        operation("replace", "/l/01", value=1),
+        operation("replace", "/l/x", value=1),
     ],
 )
 def test_strict_refuses_what_the_standard_does_not_know(broken: Any) -> None:

@@ -1,13 +1,20 @@
 """What expressions give: conversions, undefined, and what fails where."""
 
 import math
+import re
 from typing import Any
 
 import pytest
 
 from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.errors import EvaluationError, InvalidPolicy
-from reconciler.languages.gval import UNDEFINED, Failure, compile_expression, compile_selection
+from reconciler.languages.gval import (
+    UNDEFINED,
+    Failure,
+    compile_expression,
+    compile_selection,
+    fault_of,
+)
 
 DATA = {
     "name": "shop",
@@ -46,6 +53,18 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("$.list == [4, 5, 6, 7]", True),
         ("$.list == [4, 5, 6, true]", False),
         ('{"x": 1} == $.map.a', True),
+        # A star among keys means all members; what is left out at the end of a slice is nothing.
+        ("$.list[0, *]", [4, 5, 6, 7]),
+        ("$.list[:*]", [4, 5, 6, 7]),
+        ("$.list[1:3:1:]", [5, 6]),
+        ("$.list[? ? @ > 6]", [7]),
+        ("$.list[$.lost:2]", [4, 5]),
+        # A name that is no index leaves a list as it is.
+        ("list.first", [4, 5, 6, 7]),
+        ('list["+1"]', 5),
+        ('date("2024-01-01") == date("2024-01-01 00:00")', True),
+        ('date("2024-01-01") == date("2024-01-01T00:00:00Z")', False),
+        ('date("2024-01-01") < date("2024-01-01T00:00:01Z")', True),
         # Two texts are in the order of texts, a text and a number in that of numbers.
         ('"10" < "9"', True),
         ('"10" < 9', False),
@@ -174,20 +193,47 @@ def test_what_fails_on_this_data(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
+        ('$.a =~ "(?=x)"', "not a regular expression"),
+        ('$.a !~ "\\\\C"', r"\C is not supported"),
+        ("1 && 2", "both sides of &&"),
+        ("!(2 - 1)", "! has to be true or false"),
+    ],
+)
+def test_what_always_fails_parses_as_in_the_original_and_says_why(source: str, told: str) -> None:
+    with pytest.raises(Failure, match=re.escape(told)):
+        value_of(source)
+    assert told in fault_of(compile_expression(source).tree)
+
+
+@pytest.mark.parametrize(
+    "source", ["1 + 2", "$.a && 2", '$.a =~ "x"', "$.a", "-(1)", "$.a =~ $.b"]
+)
+def test_what_may_hold_has_no_fault(source: str) -> None:
+    assert not fault_of(compile_expression(source).tree)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
         ("", "column 1"),
         ("$.", "column 3: a name"),
         ("$.a b", "column 5: nothing can stand there"),
         ("$['a']['bc']", "column 8: a text goes in double quotes"),
         ('$.a == "x', "column 8: a text that does not end"),
         ('$.a =~ "x\\.y"', r"unknown escape \.: a backslash in a text is written twice"),
-        ('$.a =~ "(?=x)"', "not a regular expression"),
-        ('$.a =~ "\\\\C"', r"\C is not supported"),
         ("$[1:2:3:4]", "at most a start, an end and a step"),
         ("$..[1:2]", "a slice cannot stand after .."),
-        ("$[? 1, 2]", '"]" is missing after a filter'),
+        ("$[? 1, 2]", "keys, slices and filters do not mix"),
+        ("$[1:2, 3]", "keys, slices and filters do not mix"),
+        ("$[?]", "column 4: a value is missing"),
+        ("$[1, * 2]", '"]" is missing after "*"'),
+        # All signs in a row are one operator, with the letters of "in" among them.
+        ("$.count>-1", 'column 8: there is no operator >-: write a space after ">"'),
+        ("$.on&&!$.none", 'there is no operator &&!: write a space after "&&"'),
+        ("$.count -name", 'there is no operator -n: write a space after "-"'),
+        ("[1e]", "a decimal number is expected"),
         ("{#: length($)}", "needs a path after it"),
         ("#1", "in the key of a map only"),
-        ("1 && 2", "column 3: both sides of &&"),
         ("0x1F", "a decimal number is expected"),
         ("(" * 200 + "1" + ")" * 200, "nested too deeply"),
         ("!" * 200 + "$.a", "nested too deeply"),
@@ -278,6 +324,10 @@ def test_numbers_are_those_of_go() -> None:
         ("Thu Feb 29 10:11:12 2024", "2024-02-29 10:11:12 +0000 UTC"),
         ("Thu Feb 29 10:11:12 PST 2024", "2024-02-29 10:11:12 +0000 PST"),
         ("3:04PM", "0000-01-01 15:04:00 +0000 UTC"),
+        # Go reads an hour of one digit, abbreviations with a number, and shows the zone of GMT+3.
+        ("2024-02-29 3:04", "2024-02-29 03:04:00 +0000 UTC"),
+        ("Thu Feb 29 10:11:12 +03 2024", "2024-02-29 10:11:12 +0000 +03"),
+        ("Thu Feb 29 10:11:12 GMT+3 2024", "2024-02-29 13:11:12 +0300 GMT+3"),
     ],
 )
 def test_dates(text: str, shown: str) -> None:
@@ -285,7 +335,10 @@ def test_dates(text: str, shown: str) -> None:
     assert value_of('date($) == date($) && date($) > date("0000-01-01")', text) is True
 
 
-@pytest.mark.parametrize("text", ["2023-02-29", "2024-02-29T24:00:00Z", "13:04PM", "now"])
+@pytest.mark.parametrize(
+    "text",
+    ["2023-02-29", "2024-02-29T24:00:00Z", "13:04PM", "now", "Thursday Feb 29 10:11:12 2024"],
+)
 def test_what_is_no_date(text: str) -> None:
     with pytest.raises(Failure):
         value_of("date($)", text)
