@@ -1,7 +1,7 @@
 """What a policy language has to give; the registry has one line for each."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from reconciler.api.meta import ANNOTATION_EXISTING, PREFIX, Kind, Object
@@ -15,6 +15,9 @@ from reconciler.errors import InvalidPolicy
 
 FAILURE_POLICY_ANNOTATION: Final = f"{PREFIX}failure-policy"
 """On a policy of a language whose policies say nothing of it: ``Fail`` or ``Ignore``."""
+
+Compile = Callable[[Object, str], CompiledPolicy]
+Lint = Callable[[Object, CompiledPolicy], Iterator[Finding]]
 
 PLACE: Final = f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
@@ -103,6 +106,53 @@ class Dialect(Protocol):
             wrong: What does not compile of it; nothing more is said about such rules.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionalDialect:
+    """A `Dialect` whose policies compile as a whole, and which most clusters do not have.
+
+    What its policies mean is imported when there is one: most commands and clusters see none.
+
+    Attributes:
+        meaning: Imports it: gives `compile`, with the language's name, and `lint`.
+    """
+
+    name: str
+    kinds: tuple[Kind, ...]
+    annotations: tuple[str, ...]
+    original: Original | None
+    meaning: Callable[[], tuple[Compile, Lint]] = field(repr=False)
+    optional: bool = True
+
+    def compile(
+        self, policy: Object, *, given: Mapping[str, Given] | None = None
+    ) -> CompiledPolicy:
+        """Return the programs of a policy; nothing can be given in place of their parts."""
+        del given
+        compiled, _ = self.meaning()
+        return compiled(policy, self.name)
+
+    def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
+        """Return what compiles of a policy, and what is wrong with it."""
+        try:
+            return self.compile(policy), ()
+        except InvalidPolicy as error:
+            return None, (error, *error.others)
+
+    def lint(
+        self,
+        policy: Object,
+        compiled: CompiledPolicy,
+        *,
+        scope: Scope,
+        guard: Guard,
+        wrong: Sequence[InvalidPolicy] = (),
+    ) -> Iterator[Finding]:
+        """Yield what only the text of the policy shows."""
+        del scope, guard, wrong
+        _, found = self.meaning()
+        return found(policy, compiled)
 
 
 def wants_existing(policy: Object) -> bool:

@@ -13,7 +13,6 @@ from reconciler.errors import NotFound
 from reconciler.kube.client import Client
 
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
-_LABELS = {"app.kubernetes.io/managed-by": "kube-retrofit"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +39,15 @@ class NamedSecrets:
             return None
 
     async def restore(self, name: str) -> None:
-        """Make an empty Secret where there is none; what stands in one stays."""
+        """Make an empty Secret where there is none; what stands in one stays.
+
+        It has no field but its name: whoever installed it, as Helm with its labels, would find a
+        conflict at its next upgrade.
+        """
         body: Object = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": name, "namespace": self._namespace, "labels": _LABELS},
+            "metadata": {"name": name, "namespace": self._namespace},
         }
         await self._secrets.server_side_apply(body, name, self._namespace, force_conflicts="true")
 

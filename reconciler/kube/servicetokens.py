@@ -1,14 +1,16 @@
-"""Tokens for calls of services: asked for with a user and a password, and kept in memory only."""
+"""Tokens for calls of services: asked for, or out of a Secret, and kept in memory only."""
 
 import asyncio
-from base64 import b64encode
+import binascii
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from reconciler.api.meta import Object
 from reconciler.clock import Clock
-from reconciler.engine.loads import ServiceLoad, TokenSource
+from reconciler.engine.loads import SecretName, ServiceLoad, TokenSource
 from reconciler.errors import Invalid
 
 _REFUSED: Final = 400
@@ -21,6 +23,8 @@ _LONGEST: Final = 10_000
 
 Ask = Callable[[ServiceLoad], Awaitable[Any]]
 """Calls a service and gives its decoded answer."""
+Read = Callable[[SecretName], Awaitable[Object]]
+"""Reads a Secret."""
 
 
 @dataclass(slots=True)
@@ -39,23 +43,25 @@ class ServiceTokens:
     clock: Clock
     _kept: dict[TokenSource, _Kept] = field(default_factory=dict, repr=False)
 
-    async def of(self, source: TokenSource, namespace: str, ask: Ask) -> str:
+    async def of(self, source: TokenSource, namespace: str, ask: Ask, read: Read) -> str:
         """Return a token.
 
         Args:
             source: Where it comes from.
             namespace: The only one whose Services may be asked for it; empty: any.
             ask: Asks.
+            read: Reads the Secret of a source that names one.
 
         Raises:
-            Invalid: The answer holds none.
+            Invalid: The answer or the Secret holds none.
+            NotFound: There is no such Secret.
         """
         kept = self._kept.setdefault(source, _Kept())
         while len(self._kept) > _MOST:
             self._kept.pop(next(iter(self._kept)))
         async with kept.asking:
             if not kept.token or self.clock.now() >= kept.until:
-                answer = await ask(_question(source, namespace))
+                answer = await _answer(source, namespace, ask, read)
                 kept.token, kept.until = _token(answer), self._until(source, answer)
             return kept.token
 
@@ -74,6 +80,31 @@ class ServiceTokens:
                 pass
         now = self.clock.now()
         return datetime.fromtimestamp(now.timestamp() + source.seconds, UTC)
+
+
+async def _answer(source: TokenSource, namespace: str, ask: Ask, read: Read) -> Any:
+    """Return what holds the token: the answer of a service, or the Secret's own."""
+    if source.secret is None:
+        return await ask(_question(source, namespace))
+    secret = await read(source.secret)
+    if not source.url:
+        # Whoever writes a file by hand ends its line.
+        return {"token": _text(secret, "token", source.secret).strip()}
+    username = _text(secret, "username", source.secret)
+    password = _text(secret, "password", source.secret)
+    return await ask(_question(replace(source, username=username, password=password), namespace))
+
+
+def _text(secret: Object, key: str, name: SecretName) -> str:
+    coded = (secret.get("data") or {}).get(key)
+    try:
+        text = b64decode(coded or "", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        text = ""
+    if not text.strip():
+        msg = f"Secret {name.namespace}/{name.name} has no text of the key {key}"
+        raise Invalid(msg, status=_REFUSED)
+    return text
 
 
 def _question(source: TokenSource, namespace: str) -> ServiceLoad:

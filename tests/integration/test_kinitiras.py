@@ -21,6 +21,7 @@ API_VERSION = "policy.kcloudlabs.io/v1alpha1"
 KINDS = ("ClusterOverridePolicy", "OverridePolicy", "ClusterValidatePolicy")
 LABELS = dict([LABEL])
 CONFIG_MAPS = {"apiVersion": "v1", "kind": "ConfigMap"}
+DEPLOYMENTS = {"apiVersion": "apps/v1", "kind": "Deployment"}
 PODS = {"apiVersion": "v1", "kind": "Pod"}
 
 

@@ -144,11 +144,12 @@ class RefusedWhen:
             EvaluationError: What is compared cannot be.
         """
         fits = self._fits(context)
+        # What is not there does not fit: the original turns its answer round as a whole.
+        if bool(fits) is not self.allows:
+            return ConditionResult(passed=True)
         if fits is None:
             missing = f"there is nothing at {self.data.path.text}"
             return ConditionResult(passed=False, message=missing)
-        if fits is not self.allows:
-            return ConditionResult(passed=True)
         sign = SIGNS.get(self.condition, self.condition)
         return ConditionResult(passed=False, message=f"{self.data.path.text} {sign}: {fits}")
 
@@ -186,7 +187,15 @@ def _compare(condition: str, data: Any, value: Any) -> bool:
         if not numbers and not (isinstance(data, str) and isinstance(value, str)):
             raise EvaluationError(f"{condition} takes two numbers or two texts")
         return _ORDERS[condition](data, value)
+    kinds = {_kind_of(item) for item in (data, value) if item is not None}
+    if len(kinds) > 1:
+        found = " and ".join(sorted(kinds))
+        raise EvaluationError(f"{condition} takes two values of one type, found {found}")
     return _equal(data, value) is (condition == "Equal")
+
+
+def _kind_of(value: Any) -> str:
+    return "a text" if isinstance(value, str) else reading.kind_of(value)
 
 
 def _equal(one: Any, other: Any) -> bool:

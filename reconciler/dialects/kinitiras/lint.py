@@ -1,9 +1,13 @@
-"""What the author of a policy should know that only its text shows."""
+"""What the author of a policy should know that only its text shows.
+
+Some of it is where the original program does something else than its documentation says: rules
+do what the documentation says.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.finding import Finding, Level
 from reconciler.engine.program import CompiledPolicy
 
@@ -13,10 +17,12 @@ _REFERENCES: Final = (
     ("template", "condition", "dataRef"),
 )
 _AUTHORIZATION: Final = "authorization"
+_IGNORED: Final = frozenset({"*", "CONNECT"})
 
 
 def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
     """Yield what is not wrong, and hardly as meant."""
+    spec = policy["spec"]
     for location, _ in compiled.cue:
         yield Finding(
             level=Level.NOTE,
@@ -25,30 +31,93 @@ def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding
             text="it is evaluated only by programs that are started with --cue",
             cure="write template or plaintext, or start both programs with the command cue",
         )
-    for place, http in _calls(policy["spec"]):
-        auth, header = http.get("auth") or {}, http.get("header") or {}
-        secret = next((name for name in ("staticToken", "password") if auth.get(name)), "")
-        where = f"auth.{secret}" if secret else ""
-        for name in header:
-            where = f"header.{name}" if name.lower() == _AUTHORIZATION else where
-        if where:
-            yield Finding(
-                level=Level.WARNING,
-                code="credentials",
-                location=f"{place}.http.{where}",
-                text="whoever may read the policy can read it",
-                cure="let the service know the programs by the network, or keep the policy from"
-                " those who must not know it",
-            )
+    for place, rule in _rules(spec):
+        for where, reference in _references(place, rule):
+            yield from _credentials(where, reference)
+            yield from _nameless(where, reference)
+        yield from _rule_differences(place, rule)
+    yield from _outside(policy_ref(policy).namespace, spec)
 
 
-def _calls(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place and the text of each reference to a service."""
+def _credentials(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
+    http = (reference.get("http") or {}) if reference.get("from") == "http" else {}
+    auth, header = http.get("auth") or {}, http.get("header") or {}
+    secret = next((name for name in ("staticToken", "password") if auth.get(name)), "")
+    where = f"auth.{secret}" if secret else ""
+    for name in header:
+        where = f"header.{name}" if name.lower() == _AUTHORIZATION else where
+    if where:
+        yield Finding(
+            level=Level.WARNING,
+            code="credentials",
+            location=f"{place}.http.{where}",
+            text="whoever may read the policy can read it",
+            cure="keep it in a Secret, and name that by auth.secretRef",
+        )
+
+
+def _nameless(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
+    k8s = (reference.get("k8s") or {}) if reference.get("from") == "k8s" else {}
+    if k8s.get("name") and not k8s.get("namespace"):
+        yield _different(
+            f"{place}.k8s.namespace",
+            "kinitiras finds nothing without it; here the namespace of the object is meant",
+        )
+
+
+def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
+    if ignored := _IGNORED.intersection(rule.get("targetOperations") or ()):
+        names = " and ".join(sorted(ignored))
+        yield _different(
+            f"{place}.targetOperations",
+            f"kinitiras ignores {names}, so that the rule does nothing there; here it counts",
+            level=Level.WARNING,
+        )
+    overriders = rule.get("overriders") or {}
+    if overriders.get("origin") and overriders.get("plaintext"):
+        yield _different(
+            f"{place}.overriders.plaintext",
+            "kinitiras leaves it out beside origin; here it is applied after that",
+            level=Level.WARNING,
+        )
+    parent = f"{place}.overriders" if overriders else place
+    fields = overriders or rule
+    if fields.get("template") and fields.get("renderedCue"):
+        yield _different(
+            f"{parent}.renderedCue", "kinitiras has made it of the template; here it is not read"
+        )
+
+
+def _outside(home: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield where a namespaced policy is for objects of other namespaces."""
+    places = [item.get("namespace") for item in spec.get("resourceSelectors") or ()]
+    cure = "make it a ClusterOverridePolicy if others are meant"
+    text = f"kinitiras applies it in every namespace; here it is for namespace {home} only"
+    if home and not any(places):
+        yield _different("metadata.namespace", text, cure=cure)
+    for index, place in enumerate(places):
+        if home and place and place != home:
+            where = f"spec.resourceSelectors[{index}].namespace"
+            yield _different(where, text, cure=cure, level=Level.WARNING)
+
+
+def _different(location: str, text: str, *, cure: str = "", level: Level = Level.NOTE) -> Finding:
+    code = "original-differs"
+    return Finding(level=level, code=code, location=location, text=text, cure=cure)
+
+
+def _rules(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the text of each rule."""
     for field in ("overrideRules", "validateRules"):
         for index, rule in enumerate(spec.get(field) or ()):
-            for path in _REFERENCES:
-                found = rule
-                for step in path:
-                    found = (found or {}).get(step)
-                if isinstance(found, Mapping) and found.get("from") == "http":
-                    yield f"spec.{field}[{index}].{'.'.join(path)}", found["http"]
+            yield f"spec.{field}[{index}]", rule
+
+
+def _references(place: str, rule: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the text of each reference of a rule."""
+    for path in _REFERENCES:
+        found: Any = rule
+        for step in path:
+            found = (found or {}).get(step)
+        if isinstance(found, Mapping):
+            yield f"{place}.{'.'.join(path)}", found

@@ -68,16 +68,19 @@ class OriginEdit:
 def _map(edit: OriginEdit, current: Any) -> Any:
     if edit.whole:
         return edit.value
-    kept = dict(current) if isinstance(current, Mapping) else {}
+    if not isinstance(current, Mapping):
+        return None if edit.operation == "remove" else edit.value
+    given = edit.value or {}
     if edit.operation == "remove":
-        return {key: value for key, value in kept.items() if key not in edit.value}
-    return {**kept, **edit.value}
+        return {key: value for key, value in current.items() if key not in given}
+    return {**current, **given}
 
 
 def _tolerations(edit: OriginEdit, current: Any) -> Any:
     if edit.whole:
         return edit.value
-    return merged_tolerations(current or [], edit.value or [], removes=edit.operation == "remove")
+    removes = edit.operation == "remove"
+    return merged_tolerations(current or [], edit.value or [], removes=removes) or None
 
 
 def _exactly(edit: OriginEdit, _current: Any) -> Any:
@@ -157,13 +160,16 @@ def _read(raw: Any, location: str) -> OriginEdit:
 
 def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ in _MAPS:
-        return read_texts(raw, location)
+        return None if raw is None else read_texts(raw, location)
     if type_ == "tolerations":
         return None if raw is None else list(read_tolerations(raw, location))
     if type_ == "hostNetwork":
-        return _checked(raw, bool, location, "true or false")
+        # What is false or empty is left out of JSON where a program in Go wrote it.
+        return raw is not None and _checked(raw, bool, location, "true or false")
     if type_ == "schedulerName":
-        return reading.string(raw, location)
+        return reading.string(raw, location) if raw else ""
+    if type_ == "affinity":
+        return None if raw is None else dict(_checked(raw, Mapping, location, "an object"))
     if type_ == "topologySpreadConstraints":
         return None if raw is None else list(reading.sequence(raw, location))
     if type_ == "resourceOversell":

@@ -10,11 +10,13 @@ from reconciler.dialects.kinitiras.cue import CueProgram
 from reconciler.dialects.kinitiras.origin import OriginEdit
 from reconciler.dialects.kinitiras.template import TemplateEdit
 from reconciler.dialects.kinitiras.values import Source
+from reconciler.engine import reading
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.patch.paths import APPEND, parse_index
 from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operations
+from reconciler.errors import EvaluationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,11 @@ def _may_insert(step: str) -> bool:
 
 
 def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
-    return dict(apply_operations(obj, operations, profile=EVANPHX4))
+    # A program may have replaced all of it.
+    found = apply_operations(obj, operations, profile=EVANPHX4)
+    if not isinstance(found, Mapping):
+        raise EvaluationError(f"a patch leaves {reading.kind_of(found)} in place of the object")
+    return dict(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

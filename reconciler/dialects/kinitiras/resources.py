@@ -1,6 +1,7 @@
 """Amounts of resources, and shares of them."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
@@ -28,7 +29,9 @@ def read_factor(raw: Any, location: str) -> float:
     return value
 
 
-def share(name: str, amount: Any, factor: float) -> str:
+def share(
+    name: str, amount: Any, factor: float, *, to_whole: Callable[[Fraction], int] = round
+) -> str:
     """Return a share of an amount: of CPU in thousandths, of everything else in whole units.
 
     Raises:
@@ -39,16 +42,19 @@ def share(name: str, amount: Any, factor: float) -> str:
         raise EvaluationError(f"the amount of {name} is no quantity").bare("an amount is none")
     step = _MILLI if name == CPU else _ONE
     # The factor is meant as it is written: 0.1 is a tenth.
-    units = round(quantity.nano * Fraction(str(factor)) / step)
+    units = to_whole(quantity.nano * Fraction(str(factor)) / step)
     if name == CPU:
         return f"{units}m"
     return format_quantity(Quantity(nano=units * _ONE, format="BinarySI"))
 
 
 def scaled(amounts: Mapping[str, Any], factors: Mapping[str, float]) -> dict[str, str]:
-    """Return shares of the amounts that there are factors for; what is 0 stays."""
+    """Return shares of the amounts that there are factors for, without the last fraction.
+
+    What is 0 stays.
+    """
     return {
-        name: share(name, amounts[name], factor)
+        name: share(name, amounts[name], factor, to_whole=math.floor)
         for name, factor in factors.items()
         if name in amounts and str(amounts[name]) not in {"0", ""}
     }

@@ -128,6 +128,9 @@ def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
         fields = reading.mapping(item, place, allowed=("path", "op", "value"))
         if fields.get("op") not in {"add", "remove", "replace"}:
             raise InvalidPolicy(f"{place}.op", "expected add, remove or replace")
+        if fields.get("path") == "":
+            reason = "names the whole object: name a field of it, as /metadata/labels"
+            raise InvalidPolicy(f"{place}.path", reason)
     items = [{"value": None, **item} for item in raw or ()]
     return compile_operations(items, location=location)
 

@@ -14,6 +14,7 @@ from reconciler.engine.match.selectors import (
     LabelSelector,
     compile_selector,
 )
+from reconciler.engine.values import wildcard
 from reconciler.errors import InvalidPolicy, read_each
 
 _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
@@ -63,6 +64,8 @@ class Requirement:
 
     def _value(self, obj: Any) -> str | None:
         for step in self.path:
+            if obj is None:
+                return None
             if not isinstance(obj, Mapping):
                 raise _NotText
             obj = obj.get(step, ABSENT)
@@ -116,13 +119,12 @@ def read_selector(raw: Any, location: str) -> Selector:
         InvalidPolicy: For each place that is wrong.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
-    labels = fields.get("labelSelector")
     return Selector(
         api_version=reading.string(fields.get("apiVersion"), f"{location}.apiVersion"),
         kind=reading.string(fields.get("kind"), f"{location}.kind"),
         namespace=_text(fields, "namespace", location),
         name=_text(fields, "name", location),
-        labels=compile_selector(labels, location=f"{location}.labelSelector") if labels else None,
+        labels=_labels(fields.get("labelSelector"), f"{location}.labelSelector"),
         fields=_requirements(fields.get("fieldSelector"), f"{location}.fieldSelector"),
     )
 
@@ -130,6 +132,19 @@ def read_selector(raw: Any, location: str) -> Selector:
 def _text(fields: Mapping[str, Any], name: str, location: str) -> str:
     value = fields.get(name)
     return reading.string(value, f"{location}.{name}") if value else ""
+
+
+def _labels(raw: Any, location: str) -> LabelSelector | None:
+    """Read a label selector; None selects everything. No key and no value is a pattern."""
+    if not raw:
+        return None
+    labels = reading.mapping(raw, location, allowed=("matchLabels", "matchExpressions"))
+    place = f"{location}.matchLabels"
+    for key, value in reading.string_map(labels.get("matchLabels"), place).items():
+        if wildcard.has_wildcard(key) or wildcard.has_wildcard(value):
+            reason = "a label has no wildcards: write the key and value in full"
+            raise InvalidPolicy(f"{place}.{key}", reason)
+    return compile_selector(raw, location=location) if any(labels.values()) else None
 
 
 def _requirements(raw: Any, location: str) -> tuple[Requirement, ...]:

@@ -1,6 +1,7 @@
 """References to what an HTTP service answers."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,7 @@ from reconciler.dialects.kinitiras.texts import (
 )
 from reconciler.engine import reading
 from reconciler.engine.context import Context
-from reconciler.engine.loads import ServiceLoad, TokenSource, answer_to
+from reconciler.engine.loads import SecretName, ServiceLoad, TokenSource, answer_to
 from reconciler.engine.values.addresses import check_header, check_own_service, join_url
 from reconciler.engine.values.scalars import SECOND, parse_duration
 from reconciler.errors import EvaluationError, InvalidPolicy
@@ -29,8 +30,14 @@ GIVEN: Final = "http"
 _FIELDS: Final = ("url", "method", "header", "params", "body", "auth")
 _AUTH: Final = (
     "staticToken", "username", "password", "authUrl", "expireDuration", "token", "expireAt",
+    "secretRef",
 )  # fmt: skip
-"""The original writes the last two itself; they are not read here."""
+"""The original writes ``token`` and ``expireAt`` itself; they are not read here."""
+_CREDENTIALS: Final = ("staticToken", "username", "password")
+_SECRET: Final = ("name", "namespace")
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_HOST: Final = re.compile(r"https?://[^/?#{}]+(?:[/?#]|$)")
+"""The begin of an address whose host the policy writes out."""
 _METHODS: Final = ("GET", "POST")
 _SECONDS: Final = 300.0
 """How long a token is good where nobody says so."""
@@ -47,10 +54,12 @@ class ServiceReference:
         url: May have placeholders, as the values of `params`.
         body: JSON text of a POST.
         token: Where the token comes from that is sent; None: none, or one among the headers.
+        location: Of the reference in the policy.
         path: Into the answer.
     """
 
     home: str
+    location: str
     url: str = field(repr=False)
     method: str
     params: tuple[tuple[str, str], ...] = field(repr=False)
@@ -104,8 +113,17 @@ class ServiceReference:
         )
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield nothing: a service is no part of the cluster's rights."""
-        return iter(())
+        """Yield what reading its Secret takes; a service is no part of the cluster's rights."""
+        secret = self.token and self.token.secret
+        if secret:
+            yield ReadNeed(
+                location=f"{self.location}.http.auth.secretRef",
+                verb="get",
+                api_version="v1",
+                kind="Secret",
+                namespace=secret.namespace,
+                name=secret.name,
+            )
 
 
 def read_service_reference(raw: Any, path: Path, location: str, home: str) -> ServiceReference:
@@ -120,9 +138,15 @@ def read_service_reference(raw: Any, path: Path, location: str, home: str) -> Se
     if method not in _METHODS:
         raise InvalidPolicy(f"{place}.method", f"expected one of {', '.join(_METHODS)}")
     headers, token = _read_auth(fields.get("auth"), f"{place}.auth", home)
+    url = _read_url(fields.get("url"), f"{place}.url", home)
+    if token is not None and token.secret is not None and not _HOST.match(url):
+        # Whoever writes the object would choose who is shown what the Secret holds.
+        reason = "with auth.secretRef the host takes no placeholder"
+        raise InvalidPolicy(f"{place}.url", reason)
     return ServiceReference(
         home=home,
-        url=_read_url(fields.get("url"), f"{place}.url", home),
+        location=location,
+        url=url,
         method=method,
         params=tuple(read_texts(fields.get("params"), f"{place}.params").items()),
         headers=(*_read_headers(fields.get("header"), f"{place}.header"), *headers),
@@ -170,25 +194,48 @@ def _attempt(check: Callable[..., Any], *given: Any, location: str) -> None:
 def _read_auth(
     raw: Any, location: str, home: str
 ) -> tuple[tuple[tuple[str, str], ...], TokenSource | None]:
-    """Return the header that carries a token, or where one is asked for."""
+    """Return the header that carries a token, or where one comes from."""
     if raw is None:
         return (), None
     fields = reading.mapping(raw, location, allowed=_AUTH)
-    names = ("staticToken", "username", "password", "authUrl")
+    names = (*_CREDENTIALS, "authUrl")
     texts = read_texts({name: fields[name] for name in names if fields.get(name)}, location)
-    if "staticToken" in texts:
+    secret = _read_secret(fields.get("secretRef"), f"{location}.secretRef", home)
+    if secret is not None:
+        for name in _CREDENTIALS:
+            if name in texts:
+                raise InvalidPolicy(f"{location}.{name}", "secretRef gives it; remove one of them")
+    elif "staticToken" in texts:
         return (("Authorization", f"Bearer {texts['staticToken']}"),), None
-    for name in ("authUrl", "username", "password"):
-        if name not in texts:
-            reason = "expected a staticToken, or authUrl, username and password"
-            raise InvalidPolicy(f"{location}.{name}", reason)
+    else:
+        for name in ("authUrl", "username", "password"):
+            if name not in texts:
+                reason = "expected a secretRef, a staticToken, or authUrl, username and password"
+                raise InvalidPolicy(f"{location}.{name}", reason)
+    place, url = f"{location}.authUrl", texts.get("authUrl", "")
     source = TokenSource(
-        url=_read_constant_url(texts["authUrl"], f"{location}.authUrl", home),
-        username=texts["username"],
-        password=texts["password"],
+        url=_read_constant_url(url, place, home) if url else "",
+        username=texts.get("username", ""),
+        password=texts.get("password", ""),
         seconds=_read_seconds(fields.get("expireDuration"), f"{location}.expireDuration"),
+        secret=secret,
     )
     return (), source
+
+
+def _read_secret(raw: Any, location: str, home: str) -> SecretName | None:
+    """Read which Secret holds the credentials; a policy of a namespace names its own only."""
+    if raw is None:
+        return None
+    fields = reading.mapping(raw, location, allowed=_SECRET)
+    texts = {"namespace": home, **read_texts(fields, location)}
+    if home and texts["namespace"] != home:
+        reason = f"a policy of namespace {home} reads nothing outside of it"
+        raise InvalidPolicy(f"{location}.namespace", reason)
+    for name in _SECRET:
+        if not _NAME.fullmatch(texts.get(name, "")):
+            raise InvalidPolicy(f"{location}.{name}", f"expected the {name} of a Secret")
+    return SecretName(namespace=texts["namespace"], name=texts["name"])
 
 
 def _read_seconds(raw: Any, location: str) -> float:

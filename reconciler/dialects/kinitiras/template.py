@@ -10,7 +10,11 @@ from typing import Any, Final
 
 from reconciler.dialects.kinitiras.resources import CPU, read_factor, share
 from reconciler.dialects.kinitiras.texts import ABSENT, Path
-from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
+from reconciler.dialects.kinitiras.tolerations import (
+    merged_tolerations,
+    read_tolerations,
+    replaced_tolerations,
+)
 from reconciler.dialects.kinitiras.values import (
     Constant,
     Source,
@@ -127,10 +131,12 @@ def _oversell(
     shares: dict[str, str] = {}
     for name, factor in edit.given.items():
         limit = Path((*place, "limits", name)).look_up(obj)
+        request = Path((*place, "requests", name)).look_up(obj)
         if edit.operation == "remove":
-            if Path((*place, "requests", name)).look_up(obj) is not ABSENT:
+            if request is not ABSENT:
                 yield _drop((*place, "requests", name))
-        elif is_given(limit):
+        elif is_given(limit) and not (name == CPU and request == "0"):
+            # Whoever asks for no processor at all means that.
             shares[name] = share(name, limit, factor)
     if shares:
         yield from _parts(obj, place, "requests")
@@ -144,7 +150,12 @@ def _tolerations(
     path = (*pod_path(obj), "tolerations")
     current = Path(path).look_up(obj)
     items = current if isinstance(current, list) else []
-    yield _put(path, merged_tolerations(items, edit.given, removes=edit.operation == "remove"))
+    if edit.operation == "add" or not (items or edit.operation == "remove"):
+        yield _put(path, merged_tolerations(items, edit.given, removes=False))
+    elif items:
+        yield _put(
+            path, replaced_tolerations(items, edit.given, removes=edit.operation == "remove")
+        )
 
 
 def _affinity(
@@ -220,6 +231,9 @@ def _read_entries(
         raise InvalidPolicy(f"{location}.path", "expected a key")
     key = key.removeprefix(prefix).removeprefix("/").replace("~1", "/").replace("~0", "~")
     source = read_source(fields, location, home)
+    if isinstance(source, Constant) and isinstance(source.value, float):
+        # It comes out as it is written, 0.50 as 0.50.
+        source = Constant(str(fields["value"]["float"]))
     several = isinstance(source, Constant) and isinstance(source.value, dict)
     if isinstance(source, Constant) and isinstance(source.value, list):
         raise InvalidPolicy(f"{location}.value", "expected a single value, or stringMap")

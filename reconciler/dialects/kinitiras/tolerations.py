@@ -1,18 +1,15 @@
 """Tolerations: read, and merged with those that are there."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from reconciler.engine import reading
+from reconciler.engine.match.selectors import LABEL_KEY, LABEL_VALUE
 from reconciler.errors import InvalidPolicy, read_each
 
 _FIELDS: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 _SAME: Final = ("key", "operator", "value", "effect")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_KEY: Final = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
-_VALUE: Final = re.compile(rf"(?:{_NAME})?")
 
 
 def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
@@ -28,7 +25,7 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
     fields = reading.mapping(raw, location, allowed=_FIELDS)
     key, value = fields.get("key") or "", fields.get("value") or ""
     operator, effect = fields.get("operator") or "Equal", fields.get("effect") or ""
-    if key and not _KEY.fullmatch(str(key)):
+    if key and not LABEL_KEY.fullmatch(str(key)):
         raise InvalidPolicy(f"{location}.key", "expected the key of a taint")
     if operator not in {"Equal", "Exists"}:
         raise InvalidPolicy(f"{location}.operator", "expected Equal or Exists")
@@ -36,13 +33,42 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
         raise InvalidPolicy(f"{location}.operator", "without a key it has to be Exists")
     if operator == "Exists" and value:
         raise InvalidPolicy(f"{location}.value", "with Exists it has to be empty")
-    if not _VALUE.fullmatch(str(value)):
+    if not LABEL_VALUE.fullmatch(str(value)):
         raise InvalidPolicy(f"{location}.value", "expected the value of a taint")
     if effect and effect not in _EFFECTS:
         raise InvalidPolicy(f"{location}.effect", f"expected one of {', '.join(_EFFECTS)}")
     if fields.get("tolerationSeconds") is not None and effect != "NoExecute":
         raise InvalidPolicy(f"{location}.effect", "with tolerationSeconds it is NoExecute")
     return fields
+
+
+def replaced_tolerations(
+    current: Sequence[Any], given: Sequence[Any], *, removes: bool
+) -> list[Any]:
+    """Return the current tolerations with the given ones in place of those they are for.
+
+    A given one is for all of its key, with ``Equal`` for those of its value among them; the last
+    that is for one counts.
+
+    Args:
+        current: Those of the object.
+        given: Those of the policy.
+        removes: Nothing comes in their place.
+    """
+    found = []
+    for item in current:
+        meant = [each for each in given if _is_for(each, item)]
+        if not meant:
+            found.append(item)
+        elif not removes:
+            found.append(meant[-1])
+    return found
+
+
+def _is_for(given: Any, item: Any) -> bool:
+    fields = item if isinstance(item, Mapping) else {}
+    names = ("key",) if given.get("operator") == "Exists" else ("key", "value")
+    return all((given.get(name) or "") == (fields.get(name) or "") for name in names)
 
 
 def merged_tolerations(

@@ -201,7 +201,9 @@ def as_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, str | int):
         return str(value)
-    return f"{value:g}" if isinstance(value, float) else None
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return None
 
 
 def is_given(value: Any) -> bool:

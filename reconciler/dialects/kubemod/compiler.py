@@ -6,6 +6,7 @@ from typing import Any, Final
 from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.base import PLACE, Unchanged, failure_policy_of, wants_existing
 from reconciler.dialects.finding import Finding
+from reconciler.dialects.kubemod.binding import on_binding
 from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of
 from reconciler.dialects.kubemod.lint import rule_findings
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION, SYSTEM_NAMESPACE
@@ -45,7 +46,7 @@ def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
         everywhere=ref.namespace == SYSTEM_NAMESPACE,
     )
     annotations = meta.get("annotations") or {}
-    program = _program(rule, origin, annotations)
+    program, *others = _programs(rule, origin, annotations)
     existing = wants_existing(policy)
     if existing and (reason := _why_not_on_existing(rule)):
         raise InvalidPolicy(PLACE, reason)
@@ -53,36 +54,38 @@ def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
         ref=ref,
         uid=uid,
         generation=generation,
-        programs=(program,),
+        programs=(program, *others),
         on_existing=(on_existing(program),) if existing else (),
         kinds=tuple(sorted(_named(scope.selector) for scope in program.match.kinds())),
         failure_policy=failure_policy_of(policy, default=IGNORE),
     )
 
 
-def findings(policy: Object) -> Iterator[Finding]:
+def findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
     """Yield what only the text of a rule shows."""
+    del compiled
     in_system = policy_ref(policy).namespace == SYSTEM_NAMESPACE
     yield from rule_findings(policy, read_rule(policy["spec"]), in_system=in_system)
 
 
-def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Program:
+def _programs(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Iterator[Program]:
     selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
     in_system = origin.everywhere
     if in_system and rule.pattern is None:
         # It is for what is cluster-scoped: nobody has to be asked about the others.
         selectors = tuple(item for item in selectors if not is_namespaced(item))
     names = rule.references
-    return Program(
+    scope = Scope(
+        home="" if in_system else origin.policy.namespace or "default",
+        pattern=rule.pattern if in_system else None,
+        operations=rule.operations,
+        selectors=selectors,
+        table=KindTable(selectors),
+    )
+    program = Program(
         origin=origin,
         phases=frozenset({Phase.ADMISSION if rule.patch else Phase.VERDICT}),
-        match=Scope(
-            home="" if in_system else origin.policy.namespace or "default",
-            pattern=rule.pattern if in_system else None,
-            operations=rule.operations,
-            selectors=selectors,
-            table=KindTable(selectors),
-        ),
+        match=scope,
         binding=Names(references=names, home=origin.namespace),
         condition=Items(items=rule.items, references=names),
         targets=None,
@@ -100,6 +103,9 @@ def _program(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Prog
         if rule.patch
         else Rejection(rule=origin.policy.key, text=rule.message, references=names),
     )
+    yield program
+    if rule.names_node and scope.may_be("Pod"):
+        yield on_binding(program, scope)
 
 
 def _named(kind: KindSelector) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reconciler.dialects.kubemod.texts import refuse_misreadings
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.reading import mapping, sequence
 from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
@@ -114,6 +115,8 @@ def _item(raw: Any, location: str) -> Item:
             errors.add(InvalidPolicy(f"{location}.select", "an expression is needed, as $.kind"))
         place = f"{location}.select"
         select = errors.attempt(compile_expression, source or "$", location=place)
+        if select is not None:
+            errors.attempt(refuse_misreadings, select.tree, place)
         values = errors.attempt(_values, fields, location)
         pattern = text_in(fields, "matchRegex", location, errors)
         regex = errors.attempt(read_regex, pattern, f"{location}.matchRegex")

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.dialects.kubemod.items import text_in
+from reconciler.dialects.kubemod.texts import refuse_misreadings
 from reconciler.dialects.kubemod.values import Value, read_value
 from reconciler.dialects.kubemod.view import LAST_APPLIED, REFERENCES, References, View
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.patch.paths import APPEND, MAX_DEPTH, Pointer, parse_index, parse_pointer
-from reconciler.engine.patch.rfc6902 import LENIENT, Operation, OperationName, apply_operations
+from reconciler.engine.patch.rfc6902 import KUBEMOD, Operation, OperationName, apply_operations
 from reconciler.engine.reading import mapping, sequence
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
 from reconciler.languages.gval import Selection, compile_selection
@@ -163,7 +164,7 @@ class Patch:
         seen = dict(obj)
         if self.references:
             seen[REFERENCES] = view.full()[REFERENCES]
-        after = apply_operations(seen, operations, profile=LENIENT)
+        after = apply_operations(seen, operations, profile=KUBEMOD)
         return {name: value for name, value in after.items() if name != REFERENCES or name in obj}
 
 
@@ -175,7 +176,7 @@ def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -
     if not isinstance(text, str) or annotations is None:
         return obj
     try:
-        after = apply_operations(json.loads(text), operations, profile=LENIENT)
+        after = apply_operations(json.loads(text), operations, profile=KUBEMOD)
     except (ValueError, RecursionError, EvaluationError):
         return obj
     written = json.dumps(after, ensure_ascii=False, separators=(",", ":"))
@@ -222,6 +223,8 @@ def _edit(raw: Any, location: str) -> Edit:
         if source:
             place = f"{location}.select"
             select = errors.attempt(compile_selection, source, location=place)
+        if select is not None:
+            errors.attempt(refuse_misreadings, select.tree, f"{location}.select")
         text = text_in(fields, "path", location, errors)
         place = f"{location}.path"
         path = errors.attempt(read_path, text, place, captures=bool(source))

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from reconciler.dialects.kubemod.items import Item, read_items, read_regex, text_in
 from reconciler.dialects.kubemod.patch import Patch, read_patch
-from reconciler.dialects.kubemod.texts import refuse_misreadings
 from reconciler.dialects.kubemod.values import Message, read_message
-from reconciler.dialects.kubemod.view import References
+from reconciler.dialects.kubemod.view import NODE_ANNOTATIONS, References
 from reconciler.engine.reading import mapping, sequence
 from reconciler.engine.values.regexes import Regex
 from reconciler.errors import ErrorList, InvalidPolicy
@@ -36,6 +35,7 @@ class Rule:
         patch: None where it rejects.
         message: Of a rejection, None where it has none of its own.
         pattern: Of the namespaces of a rule of the system namespace.
+        names_node: It reads on what node a Pod is.
     """
 
     tier: int
@@ -45,6 +45,7 @@ class Rule:
     patch: Patch | None
     message: Message | None
     pattern: Regex | None = field(compare=False)
+    names_node: bool = False
 
 
 def read_rule(spec: Any) -> Rule:
@@ -61,11 +62,11 @@ def read_rule(spec: Any) -> Rule:
         tier = errors.attempt(_tier, fields.get("executionTier"))
         operations = errors.attempt(_operations, fields.get("admissionOperations"))
         items = errors.attempt(read_items, fields.get("match"), "spec.match")
-        errors.attempt(refuse_misreadings, items or ())
         pattern = text_in(fields, "targetNamespaceRegex", "spec", errors)
         place = "spec.targetNamespaceRegex"
         namespaces = errors.attempt(read_regex, pattern or None, place)
-        references = References.in_texts(_texts(fields))
+        texts = tuple(_texts(fields))
+        references = References.in_texts(texts)
         patch = errors.attempt(_patch, fields, kind, references)
         message = errors.attempt(_message, fields, kind, errors)
     return Rule(
@@ -76,6 +77,8 @@ def read_rule(spec: Any) -> Rule:
         patch=patch,
         message=message,
         pattern=namespaces,
+        names_node=references.node
+        or any(name in text for text in texts for name in NODE_ANNOTATIONS),
     )
 
 

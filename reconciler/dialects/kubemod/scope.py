@@ -33,6 +33,7 @@ class Scope:
         pattern: Of the namespaces of a rule of the system namespace; None: what is cluster-scoped.
         operations: Which it is for.
         selectors: The kinds that it is for.
+        subresource: Of the objects that it is for; nearly always none.
     """
 
     home: str
@@ -40,6 +41,7 @@ class Scope:
     operations: tuple[str, ...]
     selectors: tuple[KindSelector, ...]
     table: KindTable = field(compare=False, repr=False)
+    subresource: str = ""
     needs: MatchNeeds = field(
         default=MatchNeeds(operations=True, namespace_labels=True), repr=False
     )
@@ -58,6 +60,10 @@ class Scope:
     def names(self) -> None:
         """Expressions tell, and nobody else."""
         return
+
+    def may_be(self, kind: str) -> bool:
+        """Return whether objects of a kind may be among those that it is for."""
+        return self.table.names is None or kind in self.table.names
 
     def kinds(self) -> tuple[KindScope, ...]:
         """Return the kinds, each with the operations of the rule."""
@@ -84,7 +90,7 @@ class Scope:
         return Verdict(decision=Decision.MATCH)
 
     def _why_not(self, subject: Subject) -> str:
-        if subject.subresource:
+        if subject.subresource != self.subresource:
             return "ModRules are for objects, not for their subresources"
         if not self.table.accepts(subject):
             return f"{subject.kind} is none of the kinds that the rule is for"

@@ -1,28 +1,28 @@
 """Expressions that parse, but mean something that nobody can have meant."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from reconciler.dialects.kubemod.items import Item
 from reconciler.errors import ErrorList, InvalidPolicy
+from reconciler.languages.gval import fault_of
 from reconciler.languages.gval.functions import FUNCTIONS
-from reconciler.languages.gval.syntax import Call, Infix, Path, Variable
+from reconciler.languages.gval.syntax import Call, Infix, Node, Path, Variable
 
 
-def refuse_misreadings(items: Sequence[Item]) -> None:
-    """Refuse subtractions of names and calls of functions that there are not.
+def refuse_misreadings(tree: Node, location: str) -> None:
+    """Refuse what the original takes, and fails to evaluate whatever the object is.
 
-    The original takes them, and fails each time it evaluates them.
+    That is a subtraction of names, a call of a function that there is not, an operator whose
+    literal operands do not fit it, and a literal regular expression that is none.
 
     Raises:
         InvalidPolicy: For each of them.
     """
     with ErrorList() as errors:
-        for item in items:
-            for node in parts_of(item.select.tree):
-                if reason := _misread(node):
-                    errors.add(InvalidPolicy(f"{item.location}.select", reason))
+        for node in parts_of(tree):
+            if reason := _misread(node):
+                errors.add(InvalidPolicy(location, reason))
 
 
 def _misread(node: Any) -> str:
@@ -32,7 +32,7 @@ def _misread(node: Any) -> str:
         case Infix("-", Path(), Variable()):
             return 'a name with "-" in it is read as a subtraction: write ["a-name"] for .a-name'
         case _:
-            return ""
+            return fault_of(node)
 
 
 def parts_of(node: Any) -> Iterator[Any]:

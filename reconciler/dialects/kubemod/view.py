@@ -4,7 +4,7 @@ A reference is read from outside when an expression or a template that names it 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 _NAMED: Final = re.compile(rf'{REFERENCES}(?:\s*\.\s*|\s*\[\s*"|\s*")(namespace|node)\b')
 _MENTIONED: Final = re.compile(rf"\b{REFERENCES}\b")
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _REQUESTS: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 
 
@@ -33,7 +33,7 @@ class References:
     node: bool = False
 
     @classmethod
-    def in_texts(cls, texts: Iterator[str]) -> "References":
+    def in_texts(cls, texts: Iterable[str]) -> "References":
         """Return those that some texts name; one that names them as a whole means all."""
         names: set[str] = set()
         for text in texts:
@@ -122,7 +122,7 @@ class View:
         if not self.is_request:
             names.append((self.obj.get("spec") or {}).get("nodeName"))
         # Whoever writes a Pod writes its annotations: the name becomes a part of a path.
-        valid = (name for name in names if isinstance(name, str) and _NAME.fullmatch(name))
+        valid = (name for name in names if isinstance(name, str) and NODE_NAME.fullmatch(name))
         return next(valid, "")
 
 

@@ -1,23 +1,28 @@
 """Tokens for calls of services: asked for once, kept in memory, and never shown."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable
 
 import pytest
 
-from reconciler.engine.loads import ServiceLoad, TokenSource
-from reconciler.errors import Invalid, Unavailable
+from reconciler.engine.loads import SecretName, ServiceLoad, TokenSource
+from reconciler.errors import Forbidden, Invalid, NotFound, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.servicetokens import ServiceTokens
+from reconciler.memory.cluster import MemoryCluster
 from tests.unit.kube.conftest import Api, StillClock
 
 ASKED = "POST /token"
+SECRET = "GET /api/v1/namespaces/shop/secrets/teams"
+GONE = {"kind": "Status", "reason": "NotFound", "details": {"name": "teams"}}
 
 
 @pytest.fixture
 def loader(client: Client) -> KubeLoader:
-    return KubeLoader(client, ["127.0.0.1"], timeout=5.0)
+    # What a real API server serves, an in-memory one serves as well.
+    return KubeLoader(client, ["127.0.0.1"], timeout=5.0, kinds=MemoryCluster())
 
 
 @pytest.fixture
@@ -100,6 +105,64 @@ async def test_only_allowed_hosts_are_asked_for_tokens(client: Client, api: Api,
     assert not api.seen
 
 
+def secret(**texts: str) -> dict[str, dict[str, str]]:
+    return {"data": {name: b64encode(text.encode()).decode() for name, text in texts.items()}}
+
+
+class TestSecrets:
+    @pytest.fixture
+    def load(self, api: Api) -> Callable[..., ServiceLoad]:
+        """Return what asks the stand-in with what a Secret holds."""
+
+        def asked(url: str = "") -> ServiceLoad:
+            named = SecretName("shop", "teams")
+            source = TokenSource(url=url and f"{api.address}{url}", seconds=60.0, secret=named)
+            return ServiceLoad(method="GET", url=f"{api.address}/answer", token=source)
+
+        return asked
+
+    async def test_a_token_is_read_once_and_sent(self, api: Api, loader, load):
+        api.answer(SECRET, secret(token="t0ken\n"))
+        api.answer("GET /answer", {"a": 1})
+        for _ in range(2):
+            assert await loader.load(load()) == {"a": 1}
+        assert len(api.calls(SECRET)) == 1
+        sent = [call.headers["Authorization"] for call in api.calls("GET /answer")]
+        assert sent == ["Bearer t0ken"] * 2
+
+    async def test_user_and_password_are_sent_to_who_gives_the_token(self, api: Api, loader, load):
+        api.answer(SECRET, secret(username="u", password="p4ss"))
+        api.answer(ASKED, {"token": "t0ken"})
+        api.answer("GET /answer", {"a": 1})
+        await loader.load(load("/token"))
+        (seen,) = api.calls(ASKED)
+        assert seen.headers["Authorization"] == "Basic dTpwNHNz"
+
+    async def test_a_secret_that_changed_is_read_anew(self, api: Api, loader, load):
+        api.answer(SECRET, secret(token="old"), secret(token="new"))
+        api.answer("GET /answer", {"a": 1}, (401, {}), {"a": 2})
+        assert await loader.load(load()) == {"a": 1}
+        assert await loader.load(load()) == {"a": 2}
+        assert len(api.calls(SECRET)) == 2
+
+    @pytest.mark.parametrize(
+        ("answer", "error", "text"),
+        [
+            (secret(tocken="p4ss"), Invalid, "shop/teams has no text of the key token"),
+            (secret(token=" "), Invalid, "shop/teams has no text of the key token"),
+            ({"data": {"token": "p4ss!"}}, Invalid, "has no text of the key token"),
+            ((404, GONE), NotFound, "there is no token: "),
+            ((403, {}), Forbidden, "get secrets in namespace shop"),
+        ],
+    )
+    async def test_without_one_nothing_is_asked(self, api, loader, load, answer, error, text):
+        api.answer(SECRET, answer)
+        with pytest.raises(error, match=text) as caught:
+            await loader.load(load())
+        assert "p4ss" not in str(caught.value)
+        assert not api.calls("GET /answer")
+
+
 class TestTime:
     @pytest.fixture
     def tokens(self, clock: StillClock) -> ServiceTokens:
@@ -116,7 +179,7 @@ class TestTime:
         async def ask(_load):
             return left.pop(0)
 
-        token = await tokens.of(source, "", ask)
+        token = await tokens.of(source, "", ask, ask)
         return token, len(answers) - len(left)
 
     async def test_a_token_is_good_as_long_as_the_policy_says(self, tokens, source, clock):

@@ -1,5 +1,7 @@
 """Policies of kinitiras at the desk."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.cli.desk.conftest import Desk
@@ -164,6 +166,42 @@ def test_references_are_read_from_files_and_services_from_values(references: Des
     assert "http: there is no answer: http://teams.shop.svc/blue: services are" in done.stderr
 
 
+VALUES = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Values
+metadata: {name: v}
+policies:
+- name: team
+  rules:
+  - name: overrideRules[2]
+    values: {http.data.mail: a@b}
+"""
+SUITE = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policies.yaml]
+resources: [pod.yaml]
+targetResources: [others.yaml]
+variables: values.yaml
+results:
+- {policy: team, rule: "overrideRules[2]", kind: Pod, resources: [shop/web-1], result: pass}
+"""
+
+
+def test_a_file_of_values_answers_for_services(references: Desk) -> None:
+    references.write("values.yaml", VALUES)
+    references.write("kyverno-test.yaml", SUITE)
+    files = ("policies.yaml", "-r", "pod.yaml", "-t", "others.yaml", "-f", "values.yaml")
+    done = references.run("apply", *files, "-o", "yaml")
+    assert done.exit_code == 0, done.stderr
+    assert "mail: a@b" in done.stdout
+    assert references.run("test", ".").exit_code == 0
+    everywhere = VALUES.partition("policies:")[0] + "globalValues: {http.data.mail: c@d}\n"
+    references.write("values.yaml", everywhere)
+    assert "mail: c@d" in references.run("apply", *files, "-o", "yaml").stdout
+
+
 def test_an_owner_that_no_file_has_is_named(references: Desk) -> None:
     done = references.run("apply", "policies.yaml", "-r", "pod.yaml")
     assert done.exit_code == 1
@@ -182,3 +220,54 @@ def test_the_content_of_a_secret_is_not_shown(references: Desk) -> None:
     assert done.exit_code == 0, done.stderr
     assert "canary" not in done.stdout + done.stderr
     assert 'color: "***"' in done.stdout
+
+
+PROGRAM = """
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata: {name: made, annotations: {kube-retrofit.dev/objects: all}}
+spec:
+  resourceSelectors:
+  - {apiVersion: v1, kind: ConfigMap}
+  overrideRules:
+  - overriders:
+      cue: "object: _"
+"""
+PATCHES = '[{"op": "add", "path": "/metadata/labels/made", "value": "by-cue"}]'
+
+
+@pytest.fixture
+def programs(desk: Desk) -> str:
+    """A policy with a program, an object, and a script in the place of the command; its name."""
+    desk.write("policies.yaml", PROGRAM)
+    desk.write("object.yaml", OBJECT)
+    file = Path(desk.write("cue", f"#!/bin/sh\necho '{PATCHES}'\n"))
+    file.chmod(0o700)
+    return str(file)
+
+
+def test_programs_are_evaluated_by_the_command_that_is_named(desk: Desk, programs: str) -> None:
+    files = ("policies.yaml", "-r", "object.yaml")
+    done = desk.run("apply", *files, "--cue", programs)
+    assert "+    made: by-cue" in done.stdout, done.stderr
+    told = desk.run("explain", "policies.yaml", "--trigger", "object.yaml", "--cue", programs)
+    assert "made: by-cue" in told.stdout
+    desk.write(
+        "kyverno-test.yaml",
+        "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"
+        "policies: [policies.yaml]\nresources: [object.yaml]\nresults:\n"
+        "- {policy: made, rule: 'overrideRules[0]', kind: ConfigMap, resources: [settings],"
+        " result: pass}\n",
+    )
+    assert desk.run("test", ".", "--cue", programs).exit_code == 0
+    assert desk.run("test", ".").exit_code == 1
+
+
+def test_without_a_command_the_flag_is_named(desk: Desk, programs: str) -> None:
+    del programs
+    done = desk.run("apply", "policies.yaml", "-r", "object.yaml")
+    assert done.exit_code == 1
+    assert "where --cue names the command cue" in " ".join(done.stderr.split())
+    done = desk.run("apply", "policies.yaml", "-r", "object.yaml", "--cue", "no-such-command")
+    assert done.exit_code == 2
+    assert "expected the whole path of the command cue" in done.stderr

@@ -114,6 +114,11 @@ def test_what_a_program_gives_is_applied_before_origin_and_plaintext() -> None:
     assert policy.acts_once
 
 
+def test_a_program_that_replaces_the_object_by_something_else_fails() -> None:
+    with pytest.raises(EvaluationError, match="leaves a number in place of the object"):
+        changed(overriding(cue="x"), [{"op": "replace", "path": "", "value": 5}])
+
+
 def test_a_program_beside_a_template_is_not_the_rendered_one() -> None:
     template = {"type": "labels", "operation": "add", "path": "a", "value": {"string": "b"}}
     assert overriding(template=template, renderedCue="x").cue == ()

@@ -179,7 +179,6 @@ def test_an_object_without_a_pod_cannot_get_what_pods_have() -> None:
         ({"cond": "Lte", "value": {"float": "2.5"}, "affectMode": "allow"}, True),
         ({"cond": "In", "value": {"integerSlice": [1, 3]}}, True),
         ({"cond": "NotIn", "value": {"integerSlice": [1, 3]}}, False),
-        ({"cond": "Equal", "value": {"boolean": True}}, False),
         (
             {
                 "cond": "Lt",

@@ -9,7 +9,14 @@ from reconciler.api.rights import ANY, Need, ReadNeed, Right
 from reconciler.dialects.kinitiras import KINITIRAS
 from reconciler.dialects.kinitiras.labelled import ANNOTATION
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.loads import LoadFailure, NeedsLoad, ObjectLoad, ServiceLoad, TokenSource
+from reconciler.engine.loads import (
+    LoadFailure,
+    NeedsLoad,
+    ObjectLoad,
+    SecretName,
+    ServiceLoad,
+    TokenSource,
+)
 from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import SHIPPED
 from reconciler.engine.program import Program
@@ -296,16 +303,70 @@ class TestServices:
         assert "p4ss" not in repr(load)
         assert asked(program(http(auth=auth))).token.seconds == 300.0
 
+    def test_credentials_stand_in_a_secret(self):
+        rule = program(http(auth={"secretRef": {"name": "teams"}, "expireDuration": "1m"}), "shop")
+        assert asked(rule).token == TokenSource(seconds=60.0, secret=SecretName("shop", "teams"))
+        (need,) = rule.binding.read_rights()
+        assert (need.verb, need.kind, need.namespace, need.name) == (
+            "get",
+            "Secret",
+            "shop",
+            "teams",
+        )
+        assert need.location.endswith("valueRef.http.auth.secretRef")
+        url = "http://auth.shop.svc/t"
+        elsewhere = {"name": "teams", "namespace": "auth"}
+        rule = program(http(auth={"secretRef": elsewhere, "authUrl": url}))
+        assert asked(rule).token == TokenSource(
+            url=url, seconds=300.0, secret=SecretName("auth", "teams")
+        )
+
+    @pytest.mark.parametrize(
+        ("secret", "place", "reason"),
+        [
+            ({"name": "s", "namespace": "other"}, "secretRef.namespace", "nothing outside of it"),
+            ({"name": "../x"}, "secretRef.name", "expected the name of a Secret"),
+            ({"name": "{{metadata.name}}"}, "secretRef.name", "expected the name of a Secret"),
+            ({}, "secretRef.name", "expected the name of a Secret"),
+            ({"name": "s", "key": "x"}, "secretRef.key", "unknown field"),
+        ],
+    )
+    def test_a_namespaced_policy_names_its_own_secrets_only(self, secret, place, reason):
+        with pytest.raises(InvalidPolicy) as caught:
+            program(http(auth={"secretRef": secret}), "shop")
+        assert caught.value.location.endswith(place)
+        assert reason in caught.value.reason
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://{{metadata.labels.app}}.shop.svc/x",
+            "http://teams.{{metadata.namespace}}.svc",
+            "{{metadata.annotations.url}}/x",
+            "http://teams{{metadata.annotations.url}}",
+        ],
+    )
+    def test_no_object_chooses_who_is_shown_what_a_secret_holds(self, url):
+        auth = {"secretRef": {"name": "s", "namespace": "shop"}}
+        with pytest.raises(InvalidPolicy, match="the host takes no placeholder"):
+            program(http(url=url, auth=auth))
+
     @pytest.mark.parametrize(
         ("given", "place", "reason"),
         [
+            ({"auth": {"secretRef": {"name": "s"}}}, "secretRef.namespace", "of a Secret"),
+            (
+                {"auth": {"secretRef": {"name": "s", "namespace": "n"}, "staticToken": "p4ss"}},
+                "auth.staticToken",
+                "secretRef gives it",
+            ),
             ({"url": ""}, "http.url", "expected the address of a service"),
             ({"url": "ftp://a.b.svc"}, "http.url", "begins with http:// or https://"),
             ({"url": "http://a.svc/?{{metadata.name}}=1"}, "http.url", "name of a parameter"),
             ({"method": "PUT"}, "http.method", "expected one of GET, POST"),
             ({"header": {"Host": "a"}}, "http.header.Host", "set by the connection"),
             ({"header": {"a": 1}}, "http.header.a", "put the value in quotes"),
-            ({"auth": {"username": "u"}}, "auth.authUrl", "expected a staticToken, or authUrl"),
+            ({"auth": {"username": "u"}}, "auth.authUrl", "expected a secretRef, a staticToken"),
             (
                 {"auth": {"username": "u", "password": "p", "authUrl": "http://{{a}}"}},
                 "auth.authUrl",

@@ -46,9 +46,8 @@ def patching(*patch: Mapping[str, Any], **fields: Any) -> Object:
 
 
 def program_of(rule: Object) -> Program:
-    """Return the program of a rule."""
-    (program,) = KUBEMOD.compile(rule).programs
-    return program
+    """Return the program of a rule, which may have another one for its Pods' bindings."""
+    return KUBEMOD.compile(rule).programs[0]
 
 
 def make_pod(**fields: Any) -> Object:

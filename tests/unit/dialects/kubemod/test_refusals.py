@@ -62,6 +62,13 @@ def with_item(**fields: Any) -> Object:
             with_item(select="size($.spec.containers) > 1"),
             "spec.match[0].select: there is no function size; there are date, isDefined,",
         ),
+        (
+            with_item(select='$.spec.x =~ "(?=x)"'),
+            "spec.match[0].select: =~ not a regular expression",
+        ),
+        (with_item(select="$.spec.x || 1 && 2"), "spec.match[0].select: both sides of &&"),
+        (with_patch(select="$.spec[? size(@) > 1]"), "spec.patch[0].select: there is no function"),
+        (with_patch(select='$.spec[? @ !~ "["]'), "spec.patch[0].select: !~ not a regular"),
         (with_item(matchRegex="(?=x)"), "spec.match[0].matchRegex: not a regular expression"),
         (with_item(matchFor="Some"), "spec.match[0].matchFor: Any or All"),
         (with_item(matchValue={"a": 1}), "spec.match[0].matchValue: expected a text"),

@@ -361,6 +361,14 @@ def test_tells_where_existing_objects_are() -> None:
             "match.resources.selector.matchLabels",
             "'a/b/c' is no key of a label",
         ),
+        *(
+            (
+                resources(selector={"matchExpressions": [{"key": key, "operator": "Exists"}]}),
+                "match.resources.selector.matchExpressions[0]",
+                f"'{key}' is no key of a label",
+            )
+            for key in ("x..io/a", "x-.io/a", f"{'x' * 254}/a", "/a", "X/a", "x/")
+        ),
         ({**resources(), "roles": ["editor"]}, "match.roles[0]", "namespace:name"),
         (
             {**resources(), "subjects": [{"kind": "Robot"}]},

@@ -1,0 +1,86 @@
+"""Where kinitiras does not do what its documentation says, and the author should know."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dialects.finding import Level
+from reconciler.services.authoring.lint import lint_policy
+
+RULES = "spec.overrideRules[0]"
+LABELS = {"origin": [{"type": "labels", "labels": {"a": "b"}}]}
+PATCH = {"plaintext": [{"op": "add", "path": "/metadata/labels/a", "value": "b"}]}
+TEMPLATE = {
+    "template": {"type": "labels", "operation": "add", "path": "a", "value": {"string": "b"}}
+}
+
+
+def found(rule: Any, namespace: str = "", *places: str) -> list[tuple[Level, str]]:
+    """Return what is said of a policy with one rule and selectors for some namespaces."""
+    selectors = [
+        {"apiVersion": "v1", "kind": "Pod", **({"namespace": place} if place else {})}
+        for place in places
+    ]
+    spec = {"resourceSelectors": selectors, "overrideRules": [rule]}
+    policy = {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "OverridePolicy" if namespace else "ClusterOverridePolicy",
+        "metadata": {"name": "p", **({"namespace": namespace} if namespace else {})},
+        "spec": spec,
+    }
+    findings = lint_policy(policy, scope=lambda _group, _kind: True)
+    return [(item.level, item.location) for item in findings if item.code == "original-differs"]
+
+
+def refers(**k8s: str) -> Any:
+    reference = {"from": "k8s", "path": "a", "k8s": {"apiVersion": "v1", "kind": "Pod", **k8s}}
+    template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}
+    return {"overriders": {"template": template}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "level", "place"),
+    [
+        (
+            {"targetOperations": ["*"], "overriders": LABELS},
+            Level.WARNING,
+            f"{RULES}.targetOperations",
+        ),
+        (
+            {"targetOperations": ["CREATE", "CONNECT"], "overriders": LABELS},
+            Level.WARNING,
+            f"{RULES}.targetOperations",
+        ),
+        ({"overriders": {**LABELS, **PATCH}}, Level.WARNING, f"{RULES}.overriders.plaintext"),
+        (
+            {"overriders": {**TEMPLATE, "renderedCue": "patches: []"}},
+            Level.NOTE,
+            f"{RULES}.overriders.renderedCue",
+        ),
+        (refers(name="x"), Level.NOTE, f"{RULES}.overriders.template.valueRef.k8s.namespace"),
+    ],
+)
+def test_what_counts_here_and_not_there(rule: Any, level: Level, place: str) -> None:
+    assert found(rule) == [(level, place)]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"targetOperations": ["CREATE"], "overriders": LABELS},
+        {"overriders": PATCH},
+        {"overriders": TEMPLATE},
+        refers(name="x", namespace="y"),
+    ],
+)
+def test_what_is_the_same_is_not_named(rule: Any) -> None:
+    assert found(rule) == []
+
+
+def test_a_namespaced_policy_is_for_its_namespace() -> None:
+    rule = {"overriders": LABELS}
+    assert found(rule, "shop") == [(Level.NOTE, "metadata.namespace")]
+    assert found(rule, "shop", "") == [(Level.NOTE, "metadata.namespace")]
+    assert found(rule, "shop", "shop") == []
+    where = "spec.resourceSelectors[1].namespace"
+    assert found(rule, "shop", "shop", "other") == [(Level.WARNING, where)]
