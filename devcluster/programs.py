@@ -3,7 +3,7 @@
 import signal
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,6 +17,7 @@ from reconciler.errors import Unavailable
 
 ADMISSION = "retrofit-admission"
 CONTROLLER = "retrofit-controller"
+HOOKS = "retrofit-hooks"
 _MODULES = {ADMISSION: "admission.main", CONTROLLER: "reconciler"}
 _READY = 60.0
 # Longer than the programs' own time to drain.
@@ -32,7 +33,7 @@ class _Program:
 
 
 class Programs:
-    """Processes of the two programs; they end with this process unless detached.
+    """Processes of the programs; they end with this process unless detached.
 
     Each runs under a token of its ServiceAccount, so it has the rights that the manifests give.
     Several of one kind may run under different names, as replicas do; replicas of the admission
@@ -119,6 +120,47 @@ class Programs:
         self._programs[name] = _Program(
             argv=(sys.executable, "-m", _MODULES[program], *settings.flags, *own),
             env=settings.env,
+            log=self.logs / f"{name}.log",
+            metrics=metrics,
+        )
+        return self.restart(name, ready=ready)
+
+    def start_hooks(
+        self,
+        namespace: str,
+        folder: Path,
+        *,
+        flags: Sequence[str] = (),
+        name: str = HOOKS,
+        ready: bool = True,
+    ) -> int:
+        """Start a program that runs the executables of a folder, and return its process id.
+
+        Args:
+            namespace: Where manifests/hooks is installed.
+            folder: Of the executables.
+            flags: More of them; what it needs here wins.
+            name: Of this replica.
+            ready: Wait until it answers 200 on /readyz.
+
+        Raises:
+            Unavailable: It ended, or is not ready in time; the message holds its last lines.
+            ClusterError: Its ServiceAccount has no token; the manifests are not installed.
+        """
+        (metrics,) = free_ports(1)
+        kubeconfig = self.cluster.service_account_kubeconfig(namespace, "retrofit-hooks")
+        own = (
+            f"--hooks-dir={folder}",
+            f"--tmp-dir={self.cluster.directory / f'tmp-{name}'}",
+            f"--kube-config={kubeconfig}",
+            f"--namespace={namespace}",
+            f"--listen-address={HOST}",
+            f"--listen-port={metrics}",
+            f"--log-type={'json' if self._log_format == 'json' else 'text'}",
+        )
+        self._programs[name] = _Program(
+            argv=(sys.executable, "-m", "reconciler.runner.command", "start", *flags, *own),
+            env={"KUBECONFIG": str(kubeconfig)},
             log=self.logs / f"{name}.log",
             metrics=metrics,
         )

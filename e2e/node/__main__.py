@@ -16,10 +16,13 @@ from devcluster.obtain import obtain
 from e2e.node.images import ROOT, Store
 from e2e.node.machine import install_packages, obstacle
 from e2e.node.node import left_behind, started
+from e2e.node.pages import hooks_image
 from e2e.node.running import RigError, Running
 from reconciler.errors import RetrofitError
 
 FACTS = "RETROFIT_NODE"
+OLDER = ("0.1.0", "d12b38f2358bc8dc4849cfc78bc6ae81b323c922")
+"""A version that is upgraded, and the commit that its image is built of."""
 _NODE = {"kubelet", "kube-proxy"}
 _OVERLAY = ROOT / "manifests" / "overlays" / "default"
 
@@ -51,7 +54,15 @@ def _scenes(store: Path, running: Running) -> int:
         )
     image, upgrade = _names(running, binaries)
     images = Store(store, running)
-    wanted = (images.pause(), images.tools(), images.project(image, upgrade))
+    wanted = [
+        images.pause(),
+        images.tools(),
+        images.project(image, upgrade),
+        images.hooks(*hooks_image(), Path(__file__).with_name("hooks")),
+    ]
+    version, commit = OLDER
+    older = images.released(f"{image.rpartition(':')[0]}:{version}", commit)
+    wanted += [older] if older else []
     folder = Path(tempfile.mkdtemp(prefix="retrofit-node-"))
     with started(folder, binaries, wanted, running) as node:
         facts = {
@@ -60,6 +71,7 @@ def _scenes(store: Path, running: Running) -> int:
             "service_account_key": str(node.service_account_key),
             "image": image,
             "upgrade": upgrade,
+            "older": older.names[-1] if older else "",
         }
         (folder / "facts.json").write_text(json.dumps(facts))
         done = subprocess.run(

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from devcluster.cluster import Cluster
 from devcluster.waiting import wait_until
 from e2e.node.__main__ import FACTS
-from e2e.node.stream import NAMESPACE, POLICY, ROLE, Row, Stream
+from e2e.node.stream import MARKS, NAMESPACE, POLICY, ROLE, Row, Stream
 from e2e.node.tokens import ShortTokens
 from reconciler.errors import ClusterError
 
@@ -25,13 +26,19 @@ _ROWS = pytest.StashKey[list[Row]]()
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the driver says of the node."""
+    """What the driver says of the node.
+
+    Attributes:
+        upgrade: The image under another tag.
+        older: The image of an earlier version, empty where it cannot be built.
+    """
 
     kubeconfig: Path
     kubectl: tuple[str, ...]
     service_account_key: Path
     image: str
     upgrade: str
+    older: str
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +53,7 @@ def facts() -> Facts:
         service_account_key=Path(said["service_account_key"]),
         image=said["image"],
         upgrade=said["upgrade"],
+        older=said["older"],
     )
 
 
@@ -68,12 +76,20 @@ def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[..., Stream
     """Return what opens a stream, whose counts become a line of the table."""
     request.getfixturevalue("streaming")
 
-    def opened(scene: str, per_second: float = 5.0) -> Stream:
-        there = Stream(facts.kubeconfig, scene, per_second)
-        request.config.stash.setdefault(_ROWS, []).append(there.row)
-        return there
+    return partial(opened, request.config, facts)
 
-    return opened
+
+def opened(
+    config: pytest.Config,
+    facts: Facts,
+    scene: str,
+    per_second: float = 5.0,
+    marks: frozenset[str] = MARKS,
+) -> Stream:
+    """Return a stream that gets a line of the table."""
+    there = Stream(facts.kubeconfig, scene, per_second, marks)
+    config.stash.setdefault(_ROWS, []).append(there.row)
+    return there
 
 
 @pytest.fixture(scope="session")
@@ -111,10 +127,15 @@ def pytest_runtest_makereport(
 
 
 def _described(cluster: Cluster) -> str:
-    commands: list[tuple[str, ...]] = [("get", "pods", "-n", "kyverno", "-o", "wide")]
+    commands: list[tuple[str, ...]] = [
+        ("get", "pods", "-A", "-o", "wide"),
+        ("get", "events", "-n", "kube-retrofit"),
+    ]
     for name in ACCOUNTS:
         label = f"app.kubernetes.io/component={name.removeprefix('kyverno-')}"
         commands.append(("logs", "-n", "kyverno", "-l", label, "--prefix", "--tail=8"))
+    beside = "app.kubernetes.io/part-of=kube-retrofit"
+    commands.append(("logs", "-n", "kube-retrofit", "-l", beside, "--prefix", "--tail=8"))
     said = []
     for command in commands:
         try:

@@ -48,14 +48,60 @@ class Store:
 
     def project(self, *names: str) -> Image:
         """Build the Dockerfile as it stands, on a base of Debian packages."""
+        self._make_base()
+        with self._running.step("building the image of the Dockerfile"):
+            self._build(names[0])
+        return self._file("project", names)
+
+    def hooks(self, name: str, dockerfile: str, executables: Path) -> Image:
+        """Build the Dockerfile's image for executables, and from it one with executables.
+
+        Args:
+            name: Of the image that is built.
+            dockerfile: That of its users, as a text.
+            executables: The folder that is added by it as ``hooks``.
+        """
+        self._make_base()
+        base = re.search(r"^FROM (\S+)$", dockerfile, re.MULTILINE)
+        if not base:
+            raise RigError("the Dockerfile of an image with hooks does not say FROM")
+        with self._running.step("building the image for hooks of the Dockerfile"):
+            self._build(base[1], stage="hooks")
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(executables, Path(folder) / "hooks")
+            (Path(folder) / "Dockerfile").write_text(dockerfile)
+            bud = ("bud", "--isolation", "chroot", "--pull-never")
+            self._run(*bud, "--tag", name, folder)
+        return self._file("hooks", (name,))
+
+    def _make_base(self) -> None:
         python = _asked_for((ROOT / "Dockerfile").read_text())
         base = f"localhost/python:{python}"
         if not self._has(base):
             with self._running.step(f"making python:{python} of Debian packages"):
                 self._base(base, python)
-        with self._running.step("building the image of the Dockerfile"):
-            self._build(names[0])
-        return self._file("project", names)
+
+    def released(self, name: str, commit: str) -> Image | None:
+        """Build the Dockerfile of another commit, on the base that `project` has made.
+
+        None where this checkout has no such commit, as one without history.
+        """
+        built = f"localhost/kube-retrofit:{commit}"
+        if not self._has(built):
+            try:
+                self._running.ask("git", "-C", ROOT, "cat-file", "-e", f"{commit}^{{commit}}")
+            except RigError:
+                return None
+            with (
+                self._running.step(f"building {name} of its commit"),
+                tempfile.TemporaryDirectory(dir=self._folder) as folder,
+            ):
+                archive, tree = Path(folder) / "tree.tar", Path(folder) / "tree"
+                self._running.run("git", "-C", ROOT, "archive", "-o", archive, commit)
+                tree.mkdir()
+                self._running.run("tar", "-xf", archive, "-C", tree)
+                self._build(built, tree)
+        return self._file("released", (built, name))
 
     def tools(self) -> Image:
         """Return busybox under the name that tests of others use."""
@@ -124,7 +170,7 @@ class Store:
                 return place
         raise RigError("apt-get knows no repository of Debian: run apt-get update")
 
-    def _build(self, name: str) -> None:
+    def _build(self, name: str, context: Path = ROOT, stage: str = "") -> None:
         with tempfile.TemporaryDirectory() as folder:
             config = Path(folder) / "pip.conf"
             config.touch(mode=0o600)
@@ -139,7 +185,8 @@ class Store:
             config.write_text("\n".join(["[global]", *lines, ""]))
             self._run(
                 *("bud", "--isolation", "chroot", "--network", "host", "--pull-never", "--layers"),
-                *(*volumes, "--tag", name, str(ROOT)),
+                *(*volumes, *((f"--target={stage}",) if stage else ())),
+                *("--tag", name, str(context)),
             )
 
     def _pip_settings(self) -> dict[str, str]:

@@ -49,6 +49,19 @@ def mounted(*kinds: str) -> list[Path]:
     return [Path(place) for _, place, kind, *_ in lines if kind in kinds]
 
 
+def process_of(container: str) -> int:
+    """Return the first process that a container runs."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if container in (entry / "cgroup").read_text():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    assert found, f"container {container} has no process"
+    return min(found)
+
+
 def install_packages(running: Running) -> None:
     """Install what is missing, as a person would."""
     if not any(shutil.which("dpkg-query") and _absent(name) for name in PACKAGES):

@@ -17,6 +17,7 @@ from reconciler.kube.client import Client, connect
 NAMESPACE = "stream"
 MARK = "example.com/seen"
 ADMITTED = "example.com/admitted"
+MARKS = frozenset({MARK, ADMITTED})
 POLICY = f"""
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -74,14 +75,18 @@ class Row:
 class Stream:
     """Creates objects evenly until it is left, and then counts.
 
-    Each is to be changed twice: before it is stored, and as the target of its own request.
+    Each is to be changed twice: before it is stored, and as the target of its own request; unless
+    other marks are asked for.
 
     Attributes:
         row: Complete when the stream has been left.
     """
 
-    def __init__(self, kubeconfig: Path, scene: str, per_second: float) -> None:
+    def __init__(
+        self, kubeconfig: Path, scene: str, per_second: float, marks: frozenset[str] = MARKS
+    ) -> None:
         self.row = Row(scene=scene)
+        self._marks = marks
         self._label = scene.replace(" ", "-").lower()
         self._kubeconfig = kubeconfig
         self._per_second = per_second
@@ -162,5 +167,4 @@ class Stream:
         finally:
             await client.close()
         metas = (item["metadata"] for item in answer["items"])
-        both = {MARK, ADMITTED}
-        return {meta["name"] for meta in metas if both <= set(meta.get("annotations", {}))}
+        return {meta["name"] for meta in metas if self._marks <= set(meta.get("annotations", {}))}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import ssl
@@ -20,6 +19,9 @@ import yaml
 from devcluster.cluster import Cluster
 from devcluster.waiting import pause, wait_until
 from e2e.node.conftest import ACCOUNTS, Facts, applied
+from e2e.node.images import ROOT
+from e2e.node.machine import process_of
+from e2e.node.pages import blocks
 from e2e.node.stream import MARK, Stream
 from e2e.node.tokens import LIFE, ShortTokens, patch_of
 from reconciler.api.meta import Object
@@ -32,7 +34,6 @@ from tests.conformance.chainsaw.operations import Failure
 from tests.conformance.chainsaw.runner import run
 from tests.conformance.kubeconfig import read
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 CALLERS = ROOT / "manifests/components/client-certificate"
 UNINSTALL = ROOT / "docs/how-to/uninstall.md"
@@ -77,17 +78,6 @@ def before(cluster: Cluster) -> set[str]:
 
 def outside(cluster: Cluster) -> set[str]:
     return set(cluster.kubectl("get", GLOBAL, "-o", "name").split())
-
-
-def section(document: Path, heading: str) -> str:
-    text = document.read_text()
-    found = re.search(rf"(?ms)^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text)
-    assert found, f"{document.name} has no section {heading!r}"
-    return found[1]
-
-
-def blocks(document: Path, heading: str, language: str) -> list[str]:
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", section(document, heading))
 
 
 def run_commands(cluster: Cluster, document: Path, heading: str) -> None:
@@ -276,19 +266,6 @@ def test_a_killed_admission_process(cluster: Cluster, stream: Streams) -> None:
     assert running.row.lost == 0
     assert running.row.refused < running.row.accepted / 10
     rolled_out(cluster)
-
-
-def process_of(container: str) -> int:
-    """Return the process that a container runs."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if container in (entry / "cgroup").read_text():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    assert found, f"container {container} has no process"
-    return min(found)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,99 @@
+"""Executables as hooks on a real node, as the page for users of shell-operator installs them."""
+
+import json
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster.cluster import Cluster
+from devcluster.waiting import wait_until
+from e2e.node.images import ROOT
+from e2e.node.machine import process_of
+from e2e.node.pages import HOOKS, blocks, hooks_overlay
+from reconciler.errors import ClusterError
+
+NAMESPACE = hooks_overlay()["namespace"]
+HERE = ("-n", NAMESPACE)
+ROLLOUT = 240.0
+BUSYBOX = ("--image=busybox:1.35", "--restart=Never", "--", "sleep", "3600")
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The image with hooks, with the rights that the page gives it; nothing of it is left."""
+    folder = tmp_path_factory.mktemp("hooks").resolve()
+    overlay = hooks_overlay()
+    overlay["resources"] = [os.path.relpath(ROOT / item, folder) for item in overlay["resources"]]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    (text,) = blocks(HOOKS, "3. Install it", "sh")
+    made = [
+        [str(folder) if word == "." else word for word in shlex.split(line)[1:]]
+        for line in text.splitlines()
+    ]
+    for words in made:
+        cluster.kubectl(*words)
+    cluster.kubectl("rollout", "status", *HERE, "deployment/retrofit-hooks", within=ROLLOUT)
+    yield
+    cluster.kubectl("delete", "namespace", NAMESPACE, within=ROLLOUT)
+    for words in made:
+        if words[:2] in (["create", "clusterrole"], ["create", "clusterrolebinding"]):
+            cluster.kubectl("delete", words[1], words[2])
+    for words in reversed(made):
+        if words[0] == "apply" and Path(words[-1]) != folder:
+            cluster.kubectl("delete", *words[1:], within=ROLLOUT)
+
+
+def said(cluster: Cluster, line: str) -> Callable[[], bool]:
+    """Return what tells whether the log of the program's container has a line of a hook."""
+
+    def is_there() -> bool:
+        try:
+            return line in cluster.kubectl("logs", *HERE, "deployment/retrofit-hooks")
+        except ClusterError:
+            # Between the end of a container and the start of the next one.
+            return False
+
+    return is_there
+
+
+def container(cluster: Cluster) -> dict[str, object]:
+    text = cluster.kubectl("get", "pods", *HERE, "-l", COMPONENT, "-o", "json")
+    (pod,) = json.loads(text)["items"]
+    (found,) = pod["status"]["containerStatuses"]
+    return dict(found)
+
+
+COMPONENT = "app.kubernetes.io/component=retrofit-hooks"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_hook_sees_a_pod(cluster: Cluster) -> None:
+    ready = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
+    wait_until(
+        lambda: cluster.kubectl("get", "hooks", *HERE, "-o", ready) == "True",
+        within=60.0,
+        what="the hook is Ready",
+    )
+    cluster.kubectl("run", "web", *HERE, *BUSYBOX)
+    wait_until(said(cluster, "Pod web added"), within=30.0, what="the hook saw the Pod")
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_happened_while_the_program_was_away_is_delivered(cluster: Cluster) -> None:
+    old = container(cluster)
+    os.kill(process_of(str(old["containerID"]).rpartition("/")[2]), signal.SIGKILL)
+    cluster.kubectl("run", "late", *HERE, *BUSYBOX)
+    cluster.kubectl("delete", "pod", "web", *HERE, "--now", "--wait=false")
+    for line in ("Pod late added", "Pod web deleted"):
+        wait_until(said(cluster, line), within=90.0, what=f"a hook says: {line}")
+    new = container(cluster)
+    assert new["containerID"] != old["containerID"]
+    # That of before was delivered, and is not again.
+    assert not said(cluster, "Pod web added")()

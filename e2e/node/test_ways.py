@@ -1,0 +1,216 @@
+"""Ways to install, one after the other on the node that the scenes have left as it was."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster.chart import CHART
+from devcluster.cluster import Cluster
+from devcluster.helm import locate_helm
+from devcluster.waiting import wait_until
+from e2e.node.conftest import ACCOUNTS, Facts, applied, opened
+from e2e.node.images import ROOT
+from e2e.node.stream import ADMITTED, MARK, NAMESPACE, POLICY, ROLE, Stream
+from e2e.node.test_scenes import (
+    ADMISSION,
+    KYVERNO,
+    ROLLOUT,
+    UNINSTALL,
+    component,
+    outside,
+    pods,
+    rolled_out,
+    run_commands,
+)
+from reconciler.errors import ClusterError
+from reconciler.installation import BESIDE
+
+OVERLAYS = ROOT / "manifests/overlays"
+BEFORE = ROOT / "tests/integration/upgrade/0.1.0.jsonl"
+RELEASE = ("kube-retrofit", f"--namespace={BESIDE.namespace}")
+PAGE = f"/api/v1/namespaces/{BESIDE.namespace}/pods/{{}}:8080/proxy/api/board"
+
+Streams = Callable[..., Stream]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def clean(cluster: Cluster) -> set[str]:
+    """What stands outside of namespaces, with the namespace and the role of the stream."""
+    text = yaml.safe_dump(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    )
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+    cluster.kubectl("apply", "-f", "-", stdin=ROLE)
+    return outside(cluster)
+
+
+@pytest.fixture
+def triggers(facts: Facts, request: pytest.FixtureRequest) -> Streams:
+    request.getfixturevalue("clean")
+    return partial(opened, request.config, facts)
+
+
+def policy(rules: slice = slice(None)) -> str:
+    """Return the policy of the stream with some of its rules."""
+    found = yaml.safe_load(POLICY)
+    found["spec"]["rules"] = found["spec"]["rules"][rules]
+    return yaml.safe_dump(found)
+
+
+def ready(cluster: Cluster, name: str = "clusterpolicy/stream") -> None:
+    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=60s", name)
+
+
+def apply(cluster: Cluster, overlay: str) -> None:
+    cluster.kubectl("apply", "--server-side", "-k", str(OVERLAYS / overlay))
+
+
+def test_0_1_0_is_upgraded_while_triggers_go_on(
+    cluster: Cluster, facts: Facts, triggers: Streams
+) -> None:
+    if not facts.older:
+        pytest.skip("this checkout has no history to build 0.1.0 of")
+    items = [json.loads(line) for line in BEFORE.read_text().splitlines()]
+    first = [item for item in items if item["kind"] in {"CustomResourceDefinition", "Namespace"}]
+    for part in (first, items):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": part})
+        cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+    rolled_out(cluster)
+    for name in ACCOUNTS:
+        for pod in pods(cluster, component(name)).values():
+            assert pod["spec"]["containers"][0]["image"] == facts.older
+    # 0.1.0 does not act on rules that change the trigger itself.
+    applied(cluster, policy(slice(1)))
+    ready(cluster)
+    with triggers("upgrade from 0.1.0", marks=frozenset({MARK})) as running:
+        running.wait(10, within=30.0)
+        apply(cluster, "default")
+        rolled_out(cluster)
+        running.wait(10, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+    for name in ACCOUNTS:
+        for pod in pods(cluster, component(name)).values():
+            assert pod["spec"]["containers"][0]["image"] == facts.image
+    ready(cluster)
+
+
+def test_of_three_replicas_one_at_a_time_may_be_evicted(
+    cluster: Cluster, triggers: Streams
+) -> None:
+    apply(cluster, "high-availability")
+    rolled_out(cluster)
+    applied(cluster, POLICY)
+    ready(cluster)
+    for name in ACCOUNTS:
+        assert len(pods(cluster, component(name))) == 3
+    first, second, _ = sorted(pods(cluster, component(ADMISSION)))
+    with triggers("one of three replicas evicted") as running:
+        running.wait(10, within=30.0)
+        evict(cluster, first)
+        with pytest.raises(ClusterError, match="disruption budget"):
+            evict(cluster, second)
+        rolled_out(cluster)
+        running.wait(10, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+
+
+def evict(cluster: Cluster, pod: str) -> None:
+    wanted = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": "kyverno"},
+    }
+    path = f"/api/v1/namespaces/kyverno/pods/{pod}/eviction"
+    cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(wanted))
+
+
+def test_from_three_replicas_to_one(cluster: Cluster, triggers: Streams) -> None:
+    with triggers("three replicas become one") as running:
+        running.wait(10, within=30.0)
+        apply(cluster, "single-replica")
+        cluster.kubectl("delete", "poddisruptionbudgets", *KYVERNO, "--all")
+
+        def alone() -> bool:
+            return all(len(pods(cluster, component(name))) == 1 for name in ACCOUNTS)
+
+        wait_until(alone, within=60.0, what="one replica of each is left")
+        rolled_out(cluster)
+        running.wait(10, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+
+
+def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
+    cluster: Cluster, facts: Facts, triggers: Streams, tmp_path: Path
+) -> None:
+    program = locate_helm(os.environ)
+    if program is None:
+        pytest.skip("no Helm on this machine: run `make helm`")
+    folders = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CONFIG", "CACHE", "DATA")}
+
+    def helm(*words: str) -> None:
+        done = subprocess.run(
+            [program, *words, f"--kubeconfig={cluster.kubeconfig}"],
+            env={**os.environ, **folders},
+            capture_output=True,
+            text=True,
+            timeout=ROLLOUT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+    apply(cluster, "default")
+    rolled_out(cluster)
+    applied(cluster, POLICY)
+    ready(cluster)
+    values = ("--set=besideKyverno=true", "--set=ui=true", "--wait", "--timeout=3m")
+    helm("install", *RELEASE, str(CHART), "--create-namespace", *values)
+    role, moved = (migrated(text) for text in (ROLE, policy(slice(1))))
+    cluster.kubectl("apply", "-f", "-", stdin=role.replace("e2e:stream", "e2e:beside"))
+    # Not the mark that the installation in the place of a Kyverno leaves.
+    applied(cluster, moved.replace(MARK, "example.com/beside"))
+    ready(cluster, "rcpol/stream")
+    marks = frozenset({MARK, ADMITTED, "example.com/beside"})
+    with triggers("chart beside it upgraded", 2.0, marks) as running:
+        running.wait(10, within=30.0)
+        single = f"--values={CHART}/profiles/single-replica.yaml"
+        tag = facts.upgrade.rpartition(":")[2]
+        helm("upgrade", *RELEASE, str(CHART), *values, single, f"--set=image.tag={tag}")
+        running.wait(10, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+    (page,) = pods(cluster, "app.kubernetes.io/component=ui", BESIDE.namespace)
+    board = json.loads(cluster.kubectl("get", "--raw", PAGE.format(page)))
+    assert [item["policy"] for item in board["policies"]] == ["stream"]
+    assert board["leader"]["fresh"]
+    cluster.kubectl("delete", "rcpol", "--all")
+    helm("uninstall", *RELEASE, "--wait")
+    cluster.kubectl("delete", "namespace", BESIDE.namespace, within=ROLLOUT)
+    cluster.kubectl("delete", "-k", str(ROOT / "crds/beside"), within=ROLLOUT)
+    with triggers("the other one is uninstalled") as running:
+        running.wait(5, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+
+
+def migrated(text: str) -> str:
+    program = str(Path(sys.executable).with_name("retrofit"))
+    done = subprocess.run(
+        [program, "migrate", "-"], input=text, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_nothing_is_left_of_any(cluster: Cluster, clean: set[str]) -> None:
+    run_commands(cluster, UNINSTALL, "1. Delete the policies")
+    run_commands(cluster, UNINSTALL, "2. Delete the installation")
+    cluster.kubectl("delete", "clusterrole", "e2e:stream", "e2e:beside", "--ignore-not-found")
+    wait_until(
+        lambda: outside(cluster) <= clean, within=60.0, what="only what was there before is left"
+    )
