@@ -21,9 +21,23 @@ from reconciler.services.upkeep.coexistence import LEASES
 CRDS: Final = Path("crds/beside")
 FOLDERS: Final = {
     Path("manifests/base"): Path("manifests/beside"),
-    Path("manifests/overlays/conformance"): Path("manifests/overlays/conformance-beside"),
-    Path("manifests/dialects/kubemod"): Path("manifests/dialects-beside/kubemod"),
-    Path("manifests/dialects/kinitiras"): Path("manifests/dialects-beside/kinitiras"),
+    Path("manifests/hooks"): Path("manifests/hooks-beside"),
+    Path("manifests/monitoring/operator"): Path("manifests/monitoring-beside/operator"),
+    **{
+        Path("manifests", kind, name): Path("manifests", f"{kind}-beside", name)
+        for kind, names in {
+            "components": ("client-certificate", "metrics-auth", "ui"),
+            "dialects": ("kinitiras", "kubemod"),
+        }.items()
+        for name in names
+    },
+    **{
+        Path("manifests/overlays", name): Path("manifests/overlays", f"{name}-beside")
+        for name in (
+            *("cert-manager", "conformance", "high-availability", "monitoring"),
+            *("single-replica", "tenants"),
+        )
+    },
 }
 """Where each folder of manifests comes from, and goes."""
 
@@ -51,10 +65,26 @@ _RULES: Final = (
     (rf", {', '.join(LEASES)}\]", "]"),
     (r"( +)\[\*/\*,kyverno,\*\]\n", rf"\g<0>\1[*/*,{BESIDE.namespace},*]\n"),
     (rf"(?<=resource\('){_PLURALS}", rf"{BESIDE.plural_prefix}\g<0>"),
-    (rf"(--namespace={REPLACING.namespace})", rf"--policy-group={BESIDE.group}, \1"),
+    (
+        rf"--(?:requests-)?namespace={REPLACING.namespace}",
+        rf"--policy-group={BESIDE.group}, \g<0>",
+    ),
+    # In the names of the serving certificate one name is followed by the other.
+    (
+        rf"{re.escape(REPLACING.service)}\.{REPLACING.namespace}\b",
+        f"{BESIDE.service}.{BESIDE.namespace}",
+    ),
     (r"Is a live Kyverno there, and (\w)", lambda found: found[1].upper()),
     (r" The names are\n# Kyverno's, so that users' roles and bindings go on working\.", ""),
-    (r"\bmanifests/dialects\b", r"\g<0>-beside"),
+    (r"(?m)(?<=kubectl apply -k )crds$", "crds/beside"),
+    (r"\bmanifests/hooks\b", r"\g<0>-beside"),
+    (r"\bmanifests/dialects\b|(?<=\.\./)monitoring\b", r"\g<0>-beside"),
+    (r"\bmanifests/base\b", "manifests/beside"),
+    (r"(?<=\.\./)default\b", "beside-kyverno"),
+    # Nothing here looks for a Kyverno.
+    (r" +- alert: RetrofitBesideKyverno\n(?: {10}.*\n)+", ""),
+    # What people type.
+    (r"(?<=kubectl get )(?:ur|cpol,pol|gctxentry)\b", lambda found: _typed(found[0])),
     # Cluster-wide objects, which an installation in the place of a Kyverno may have as well.
     (r"(?<=priorityClassName: )kube-retrofit-", f"{BESIDE.prefix}-"),
     (r"(?<=kind: PriorityClass\nmetadata:\n  name: )kube-retrofit-", f"{BESIDE.prefix}-"),
@@ -132,7 +162,7 @@ def _text_of(path: Path) -> str:
     text = manifest(path.read_text())
     for name in _LEFT_OUT_FILES:
         text = text.replace(f"  - {name}\n", "")
-    return text.replace("../default", "../beside-kyverno")
+    return text
 
 
 def _kinds(installation: Installation) -> tuple[Kind, ...]:
@@ -143,6 +173,10 @@ def _kinds(installation: Installation) -> tuple[Kind, ...]:
 def _labels(labels: dict[str, str]) -> dict[str, str]:
     names = dict(_NAMES)
     return {key: names.get(value, value) for key, value in labels.items()}
+
+
+def _typed(names: str) -> str:
+    return ",".join(f"r{name}" for name in names.split(","))
 
 
 def _with_plurals(line: str) -> str:

@@ -22,6 +22,7 @@ FIXED = frozenset(
         "webhook_url",
         "port",
         "metrics_port",
+        "secure_metrics_port",
         "background_service_account",
         "controller_service_account",
     }
@@ -54,6 +55,7 @@ def schema() -> Object:
             hooks=_SWITCH,
             tenants=_SWITCH,
             clientCertificate=_SWITCH,
+            metricsAuth=_SWITCH,
             ui=_SWITCH,
             certManager=_SWITCH,
             monitoring=_closed(dashboard=_SWITCH, operator=_SWITCH),

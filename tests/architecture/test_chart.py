@@ -1,6 +1,7 @@
 """The chart says what the programs and the manifests say."""
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -27,7 +28,7 @@ def test_the_chart_has_the_version_of_the_programs() -> None:
 
 def test_every_image_has_the_version_of_the_programs() -> None:
     """The tag that the base sets does not reach the objects of a component."""
-    for folder in ("base", "components/ui"):
+    for folder in ("base", "beside", "components/ui", "components-beside/ui"):
         written = yaml.safe_load((ROOT / "manifests" / folder / "kustomization.yaml").read_text())
         assert [image["newTag"] for image in written["images"]] == [PROJECT["version"]]
 
@@ -65,9 +66,49 @@ def test_the_chart_holds_the_manifests_themselves() -> None:
         "base": "manifests/base",
         "beside": "manifests/beside",
         "components": "manifests/components",
+        "components-beside": "manifests/components-beside",
         "crds": "crds",
         "dialects": "manifests/dialects",
+        "dialects-beside": "manifests/dialects-beside",
         "monitoring": "manifests/monitoring",
+        "monitoring-beside": "manifests/monitoring-beside",
         "overlays": "manifests/overlays",
     }.items():
         assert (CHART / "files" / link).resolve() == ROOT / folder
+
+
+def test_where_nothing_else_can_be_written_there_is_a_tmp() -> None:
+    """The programs end at once where Python finds no folder for temporary files."""
+    deployments = [
+        item
+        for path in (ROOT / "manifests").rglob("*.yaml")
+        for item in yaml.safe_load_all(path.read_text())
+        if item and item["kind"] == "Deployment" and "template" in item["spec"]
+    ]
+    containers = [
+        (item["metadata"]["name"], container)
+        for item in deployments
+        for container in item["spec"]["template"]["spec"]["containers"]
+        if (container.get("securityContext") or {}).get("readOnlyRootFilesystem")
+    ]
+    without = {
+        name
+        for name, container in containers
+        if "/tmp" not in [mount["mountPath"] for mount in container.get("volumeMounts", ())]
+    }
+    assert (len(containers) > 4, without) == (True, set())
+
+
+def test_the_page_on_sizes_says_what_the_manifests_ask_for() -> None:
+    page = (ROOT / "docs/reference/sizing.md").read_text()
+    row = re.compile(r"^\| `(retrofit[\w -]*)` \| (\d+m \| \w+ \| \w+) \|$", re.MULTILINE)
+    said = dict(row.findall(page))
+    asked = {}
+    for file in ("base/admission", "base/background", "components/ui/ui"):
+        for item in yaml.safe_load_all((ROOT / "manifests" / f"{file}.yaml").read_text()):
+            if item["kind"] == "Deployment":
+                (container,) = item["spec"]["template"]["spec"]["containers"]
+                wanted, most = (container["resources"][name] for name in ("requests", "limits"))
+                figures = (wanted["cpu"], wanted["memory"], most["memory"])
+                asked[" ".join(container["command"])] = " | ".join(figures)
+    assert said == asked

@@ -71,7 +71,9 @@ def test_every_metric_is_documented_with_its_labels() -> None:
 def test_every_metric_is_set_somewhere() -> None:
     code = "".join(
         path.read_text()
-        for path in sources("reconciler/controller", "reconciler/observe", "admission")
+        for path in sources(
+            "reconciler/controller", "reconciler/observe", "reconciler/serving", "admission"
+        )
     )
     assert [field for field, *_ in metrics() if f"metrics.{field}" not in code] == []
 

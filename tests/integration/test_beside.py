@@ -1,21 +1,31 @@
 """Two installations and a living Kyverno in one cluster: none touches what the others have."""
 
 import json
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner
 
 from devcluster.binaries import Binaries
 from devcluster.cluster import ControlPlane
 from devcluster.install import install
-from devcluster.programs import Programs, start_programs
+from devcluster.parts import free_ports
+from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from devcluster.waiting import wait_until
 from reconciler.api.kinds import kinds_of
+from reconciler.cli.desk.live import Address
 from reconciler.cli.main import retrofit
 from reconciler.cli.manifests import find_manifests
+from reconciler.cli.ui.server import application
+from reconciler.cli.work.place import workplace
 from reconciler.installation import BESIDE, REPLACING, Installation
 from tests.conformance.chainsaw.neighbour import calls, is_of_kyverno, living_kyverno, stored
 from tests.usedrights import audited
@@ -69,9 +79,20 @@ def plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def beside(plane: ControlPlane) -> Iterator[Programs]:
+def scraped() -> dict[str, int]:
+    """The port of each program whose metrics not everybody reads."""
+    return dict(zip((ADMISSION, CONTROLLER), free_ports(2), strict=True))
+
+
+@pytest.fixture(scope="module")
+def beside(plane: ControlPlane, scraped: dict[str, int]) -> Iterator[Programs]:
     """The programs beside it, with the policy as `retrofit migrate` makes it."""
     settings = install(plane, "beside-kyverno")
+    folder = find_manifests() / "manifests/components-beside/metrics-auth"
+    plane.kubectl("apply", "-f", str(folder / "rbac.yaml"))
+    for name, port in scraped.items():
+        flags = (*settings[name].flags, f"--secure-metrics-port={port}")
+        settings[name] = replace(settings[name], flags=flags)
     result = CliRunner().invoke(retrofit, ["migrate", "-"], input=POLICY)
     assert result.exit_code == 0, result.output
     with start_programs(plane, settings=settings) as programs:
@@ -150,11 +171,67 @@ def test_a_move_shows_what_it_would_change(
     assert "objects looked at, " in result.stdout
 
 
+async def test_the_page_shows_this_installation(plane: ControlPlane, beside: Programs) -> None:
+    folder = find_manifests() / "manifests/components-beside/ui"
+    plane.kubectl("apply", "-f", str(folder / "ui.yaml"))
+    (page,) = (
+        item
+        for item in yaml.safe_load_all((folder / "ui.yaml").read_text())
+        if item["kind"] == "Deployment"
+    )
+    account = page["spec"]["template"]["spec"]["serviceAccountName"]
+    (container,) = page["spec"]["template"]["spec"]["containers"]
+    file = plane.service_account_kubeconfig(BESIDE.namespace, account)
+    flags = dict(text.removeprefix("--").split("=") for text in container["args"])
+    address = Address(kubeconfig=str(file), policy_group=flags["policy-group"])
+    async with (
+        workplace(**asdict(address), requests_namespace=flags["requests-namespace"]) as found,
+        TestClient(TestServer(application(found))) as browser,
+    ):
+        board = await (await browser.get("/api/board")).json()
+        assert [item["policy"] for item in board["policies"]] == ["spread"]
+        assert board["leader"]["fresh"]
+        assert board["admission"]["fresh"]
+        assert (await browser.get("/api/requests?policy=spread")).status == 200
+
+
+@pytest.mark.parametrize("program", [ADMISSION, CONTROLLER])
+def test_metrics_are_read_by_whom_a_role_lets(
+    plane: ControlPlane, beside: Programs, scraped: dict[str, int], program: str
+) -> None:
+    insecure = ssl.create_default_context()
+    insecure.check_hostname, insecure.verify_mode = False, ssl.CERT_NONE
+
+    def read(token: str) -> str:
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{scraped[program]}/metrics",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, context=insecure, timeout=10.0) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            return str(refused.code)
+
+    account = f"prometheus-of-{program}"
+    plane.kubectl("create", "serviceaccount", account, "-n", "shop")
+    token = plane.kubectl("create", "token", account, "-n", "shop").strip()
+    assert (read("nobody"), read(token)) == ("401", "403")
+    plane.kubectl(
+        *("create", "clusterrolebinding", account, f"--serviceaccount=shop:{account}"),
+        "--clusterrole=kube-retrofit-beside:metrics-reader",
+    )
+    # A refusal is remembered for ten seconds.
+    wait_until(lambda: "retrofit_leader" in read(token), within=WITHIN, what="metrics are read")
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{beside.address(program)}/metrics", timeout=10.0)
+
+
 def test_uninstalling_one_leaves_the_other(plane: ControlPlane, beside: Programs) -> None:
     """An installation in the place of a Kyverno comes and goes; the one beside it goes on."""
     folder = find_manifests() / "manifests/overlays/default"
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder))
-    plane.kubectl("delete", "--wait=true", "--timeout=90s", "-k", str(folder))
+    plane.kubectl("delete", "--ignore-not-found", "--timeout=90s", "-k", str(folder))
     trigger(plane, "trigger-2")
     left = plane.kubectl("get", "validatingwebhookconfigurations", "-o", "name").split()
     assert {name.partition("/")[2] for name in left} == {

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,6 +79,34 @@ def by_name(text: str) -> Objects:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An installation: in the place of a Kyverno, or beside one."""
+
+    namespace: str
+    variant: str
+
+    def overlay(self, name: str) -> Path:
+        if self.variant:
+            name = "beside-kyverno" if name == "default" else f"{name}{self.variant}"
+        return OVERLAYS / name
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("--set=besideKyverno=true",) if self.variant else ()
+
+    def render(self, tools: Tools, *args: str) -> Objects:
+        return tools.render(*self.values, *args, namespace=self.namespace)
+
+
+@pytest.fixture(
+    params=[Place("kyverno", ""), Place("kube-retrofit", "-beside")], ids=["place", "beside"]
+)
+def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
 def tools(binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory) -> Tools:
     if isinstance(binaries, Path):
@@ -101,55 +130,67 @@ def tools(binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory) -
     ],
 )
 def test_a_profile_renders_what_its_overlay_is(
-    tools: Tools, overlay: str, values: tuple[str, ...]
+    tools: Tools, place: Place, overlay: str, values: tuple[str, ...]
 ) -> None:
-    wanted = tools.built(OVERLAYS / overlay)
-    found = tools.render(*WHOLE, *values)
+    wanted = tools.built(place.overlay(overlay))
+    found = place.render(tools, *WHOLE, *values)
     assert set(found) == set(wanted)
     for name, obj in wanted.items():
         assert found[name] == obj, name
 
 
 @pytest.mark.parametrize(
-    ("component", "value"), [("client-certificate", "clientCertificate"), ("ui", "ui")]
+    ("component", "value"),
+    [("client-certificate", "clientCertificate"), ("metrics-auth", "metricsAuth"), ("ui", "ui")],
 )
 def test_a_value_brings_a_component(
-    tools: Tools, tmp_path: Path, component: str, value: str
+    tools: Tools, place: Place, tmp_path: Path, component: str, value: str
 ) -> None:
     relative = functools.partial(os.path.relpath, start=tmp_path.resolve())
+    folder = f"manifests/components{place.variant}/{component}"
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [relative(OVERLAYS / "default")],
-        "components": [relative(ROOT / "manifests/components" / component)],
+        "resources": [relative(place.overlay("default"))],
+        "components": [relative(ROOT / folder)],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    assert tools.render(*WHOLE, f"--set={value}=true") == tools.built(tmp_path)
+    assert place.render(tools, *WHOLE, f"--set={value}=true") == tools.built(tmp_path)
 
 
-def test_beside_a_kyverno_it_renders_that_overlay(tools: Tools) -> None:
-    beside = ("--set=besideKyverno=true", "--namespace=kube-retrofit")
-    found = tools.render(*WHOLE, beside[0], namespace="kube-retrofit")
-    assert found == tools.built(OVERLAYS / "beside-kyverno")
-    assert "add --namespace kube-retrofit" in tools.refusal(beside[0], "--namespace=kyverno")
-    assert "tenants goes with" in tools.refusal(*beside, "--set=tenants=true")
-    config = found["ConfigMap", "kube-retrofit", "kube-retrofit"]["data"]
-    changed = tools.render(
-        beside[0], "--set=config.excludeUsernames=me", namespace="kube-retrofit"
-    )
-    assert changed["ConfigMap", "kube-retrofit", "kube-retrofit"]["data"] == {
-        **config,
-        "excludeUsernames": "me",
-    }
+def test_the_namespace_of_the_release_is_that_of_the_installation(tools: Tools) -> None:
+    beside = "--set=besideKyverno=true"
+    assert "add --namespace kube-retrofit" in tools.refusal(beside, "--namespace=kyverno")
+    assert "add --namespace kyverno" in tools.refusal("--namespace=kube-retrofit")
 
 
-def test_reports_hooks_and_other_languages_come_with_their_values(tools: Tools) -> None:
+def test_the_notes_name_what_was_installed(tools: Tools, place: Place) -> None:
+    to = (f"--namespace={place.namespace}", *place.values)
+    done = tools.run("install", "kube-retrofit", str(CHART), *to, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    _, _, notes = done.stdout.partition("NOTES:")
+    programs = {name for kind, _, name in place.render(tools) if kind == "Deployment"}
+    assert set(re.findall(r"deployment/(\S+)", notes)) == programs
+
+
+def test_settings_reach_the_config_map(tools: Tools, place: Place) -> None:
+    name = ("ConfigMap", place.namespace, place.namespace)
+    config = tools.built(place.overlay("default"))[name]["data"]
+    changed = place.render(tools, "--set=config.excludeUsernames=me")
+    assert changed[name]["data"] == {**config, "excludeUsernames": "me"}
+
+
+def test_reports_hooks_and_other_languages_come_with_their_values(
+    tools: Tools, place: Place
+) -> None:
     values = ("--set=crds.reports=true", "--set=hooks=true", "--set=dialects={kubemod,kinitiras}")
-    wanted = dict(tools.built(OVERLAYS / "default"))
-    folders = ("crds/reports", "crds/hooks", "manifests/dialects/kubemod")
-    for folder in (*folders, "manifests/dialects/kinitiras"):
+    wanted = dict(tools.built(place.overlay("default")))
+    for folder in (
+        *("crds/reports", "crds/hooks"),
+        *(f"manifests/dialects{place.variant}/{name}" for name in ("kubemod", "kinitiras")),
+    ):
         wanted |= tools.built(ROOT / folder)
-    assert tools.render(*WHOLE, *values) == wanted
+    assert place.render(tools, *WHOLE, *values) == wanted
 
 
 def test_by_default_the_definitions_outlive_the_release(tools: Tools) -> None:
@@ -210,7 +251,6 @@ def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused_with_its_name(tools: Tools) -> None:
     here = "--namespace=kyverno"
-    assert "add --namespace kyverno" in tools.refusal("--namespace=other")
     assert "dialects/klingon" in tools.refusal(here, "--set=dialects={klingon}")
     assert "log-levle" in tools.refusal(here, "--set=admission.flags.log-levle=debug")
 

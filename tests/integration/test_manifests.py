@@ -12,8 +12,6 @@ import click
 import pytest
 import yaml
 
-from admission.certificates import server_names
-from admission.pki import ca_is_due, make_ca, make_serving, serving_is_due
 from devcluster.binaries import Binaries
 from devcluster.cluster import Cluster, ControlPlane, Options
 from devcluster.waiting import wait_until
@@ -26,6 +24,8 @@ from reconciler.config import (
 )
 from reconciler.installation import REPLACING
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET
+from reconciler.serving.certificates import server_names
+from reconciler.serving.pki import ca_is_due, make_ca, make_serving, serving_is_due
 
 pytestmark = pytest.mark.cluster
 

@@ -34,10 +34,29 @@ yes
 {{- $_ := mergeOverwrite $object.data $values.config -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}
 {{- $_ := set $object.metadata "annotations" (merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict)) -}}
-{{- else if hasPrefix "monitoring.coreos.com/" $object.apiVersion -}}
-{{- $_ := set $object.metadata "namespace" (index . 0).Release.Namespace -}}
+{{- else if $values.metricsAuth -}}
+{{- include "kube-retrofit.scraped" $object -}}
 {{- end -}}
 {{- toYaml $object -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Given an object through which metrics are reached: leads to the port that asks for a token, and gives nothing. */ -}}
+{{- define "kube-retrofit.scraped" -}}
+{{- if and (eq .kind "Service") (hasSuffix "-metrics" .metadata.name) -}}
+{{- $_ := set .spec "ports" (list (dict "name" "metrics" "port" 8443 "targetPort" "secure-metrics")) -}}
+{{- else if eq .kind "NetworkPolicy" -}}
+{{- range .spec.ingress -}}
+{{- range .ports -}}
+{{- if eq .port "metrics" }}{{ $_ := set . "port" "secure-metrics" }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- else if eq .kind "ServiceMonitor" -}}
+{{- range .spec.endpoints -}}
+{{- $_ := set . "scheme" "https" -}}
+{{- $_ := set . "bearerTokenFile" "/var/run/secrets/kubernetes.io/serviceaccount/token" -}}
+{{- $_ := set . "tlsConfig" (dict "insecureSkipVerify" true) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -76,6 +95,11 @@ yes
 {{- $_ := set $template.metadata "annotations" (mergeOverwrite $template.metadata.annotations $program.podAnnotations) -}}
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $program.podLabels) -}}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources $program.resources) -}}
+{{- if $root.Values.metricsAuth -}}
+{{- $_ := set $container "args" (append $container.args "--secure-metrics-port=8443") -}}
+{{- $_ := set $container "ports" (append $container.ports (dict "name" "secure-metrics" "containerPort" 8443)) -}}
+{{- $_ := set $template.metadata "annotations" (mergeOverwrite $template.metadata.annotations (dict "prometheus.io/port" "8443" "prometheus.io/scheme" "https")) -}}
+{{- end -}}
 {{- range $flag, $value := $program.flags -}}
 {{- $text := toString $value -}}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) -}}
@@ -91,4 +115,8 @@ yes
 {{- $_ := set $container "env" . -}}
 {{- end -}}
 {{- $_ := mergeOverwrite $template.spec $program.podSpec -}}
+{{- range $template.spec.topologySpreadConstraints -}}
+{{- /* Without a selector it would spread no Pod: those of this program are meant. */ -}}
+{{- $_ := merge . (dict "labelSelector" $object.spec.selector) -}}
+{{- end -}}
 {{- end -}}
