@@ -2,7 +2,10 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -41,13 +44,9 @@ def _end_of_lines(log: Path, begin: int) -> int:
 
 def count(log: Path, begin: int, end: int) -> Calls:
     """Return the calls between two positions."""
-    with log.open("rb") as file:
-        file.seek(begin)
-        lines = file.read(end - begin).splitlines()
     by_what: Counter[str] = Counter()
     aside: Counter[str] = Counter()
-    for line in lines:
-        event = orjson.loads(line)
+    for event in _events(log, begin, end):
         if event["user"]["username"] not in ACCOUNTS:
             continue
         named = event.get("objectRef") or {}
@@ -56,3 +55,31 @@ def count(log: Path, begin: int, end: int) -> Calls:
         apart = event["verb"] == "watch" or named.get("resource") in _ASIDE
         (aside if apart else by_what)[what] += 1
     return Calls(by_what=dict(by_what), aside=dict(aside))
+
+
+def rate(log: Path, between: tuple[int, int], namespace: str, verb: str = "patch") -> float:
+    """Return the patches or other writes of ConfigMaps of a namespace per second, by anybody.
+
+    From when the API server received the first until it had answered the last.
+    """
+    spans = [
+        tuple(datetime.fromisoformat(event[f"{name}Timestamp"]) for name in _SPAN)
+        for event in _events(log, *between)
+        if event["verb"] == verb
+        and (named := event.get("objectRef") or {}).get("resource") == "configmaps"
+        and named.get("namespace") == namespace
+    ]
+    if not spans:
+        return 0.0
+    first, last = min(begun for begun, _ in spans), max(ended for _, ended in spans)
+    return len(spans) / (last - first).total_seconds()
+
+
+def _events(log: Path, begin: int, end: int) -> Iterator[dict[str, Any]]:
+    with log.open("rb") as file:
+        file.seek(begin)
+        for line in file.read(end - begin).splitlines():
+            yield orjson.loads(line)
+
+
+_SPAN = ("requestReceived", "stage")

@@ -82,6 +82,10 @@ class Figures:
     memory: dict[str, Memory] = field(default_factory=dict)
     admitted: Sequence[Any] = ()
     mod_rules: Sequence[Any] = ()
+    hooks: Sequence[Any] = ()
+    installed: Sequence[Any] = ()
+    sweeps: Sequence[Any] = ()
+    sizes: Any = None
 
     @property
     def lost(self) -> int:

@@ -1,4 +1,4 @@
-"""Resident memory of other processes."""
+"""Resident memory and CPU time of other processes."""
 
 import asyncio
 import contextlib
@@ -24,6 +24,15 @@ async def resident(pid: int) -> int:
     )
     text, _ = await process.communicate()
     return int(text or 0) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return what a process has used so far; 0 where the system does not tell."""
+    if not _PROC.is_dir():
+        return 0.0
+    # The name of the command may hold spaces; it ends with the last parenthesis.
+    fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ The pipeline runs on a fresh control plane.
 import asyncio
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,25 @@ import click
 import orjson
 import uvloop
 from rich.console import Console
+from rich.table import Table
 
 from devcluster.cluster import ControlPlane, Options
 from devcluster.install import ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.cli.manifests import find_manifests
-from tests.bench import admit, audit, calls, desk, handler, load
+from tests.bench import (
+    admit,
+    audit,
+    calls,
+    desk,
+    handler,
+    hooks,
+    installed,
+    languages,
+    load,
+    sizes,
+    sweep,
+)
 from tests.bench.figures import Figures, tables
 from tests.bench.processes import measured
 from tests.bench.wire import Refused, Wire
@@ -28,8 +41,13 @@ from tests.bench.workload import POLICY, pairs, policy, rights
 from tests.conformance.kubeconfig import read
 
 _BARE, _WARM, _PIPELINE, _STEADY = (f"bench-{name}" for name in ("bare", "warm", "full", "steady"))
-_PHASES = ("engine", "handler", "calls", "desk", "bare", "admit", "modrule", "pipeline", "steady")
-_ALONE = frozenset({"engine", "handler", "calls", "desk"})
+_PHASES = (
+    "engine", "handler", "kinitiras", "calls", "desk", "bare", "admit", "modrule", "pipeline",
+    "steady", "hooks", "memory",
+)  # fmt: skip
+_SIZES = "sizes"
+"""Takes many minutes, so it runs only where it is asked for."""
+_ALONE = frozenset({"engine", "handler", "kinitiras", "calls", "desk"})
 _WARM_UP = 32
 _POLICIES = 200
 _READY = 30.0
@@ -46,6 +64,8 @@ class Settings:
     rate: float
     seconds: float
     only: str
+    sweeps: tuple[int, ...]
+    watched: int
 
     def wants(self, phase: str) -> bool:
         """Whether a phase is to run."""
@@ -57,14 +77,21 @@ class Settings:
 @click.option("--parallel", default=16, show_default=True, help="Calls at a time in a burst.")
 @click.option("--rate", default=10.0, show_default=True, help="Triggers per second, steady.")
 @click.option("--seconds", default=20.0, show_default=True, help="Length of the steady run.")
-@click.option("--only", type=click.Choice(_PHASES), default=None)
+@click.option("--only", type=click.Choice((*_PHASES, _SIZES)), default=None)
 @click.option(
     "--objects", default="1000,10000,50000", show_default=True, help="Of the desk, as a list."
 )
+@click.option(
+    "--sweeps", default="500,10000", show_default=True, help="Objects of sweeps, as a list."
+)
+@click.option("--watched", default=10_000, show_default=True, help="Pods that a hook follows.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
-def main(*, target: Path | None, only: str | None, objects: str, **options: Any) -> None:
+def main(
+    *, target: Path | None, only: str | None, objects: str, sweeps: str, **options: Any
+) -> None:
     """Print what the programs achieve; a lost trigger or a cost that outgrows is a failure."""
-    settings = Settings(only=only or "", **options)
+    counts = tuple(int(count) for count in sweeps.split(","))
+    settings = Settings(only=only or "", sweeps=counts, **options)
     broken = _alone(settings, [int(count) for count in objects.split(",")])
     if only in _ALONE:
         sys.exit(1 if broken else 0)
@@ -72,16 +99,29 @@ def main(*, target: Path | None, only: str | None, objects: str, **options: Any)
     with ControlPlane.start(Options(audit_log=True)) as plane:
         figures = measure(plane, settings)
     console = Console(width=110)
-    for table in tables(figures):
+    for table in _tables(figures):
         console.print(table)
-    if figures.admitted:
-        console.print(admit.table(figures.admitted))
-    if figures.mod_rules:
-        console.print(admit.table(figures.mod_rules, "Pods that ModRules change"))
     console.print(f"lost: {figures.lost}")
     if target:
         target.write_bytes(orjson.dumps(figures.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
     sys.exit(1 if figures.lost or broken else 0)
+
+
+def _tables(figures: Figures) -> Iterator[Table]:
+    """Yield the tables of what was measured on a control plane."""
+    yield from tables(figures)
+    if figures.admitted:
+        yield admit.table(figures.admitted)
+    if figures.mod_rules:
+        yield admit.table(figures.mod_rules, "Pods that ModRules change")
+    if figures.sweeps:
+        yield sweep.table(figures.sweeps)
+    if figures.hooks:
+        yield hooks.table(figures.hooks)
+    if figures.installed:
+        yield installed.table(figures.installed)
+    if figures.sizes:
+        yield from sizes.tables(figures.sizes)
 
 
 def _alone(settings: Settings, counts: Sequence[int]) -> bool:
@@ -91,6 +131,10 @@ def _alone(settings: Settings, counts: Sequence[int]) -> bool:
         console.print(desk.engine_table(desk.evaluation()))
     if settings.wants("handler"):
         console.print(handler.table(handler.measure(_POLICIES)))
+    if settings.wants("modrule"):
+        console.print(languages.table(languages.mod_rules(), "ModRules"))
+    if settings.wants("kinitiras"):
+        console.print(languages.table(languages.kinitiras(), "Policies of kinitiras"))
     broken = False
     if settings.wants("calls"):
         found = calls.measure()
@@ -110,19 +154,30 @@ def measure(plane: ControlPlane, settings: Settings) -> Figures:
     """Install everything, run the phases that are wanted, end the programs."""
     found = install(plane, "default")
     figures = Figures()
+    if settings.only == _SIZES:
+        _PROGRESS.print("sizes, for many minutes")
+        found[CONTROLLER] = sizes.patient(found[CONTROLLER])
+        with _programs(plane, found) as programs:
+            _in_loop(lambda: _sizes(plane, programs, found, settings, figures))
+        return figures
     if settings.wants("bare"):
         _PROGRESS.print("bare client")
         # Before the programs start, which would take its requests for theirs.
         _in_loop(lambda: _bare(plane, settings, figures))
-    if settings.only != "bare":
+    if settings.wants("memory"):
+        _PROGRESS.print("memory of the programs, with more and more installed")
+        figures.installed = installed.measure(plane, found)
+    if settings.only not in ("bare", "memory"):
         _PROGRESS.print("starting the programs")
         with _programs(plane, found) as programs:
             if settings.wants("admit"):
                 _in_loop(lambda: _admit(plane, settings, figures))
             if settings.wants("modrule"):
                 plane.kubectl("apply", "-k", str(find_manifests() / "manifests/dialects/kubemod"))
-                _in_loop(lambda: _mod_rules(plane, settings, figures))
-            if settings.only not in ("admit", "modrule"):
+                _in_loop(lambda: _mod_rules(plane, programs, settings, figures))
+            if settings.wants("hooks"):
+                _in_loop(lambda: _hooks(plane, programs, settings, figures))
+            if settings.only not in ("admit", "modrule", "hooks", "memory"):
                 _in_loop(lambda: _loaded(plane, programs, settings, figures))
     return figures
 
@@ -153,12 +208,33 @@ async def _admit(plane: ControlPlane, settings: Settings, figures: Figures) -> N
         figures.admitted = await admit.measure(wire, log, _load_of(settings), folder)
 
 
-async def _mod_rules(plane: ControlPlane, settings: Settings, figures: Figures) -> None:
+async def _mod_rules(
+    plane: ControlPlane, programs: Programs, settings: Settings, figures: Figures
+) -> None:
     _PROGRESS.print("Pods that ModRules change before they are stored")
     async with _wire(plane, settings) as wire:
         log, folder = plane.layout.audit_log, plane.directory
         load = _load_of(settings)
         figures.mod_rules = await admit.measure_mod_rules(wire, log, load, folder)
+        counts = settings.sweeps
+        _PROGRESS.print(f"a ModRule on {' and on '.join(map(str, counts))} objects that exist")
+        pids = {name: programs.supervision.pids[name] for name in (CONTROLLER, ADMISSION)}
+        figures.sweeps = await sweep.measure(wire, log, pids, counts, settings.parallel)
+
+
+async def _hooks(
+    plane: ControlPlane, programs: Programs, settings: Settings, figures: Figures
+) -> None:
+    _PROGRESS.print("hooks")
+    async with _wire(plane, settings) as wire:
+        figures.hooks = await hooks.measure(
+            plane,
+            programs,
+            wire,
+            events=settings.pairs,
+            parallel=settings.parallel,
+            watched=settings.watched,
+        )
 
 
 def _load_of(settings: Settings) -> admit.Load:
@@ -168,6 +244,18 @@ def _load_of(settings: Settings) -> admit.Load:
         rate=settings.rate,
         seconds=settings.seconds,
     )
+
+
+async def _sizes(
+    plane: ControlPlane,
+    programs: Programs,
+    found: dict[str, ProgramSettings],
+    settings: Settings,
+    figures: Figures,
+) -> None:
+    async with _wire(plane, settings) as wire:
+        await _make_ready(wire)
+        figures.sizes = await sizes.measure(wire, programs, found, settings.parallel)
 
 
 async def _loaded(
@@ -217,7 +305,7 @@ async def _make_ready(wire: Wire) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _READY
     path = "/apis/kyverno.io/v1/clusterpolicies"
-    body = orjson.dumps(policy([_WARM, _PIPELINE, _STEADY]))
+    body = orjson.dumps(policy([_WARM, _PIPELINE, _STEADY, *sizes.namespaces()]))
     complaint = "it is not Ready"
     created = False
     while loop.time() < deadline:

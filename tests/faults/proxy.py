@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp import web
 
-from admission.pki import make_ca, make_serving
 from devcluster.binaries import Binaries
 from devcluster.cluster import Cluster, ControlPlane
 from devcluster.credentials import ADMIN, write_kubeconfig
 from reconciler.clock import SystemClock
+from reconciler.serving.pki import make_ca, make_serving
 
 HOST = "127.0.0.1"
 _HOP = frozenset({"connection", "content-length", "host", "transfer-encoding"})

@@ -583,7 +583,20 @@ class Rig:
         by: str = CONTROLLER_USER,
         code: int = 0,
     ) -> int:
-        """Return how often a program made a call in the test's namespace (audit log).
+        """Return how often a program made a call, see `addresses`."""
+        return len(await self.addresses(verb, resource, name=name, user=user, by=by, code=code))
+
+    async def addresses(
+        self,
+        verb: str,
+        resource: str,
+        *,
+        name: str = "",
+        user: str | None = None,
+        by: str = CONTROLLER_USER,
+        code: int = 0,
+    ) -> list[str]:
+        """Return the URIs of a program's calls in the test's namespace (audit log).
 
         Args:
             verb: As the audit log names it.
@@ -608,16 +621,17 @@ class Rig:
         written = f'"resource":"{resource}"'.encode()
         lines = (line for line in log.read_bytes().splitlines() if written in line)
         events = (orjson.loads(line) for line in lines if by.encode() in line)
-        return sum(
-            event["verb"] == verb
+        return [
+            event["requestURI"]
+            for event in events
+            if event["verb"] == verb
             and event["user"]["username"] == by
             and (user is None or _spoken_for(event) == user)
             and (ref := event.get("objectRef") or {}).get("resource") == resource
             and (ref.get("namespace") == self.namespace or resource == "updaterequests")
             and (not name or ref.get("name") == name)
             and code in (0, (event.get("responseStatus") or {}).get("code"))
-            for event in events
-        )
+        ]
 
     def _restart(self, names: Iterable[str]) -> None:
         for name in names:

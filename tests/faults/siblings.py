@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-from admission.pki import make_ca, make_serving
 from reconciler.api.meta import Object
 from reconciler.clock import SystemClock
+from reconciler.serving.pki import make_ca, make_serving
 from tests.faults.rig import Rig
 
 HOST = "127.0.0.1"

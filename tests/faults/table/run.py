@@ -1,4 +1,4 @@
-"""`make faults`: everything that goes wrong, and what became of the triggers, as a table."""
+"""`make faults`: everything that goes wrong, and what became of triggers and events, as tables."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,10 @@ import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from secrets import randbelow
+from typing import Any, TypeVar
 
 import click
 import uvloop
@@ -16,33 +18,50 @@ from rich.markup import escape
 from rich.table import Table
 
 from devcluster.binaries import Binaries, locate, read_source
-from devcluster.programs import ADMISSION, CONTROLLER
 from devcluster.supervision import last_lines
 from reconciler.clock import SystemClock
 from tests.faults.table.counting import Row
+from tests.faults.table.hooking import HookRow
+from tests.faults.table.hookscenes import HookScenario, hook_scenarios, play_hooks
 from tests.faults.table.play import Scenario, play
 from tests.faults.table.scenarios import scenarios
-from tests.faults.table.stage import House, open_house
+from tests.faults.table.stage import House, Setting, open_house
 
 _WIDTH = 80
 _MOST_SHOWN = 2000
 _LOG_LINES = 25
 _PROGRESS = Console(stderr=True)
 
+R = TypeVar("R", Row, HookRow)
+
 
 @click.command()
 @click.option("--only", help="Scenarios whose name contains this text.")
 @click.option("--short", is_flag=True, help="The short form, which `make test` plays too.")
-def main(*, only: str | None, short: bool) -> None:
-    """Print the table; ends with 1 where a promise was broken."""
+@click.option("--seed", type=int, help="Of the random moments; by default another one each time.")
+def main(*, only: str | None, short: bool, seed: int | None) -> None:
+    """Print the tables; ends with 1 where a promise was broken."""
     chosen = [
         item for item in scenarios() if (only or "") in item.name and (item.short or not short)
     ]
-    if not chosen:
+    hooks = [
+        item
+        for item in hook_scenarios()
+        if (only or "") in f"{item.name} {item.program}" and not short
+    ]
+    if not chosen and not hooks:
         raise click.ClickException(f"no scenario's name contains {only!r}")
-    rows = played(_binaries(), chosen, short=short)
-    Console(width=_WIDTH).print(table(rows))
-    sys.exit(0 if all(row.good for row in rows) else 1)
+    binaries, console = _binaries(), Console(width=_WIDTH)
+    rows = played(binaries, chosen, short=short)
+    if rows:
+        console.print(table(rows))
+    chance = randbelow(1 << 32) if seed is None else seed
+    hook_rows = played_hooks(binaries, hooks, chance)
+    if hook_rows:
+        console.print(hook_table(hook_rows))
+        console.print(f"--seed {chance}")
+    good = all(row.good for row in rows) and all(row.good for row in hook_rows)
+    sys.exit(0 if good else 1)
 
 
 def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> list[Row]:
@@ -61,31 +80,64 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
     return rows
 
 
+def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], chance: int) -> list[HookRow]:
+    """Play scenarios of hooks one after another, each on what the one before it has left well."""
+    rows: list[HookRow] = []
+    left = deque(chosen)
+    while left:
+        with open_house(binaries, Setting()) as house, contextlib.suppress(Unplayed):
+            while left:
+                item = left.popleft()
+                rows.append(_hook_row(house, item, chance))
+                if rows[-1].problem:
+                    raise Unplayed
+    return rows
+
+
 class Unplayed(Exception):
     """A scenario did not come to its end."""
 
 
 def _row(house: House, scenario: Scenario) -> Row:
+    def unplayed(problem: str) -> Row:
+        policy = scenario.failure_policy
+        return Row(name=scenario.name, failure_policy=policy, problem=problem)
+
+    row = _played(scenario.name, play(house, scenario), unplayed)
+    if not row.good:
+        _explain(house, row.left)
+    return row
+
+
+def _hook_row(house: House, scenario: HookScenario, chance: int) -> HookRow:
+    def unplayed(problem: str) -> HookRow:
+        return HookRow(name=scenario.name, program=scenario.program, problem=problem)
+
+    row = _played(scenario.name, play_hooks(house, scenario, chance), unplayed)
+    if not row.good:
+        _explain(house, row.left)
+    return row
+
+
+def _played(name: str, playing: Coroutine[Any, Any, R], unplayed: Callable[[str], R]) -> R:
+    """Return the row of a scenario, and that of a problem where it does not come to its end."""
     clock = SystemClock()
     begun = clock.monotonic()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            row = runner.run(play(house, scenario))
+            row = runner.run(playing)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having
         _PROGRESS.print_exception()
-        row = Row(name=scenario.name, failure_policy=scenario.failure_policy, problem=str(error))
-    _PROGRESS.print(f"{scenario.name}: {clock.monotonic() - begun:.0f} s")
-    if not row.good:
-        _explain(house, row)
+        row = unplayed(str(error))
+    _PROGRESS.print(f"{name}: {clock.monotonic() - begun:.0f} s: {row}", markup=False)
     return row
 
 
-def _explain(house: House, row: Row) -> None:
+def _explain(house: House, left: str) -> None:
     """Show what helps to find out why a promise was broken, before the logs are gone."""
-    _PROGRESS.print(f"not healed: {row.left[:_MOST_SHOWN]}", markup=False)
-    for name in (ADMISSION, CONTROLLER):
-        log = house.programs.logs / f"{name}.log"
-        _PROGRESS.print(f"{name}:\n{last_lines(log, _LOG_LINES)}", markup=False)
+    _PROGRESS.print(f"not healed: {left[:_MOST_SHOWN]}", markup=False)
+    for log in sorted(house.programs.logs.glob("retrofit-*.log")):
+        _PROGRESS.print(f"{log.stem}:\n{last_lines(log, _LOG_LINES)}", markup=False)
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -103,6 +155,25 @@ def table(rows: Sequence[Row]) -> Table:
             result.add_row(f"{name}: {escape(row.problem)}", row.failure_policy)
             continue
         result.add_row(name, row.failure_policy, *map(str, numbers), heal)
+    return result
+
+
+def hook_table(rows: Sequence[HookRow]) -> Table:
+    """Return the same for hooks."""
+    result = Table(box=None, padding=(0, 1, 0, 0))
+    result.add_column("Scenario")
+    result.add_column("Run by")
+    for column in ("Kills", "Events", "Lost", "Twice", "Late", "Heal"):
+        result.add_column(column, justify="right")
+    for row in rows:
+        numbers = (row.kills, row.events, row.lost, row.twice, row.unordered)
+        heal = "never" if row.heal is None else f"{row.heal:.1f} s"
+        name = row.name if row.good else f"[red]BROKEN[/red] {row.name}"
+        problem = row.problem or ("" if row.stuck else "no queue was held up")
+        if problem:
+            result.add_row(f"{name}: {escape(problem)}", row.program)
+            continue
+        result.add_row(name, row.program, *map(str, numbers), heal)
     return result
 
 

@@ -149,6 +149,10 @@ class Stage:
         await self.by_hand(self.house.programs.start, CONTROLLER, settings, name=STANDBY)
         self._up.add(STANDBY)
 
+    def keep_up(self, name: str) -> None:
+        """Start a program again when it ends, which was started here."""
+        self._up.add(name)
+
     async def renew_accounts(self) -> None:
         """Start both programs with new tokens: those of before went with their ServiceAccounts."""
         names = (ADMISSION, CONTROLLER)
@@ -191,9 +195,8 @@ class Stage:
     def close(self) -> None:
         """Leave the house as it was found."""
         self.house.proxy.disturbance = CALM
-        if STANDBY in self._up:
-            self._up.discard(STANDBY)
-            self.house.programs.kill(STANDBY, signal.SIGTERM)
+        for name in self._up - {ADMISSION, CONTROLLER}:
+            self.house.programs.kill(name, signal.SIGTERM)
         self._hand.shutdown()
 
 

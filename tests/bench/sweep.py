@@ -1,0 +1,173 @@
+"""Measures a ModRule that works through what exists, beside a client that makes the same calls.
+
+Both are timed by the API server, from the first patch that it received to the last that it
+answered: how often somebody looks whether the work is done has no part in it.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import orjson
+from rich.table import Table
+
+from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from tests.bench import audit
+from tests.bench.admit import CONFIG_MAPS, create_all, make_namespace, until
+from tests.bench.figures import Memory
+from tests.bench.processes import cpu_seconds, measured
+from tests.bench.wire import MERGE, Refused, Wire
+from tests.bench.workload import requests_path
+
+_PAGE: Final = 500
+_READY: Final = 30.0
+_LABELS: Final = {"swept": "yes"}
+_MOD_RULES: Final = "/apis/api.kubemod.io/v1beta1/namespaces/{}/modrules"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One rule on so many objects.
+
+    Attributes:
+        bare: Patches per second of the client.
+        rule: Of the rule.
+        requests: That the rule led to.
+        cpu: Seconds of CPU for each object, by program.
+        memory: Of the controller.
+    """
+
+    objects: int
+    bare: float
+    rule: float
+    requests: int
+    cpu: Mapping[str, float]
+    memory: Memory
+
+
+async def measure(
+    wire: Wire, log: Path, pids: Mapping[str, int], counts: Sequence[int], parallel: int
+) -> list[Sweep]:
+    """Return a sweep of each size, the smallest first; ModRules are installed.
+
+    Args:
+        wire: The client.
+        log: The audit log.
+        pids: The programs; the controller comes first.
+        counts: Sizes.
+        parallel: How many patches the bare client has on their way.
+    """
+    await wire.send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", _role())
+    return [await _sweep(wire, log, pids, count, parallel) for count in sorted(counts)]
+
+
+def table(sweeps: Sequence[Sweep]) -> Table:
+    """Return what to print."""
+    columns = ("bare client", "ModRule", "of bare", "requests", "CPU/object", "memory", "peak")
+    found = Table("objects", *columns, title="A ModRule on what exists, patches/s")
+    found.title_justify = "left"
+    for item in sweeps:
+        memory = (f"{size / 1e6:.0f} MB" for size in (item.memory.at_rest, item.memory.peak))
+        rates = (f"{item.bare:.0f}", f"{item.rule:.0f}", f"{item.rule / item.bare:.2f}")
+        cpu = " + ".join(f"{seconds * 1000:.2f}" for seconds in item.cpu.values())
+        found.add_row(str(item.objects), *rates, str(item.requests), f"{cpu} ms", *memory)
+    for column in found.columns:
+        column.justify = "right"
+    return found
+
+
+async def _sweep(
+    wire: Wire, log: Path, pids: Mapping[str, int], count: int, parallel: int
+) -> Sweep:
+    bare, ruled = (f"bench-sweep-{name}-{count}" for name in ("bare", "rule"))
+    for namespace in (bare, ruled):
+        await make_namespace(wire, namespace)
+        await create_all(wire, namespace, "it", count, parallel, CONFIG_MAPS)
+    begin = await audit.position(log)
+    await _patch_all(wire, bare, parallel)
+    middle = await audit.position(log)
+    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+    async with measured(pids) as memory:
+        await _rule(wire, ruled)
+    end = await audit.position(log)
+    return Sweep(
+        objects=count,
+        bare=audit.rate(log, (begin, middle), bare),
+        rule=audit.rate(log, (middle, end), ruled),
+        requests=await _requests(wire, ruled),
+        cpu={name: (cpu_seconds(pid) - before[name]) / count for name, pid in pids.items()},
+        memory=next(iter(memory.values())),
+    )
+
+
+async def _patch_all(wire: Wire, namespace: str, parallel: int) -> None:
+    """Patch all objects as they were listed, so many at a time."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    token, more = "", True
+    while more:
+        page = await wire.read(f"{path}?limit={_PAGE}&continue={token}")
+        token = (page.get("metadata") or {}).get("continue") or ""
+        more = bool(token)
+        left = iter(page["items"])
+
+        async def worker(items: Any = left) -> None:
+            for item in items:
+                meta = item["metadata"]
+                guarded = {"resourceVersion": meta["resourceVersion"], "labels": _LABELS}
+                body = orjson.dumps({"metadata": guarded})
+                await wire.send("PATCH", f"{path}/{meta['name']}", body, MERGE)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(parallel):
+                group.create_task(worker())
+
+
+async def _rule(wire: Wire, namespace: str) -> None:
+    """Create the rule, and return when all objects of its namespace have what it wants."""
+    path = _MOD_RULES.format(namespace)
+    deadline = perf_counter() + _READY
+    while True:
+        try:
+            await wire.send("POST", path, orjson.dumps(_mod_rule()))
+            break
+        except Refused:
+            # The right to change ConfigMaps is aggregated a moment after its role was made.
+            if perf_counter() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+    await until(wire, f"{path}/swept", _is_done, within=300.0)
+    await wire.send("DELETE", f"{path}/swept")
+
+
+def _is_done(rule: Object) -> bool:
+    figures = (rule.get("status") or {}).get("mutateExisting") or {}
+    return bool(figures.get("lastRun")) and not figures.get("pending")
+
+
+def _mod_rule() -> Object:
+    patch = {"op": "add", "path": "/metadata/labels/swept", "value": '"yes"'}
+    return {
+        "apiVersion": "api.kubemod.io/v1beta1",
+        "kind": "ModRule",
+        "metadata": {"name": "swept", "annotations": {ANNOTATION_EXISTING: "true"}},
+        "spec": {
+            "type": "Patch",
+            "match": [{"select": "$.kind", "matchValue": "ConfigMap"}],
+            "patch": [patch],
+        },
+    }
+
+
+def _role() -> bytes:
+    verbs = ["get", "list", "update", "patch"]
+    labels = {"rbac.kyverno.io/aggregate-to-background-controller": "true"}
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}
+    return orjson.dumps({"metadata": {"name": "bench:sweeps", "labels": labels}, "rules": [rule]})
+
+
+async def _requests(wire: Wire, namespace: str) -> int:
+    found = await wire.read(requests_path())
+    return sum(item["spec"]["policy"].endswith(f"{namespace}/swept") for item in found["items"])

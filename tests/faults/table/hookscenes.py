@@ -1,0 +1,179 @@
+"""What goes wrong under hooks: each scenario is played with declared ones and with executables."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from signal import Signals
+
+from devcluster import parts
+from devcluster.programs import CONTROLLER, HOOKS
+from reconciler.errors import ClusterError
+from tests.faults.hooked import seed, with_hooks
+from tests.faults.proxy import CALM, Disturbance
+from tests.faults.table.hooking import HookRow, HookStage, counted, unordered
+from tests.faults.table.stage import House, open_stage
+
+_BEYOND_THE_LEASE = 8.0
+_LONGEST = 2.0
+"""Seconds that a program leads at most until it is killed."""
+_PATIENCE = 150.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookScenario:
+    """Something that goes wrong while hooks have events.
+
+    Attributes:
+        name: What a reader of the table sees.
+        program: CONTROLLER or HOOKS.
+        act: Does it, and undoes it; begins with the events.
+        events: Objects that are created.
+        rate: Of them per second.
+    """
+
+    name: str
+    program: str
+    act: Callable[[HookStage], Awaitable[None]]
+    events: int = 500
+    rate: float = 20.0
+
+
+async def killed(hooks: HookStage, times: int = 20) -> None:
+    """Kill whoever leads, at a moment that chance gives, again and again."""
+    for _ in range(times):
+        await hooks.leads()
+        await asyncio.sleep(hooks.random.uniform(0.0, _LONGEST))
+        await hooks.kill()
+
+
+async def api_server_killed(hooks: HookStage) -> None:
+    """Kill the API server twice."""
+    for _ in range(2):
+        await asyncio.sleep(hooks.random.uniform(1.0, 4.0))
+        await hooks.stage.kill_part(parts.API_SERVER)
+
+
+async def leader_frozen(hooks: HookStage) -> None:
+    """Stop the leader for longer than its Lease; another one takes over, and the first goes on."""
+    await hooks.leads()
+    await hooks.standby()
+    await asyncio.sleep(hooks.random.uniform(1.0, 3.0))
+    await hooks.kill(Signals.SIGSTOP)
+    await hooks.leads()
+    await asyncio.sleep(_BEYOND_THE_LEASE / 2)
+    await hooks.kill(Signals.SIGCONT)
+
+
+async def away(hooks: HookStage) -> None:
+    """Keep the program away while objects are deleted, and its schedule is due."""
+    await asyncio.sleep(hooks.random.uniform(4.0, 6.0))
+    await hooks.stage.away(hooks.program)
+    hooks.kills += 1
+    items = await hooks.stage.rig.items("ConfigMap", labelSelector="seed=yes")
+    names = [item["metadata"]["name"] for item in items]
+    await hooks.delete(hooks.random.sample(names, len(names) // 2))
+    left = (hooks.due - hooks.clock.now()).total_seconds()
+    await asyncio.sleep(max(left, 0.0) + 2.0)
+    await hooks.stage.back(hooks.program)
+
+
+async def disturbed(hooks: HookStage, disturbance: Disturbance) -> None:
+    """Put something bad between the program and the API server for a while."""
+    proxy = hooks.stage.house.proxy
+    proxy.disturbance = disturbance
+    await asyncio.sleep(15.0)
+    proxy.disturbance = CALM
+
+
+async def cut(hooks: HookStage) -> None:
+    """Break all watches again and again."""
+    for _ in range(20):
+        hooks.stage.house.proxy.cut()
+        await asyncio.sleep(0.5)
+
+
+_UNANSWERED = partial(disturbed, disturbance=Disturbance(every=4, unanswered=True))
+_REFUSED = partial(disturbed, disturbance=Disturbance(every=3, status=503))
+_ACTS: dict[str, tuple[Callable[[HookStage], Awaitable[None]], float]] = {
+    "kill -9 at random, 20 times": (killed, 3.0),
+    "kill -9 of the API server, twice": (api_server_killed, 20.0),
+    "SIGSTOP of the leader beyond its Lease": (leader_frozen, 20.0),
+    "away: deletions, a schedule is due": (away, 40.0),
+    "each 4th call: done, never answered": (_UNANSWERED, 30.0),
+    "each 3rd call answered 503": (_REFUSED, 30.0),
+    "watches cut every 0.5 s": (cut, 40.0),
+}
+
+
+def hook_scenarios() -> list[HookScenario]:
+    """Return all scenarios of hooks."""
+    return [
+        HookScenario(name=f"hooks: {name}", program=program, act=act, rate=rate)
+        for program in (CONTROLLER, HOOKS)
+        for name, (act, rate) in _ACTS.items()
+    ]
+
+
+async def play_hooks(house: House, scenario: HookScenario, chance: int) -> HookRow:
+    """Play a scenario, and count.
+
+    Args:
+        house: Where.
+        scenario: Which.
+        chance: What its random moments follow from.
+    """
+    place = f"hooks-{uuid.uuid4().hex[:8]}"
+    async with open_stage(house, place) as stage, with_hooks(stage.rig):
+        hooks = HookStage(
+            stage=stage, program=scenario.program, chance=f"{chance} {scenario.name}"
+        )
+        await hooks.install()
+        heal, left = await _heal(hooks, scenario)
+        wanted, made = await hooks.wanted(), await hooks.made()
+        found = counted(made)
+        stuck = await hooks.statuses()
+        return HookRow(
+            name=scenario.name,
+            program=scenario.program,
+            events=len(wanted),
+            lost=len(wanted - set(found)),
+            twice=sum(number - 1 for number in found.values()) + len(set(found) - wanted),
+            unordered=unordered(made),
+            stuck="tried again" in str(stuck.get("stuck", {}).get("message")),
+            kills=hooks.kills,
+            heal=heal,
+            left=left,
+        )
+
+
+async def _heal(hooks: HookStage, scenario: HookScenario) -> tuple[float | None, str]:
+    """Send, disturb, and return the seconds that healing took, and what was not healed in time."""
+    rig, loop = hooks.stage.rig, asyncio.get_running_loop()
+    events = (seed(rig.namespace, f"seed-{number}") for number in range(scenario.events))
+    sending = asyncio.create_task(rig.burst(events, scenario.rate))
+    try:
+        await scenario.act(hooks)
+    finally:
+        await asyncio.gather(sending, return_exceptions=True)
+    over = loop.time()
+
+    async def missing() -> object:
+        with contextlib.suppress(ClusterError):
+            lost = await hooks.wanted() - set(counted(await hooks.made()))
+            statuses = await hooks.statuses()
+            waiting = {
+                name: (said.get("waiting"), said.get("message"))
+                for name, said in statuses.items()
+                if name != "stuck" and (said.get("waiting") or lost)
+            }
+            return waiting and (waiting, len(lost), sorted(lost)[:5])
+        return "the API server does not answer"
+
+    try:
+        await rig.settle(missing, within=_PATIENCE)
+    except AssertionError as error:
+        return None, str(error)
+    return loop.time() - over, ""
