@@ -23,6 +23,9 @@ _LEAST_SHARE, _WHOLE = 20, 100
 """Percent; of less than a tenth of a limit the leader does not tell."""
 PAGE_BYTES = 8 * 1024 * 1024
 """Largest page of a list, where nothing else is set."""
+UNORDERED_LEASE = (
+    "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
+)
 _LEAST_IN_FLIGHT = 1024 * 1024
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -95,6 +98,11 @@ class ProcessSettings:
     namespace: str = _name("namespace", "Namespace that holds UpdateRequests and settings.")
     bind_address: str = _setting("0.0.0.0", "Address that the servers listen on.")  # noqa: S104
     metrics_port: int = _setting(8000, "Port of /metrics, /healthz and /readyz.")
+    secure_metrics_port: int = _setting(
+        0,
+        "Port of /metrics by HTTPS, for callers whose token may get that path; it is not on"
+        " --metrics-port then. 0: none.",
+    )
     background_service_account: str = _name(
         "background_account",
         "ServiceAccount in whose name policies read, call and write.",
@@ -406,8 +414,7 @@ def _check_server(settings: AdmissionSettings) -> None:
 
 def _check(settings: ControllerSettings) -> None:
     if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
-        msg = "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(UNORDERED_LEASE)
     if settings.max_in_flight and settings.max_in_flight < _LEAST_IN_FLIGHT:
         raise InvalidSetting("--max-in-flight must be at least 1048576; 0 is no limit")
     if settings.patch_war_limit < 0:

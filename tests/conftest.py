@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 from xdist.remote import Producer
 
@@ -63,6 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # nothing but collect.
     os.environ.setdefault("GOGC", "400")
     os.environ.setdefault("GOMEMLIMIT", "2GiB")
+    # With the local variables of each frame, as it is by default, a traceback takes ten seconds.
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     # What is collected is kept: a garbage collector looks through it again and again in vain, for
     # a seventh of the CPU of collecting.
     gc.set_threshold(50_000, 50, 50)

@@ -23,6 +23,18 @@ _CHAINSAW_PARTS = 2
 # early, because the last group to end decides when all is over: from six minutes to half of one.
 GROUPS = {
     "live": ("tests/integration/",),
+    "live-3": (
+        "tests/integration/test_beside.py",
+        "tests/integration/test_chart.py",
+        "tests/integration/test_gallery.py",
+        "tests/integration/test_hook_executables.py",
+        "tests/integration/test_hooks.py",
+        "tests/integration/test_kinitiras.py",
+        "tests/integration/test_modrules.py",
+        "tests/integration/test_modrules_on_what_exists.py",
+        "tests/integration/test_ui.py",
+        "tests/integration/test_upgrade.py",
+    ),
     "attacks": ("tests/attacks/",),
     "faults": ("tests/faults/",),
     "live-2": (
@@ -33,6 +45,13 @@ GROUPS = {
         "tests/integration/test_webhooks.py",
     ),
     "documents": ("tests/integration/test_docs_commands.py",),
+    "faults-4": (
+        "tests/faults/test_bound_pods.py",
+        "tests/faults/test_deadly_requests.py",
+        "tests/faults/test_hooks.py",
+        "tests/faults/test_modrule_sweeps.py",
+        "tests/faults/test_what_exists.py",
+    ),
     "faults-3": (
         "tests/faults/test_ended_by_hand.py",
         "tests/faults/test_out_of_force.py",

@@ -35,7 +35,7 @@ def demo(*, keep: bool, directory: Path) -> None:
     kubectl's own output: a restart of exactly the Deployments that mount a changed ConfigMap; a
     label of a Namespace spread to the workloads in it; a policy rolled out over 500 existing
     objects; a sidecar in Pods before they are stored; a target that may not be changed, with what
-    to grant; and the rules of another language, KubeMod's.
+    to grant; the rules of other languages, KubeMod's and kinitiras'; and a hook.
 
     Exit code 1 when something is not as it should be.
     """

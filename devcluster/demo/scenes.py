@@ -1,4 +1,4 @@
-"""The six scenes; each shows something on real objects, checks it, and returns it as a fact."""
+"""The scenes; each shows something on real objects, checks it, and returns it as a fact."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -206,6 +206,70 @@ def speak(stage: Stage) -> str:
     return fact
 
 
+def guard(stage: Stage) -> str:
+    """Install a third policy language, and have its policies change a Pod and keep a namespace."""
+    stage.heading(
+        "7  Policies of kinitiras: what Pods request, and what nobody deletes by mistake"
+    )
+    stage.excerpt("archive.kinitiras.yaml", "spec:")
+    stage.install("manifests/dialects/kinitiras")
+    stage.apply("archive.kinitiras.yaml")
+    kinds = "clusteroverridepolicies,clustervalidatepolicies"
+    stage.kubectl("wait", "--for=condition=Ready", "--timeout=60s", kinds, "--all")
+    stage.say("A Pod that says its limits, and not what it requests:")
+    wait_until(
+        lambda: stage.items("serviceaccounts", "-n", "archive"),
+        within=_WITHIN,
+        what="the new namespace has its default account",
+    )
+    stage.apply("archive.pod.yaml")
+    names = (
+        "custom-columns=NAME:.metadata.name,LIMITS:.spec.containers[*].resources.limits,"
+        "REQUESTS:.spec.containers[*].resources.requests"
+    )
+    stage.kubectl("get", "pod", "index", "-n", "archive", "-o", names)
+    (pod,) = stage.items("pods", "-n", "archive")
+    requests = pod["spec"]["containers"][0]["resources"]["requests"]
+    _expect(requests, {"cpu": "500m", "memory": "512Mi"}, "requests of the Pod")
+    stage.say("Its namespace is deleted twice, once with a confirmation:")
+    said = stage.refused("delete", "namespace", "archive")
+    _expect("annotate it with delete=yes first" in said, expected=True, what="deletion refused")
+    stage.kubectl("annotate", "namespace", "archive", "delete=yes")
+    stage.kubectl("delete", "namespace", "archive", "--wait=false")
+    fact = "a Pod got half of its limits as requests; its namespace went when that was confirmed"
+    stage.fact(fact)
+    return fact
+
+
+def copy(stage: Stage) -> str:
+    """Install hooks, and have one keep copies of ConfigMaps as long as these are there."""
+    stage.heading("8  A hook, bound as those of shell-operator, without a script")
+    stage.excerpt("shop.hook.yaml", "kind: Hook")
+    stage.install("crds/hooks")
+    stage.apply("shop.hook.yaml")
+    stage.kubectl("wait", "--for=condition=Ready", "--timeout=60s", "hook/copies", "-n", "shop")
+    stage.say("Two ConfigMaps get the label, and one of them is deleted afterwards:")
+    for name in ("prices", "banner"):
+        stage.kubectl("label", "configmap", name, "-n", "shop", "copy=yes")
+    _copies(stage, {"prices-copy", "banner-copy"})
+    stage.kubectl("delete", "configmap", "banner", "-n", "shop")
+    _copies(stage, {"prices-copy"})
+    stage.kubectl("get", "configmaps", "-n", "shop")
+    stage.kubectl("get", "hooks", "-n", "shop")
+    fact = "a hook made two copies, and took one away when its original was deleted"
+    stage.fact(fact)
+    return fact
+
+
+def _copies(stage: Stage, wanted: set[str]) -> None:
+    def there() -> bool:
+        names = (item["metadata"]["name"] for item in stage.items("configmaps", "-n", "shop"))
+        return {name for name in names if name.endswith("-copy")} == wanted
+
+    with stage.waiting("waiting for the hook"):
+        wait_until(there, within=_WITHIN, what=f"the copies are {', '.join(sorted(wanted))}")
+
+
 SCENES: tuple[Callable[[Stage], str], ...] = (
     restart,
     spread,
@@ -213,6 +277,8 @@ SCENES: tuple[Callable[[Stage], str], ...] = (
     admit,
     forbidden,
     speak,
+    guard,
+    copy,
 )
 
 

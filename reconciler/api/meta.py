@@ -98,6 +98,17 @@ class ObjectRef:
     name: str
     uid: str = ""
 
+    @property
+    def reference(self) -> dict[str, str]:
+        """Return it as the API refers to an object."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+        }
+
     @override
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name

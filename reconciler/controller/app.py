@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,11 +23,13 @@ from reconciler.kube.client import Client, connect
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.preflight import controller_kinds, exception_kinds, wait_for_kinds
+from reconciler.kube.tokenreviews import TokenReviews
 from reconciler.observe.attempt_log import AttemptLog
 from reconciler.observe.audit import AuditLog
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
-from reconciler.observe.listening import bind
+from reconciler.observe.hookruns import HookRunCounter
+from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
@@ -34,6 +37,7 @@ from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.observers import Observers
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catchup.passes import CatchUpPasses
+from reconciler.serving.scraping import scraped
 from reconciler.wiring.base import Base
 from reconciler.wiring.catchup import catch_up_passes
 from reconciler.wiring.controller import Services
@@ -171,12 +175,15 @@ async def run(settings: ControllerSettings) -> int:
     stop_on_signals(stop)
     started = asyncio.Event()
     readiness.add("api server", lambda: None if started.is_set() else "not reached yet")
-    health = HealthServer(metrics.registry, readiness)
-    await health.start(bind(settings.bind_address, settings.metrics_port, flag="--metrics-port"))
+    address, secure_port = settings.bind_address, settings.secure_metrics_port
+    probes = bind(address, settings.metrics_port, flag="--metrics-port")
+    secure = bind_optional(address, secure_port, flag="--secure-metrics-port")
+    health = HealthServer(None if secure else metrics.registry, readiness)
+    await health.start(probes)
     try:
         with AuditLog.to(settings.audit_log, SystemClock().now, log.error) as audit:
             reporter = AttemptLog(log=log, metrics=metrics, now=SystemClock().now, audit=audit)
-            return await _work(settings, reporter, readiness, started, stop)
+            return await _work(settings, reporter, readiness, started, stop, secure=secure)
     finally:
         readiness.stop()
         await health.close()
@@ -190,9 +197,15 @@ async def _work(
     readiness: Readiness,
     started: asyncio.Event,
     stop: asyncio.Event,
+    *,
+    secure: socket.socket | None,
 ) -> int:
-    log = reporter.log
-    async with _clients(settings, reporter.metrics) as (client, lease_client):
+    log, metrics = reporter.log, reporter.metrics
+    async with (
+        _clients(settings, metrics) as (client, lease_client),
+        # By the client that may write without the Lease: a review is a create.
+        scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock()),
+    ):
         waiting = asyncio.create_task(_wait(client, settings, log.warning))
         if not await _unless_stopped(waiting, stop):
             return 0
@@ -323,6 +336,9 @@ def _assemble(
         exceptions=_exceptions(base, services, log),
     )
     surroundings.kinds_changed.subscribe(hooks.hooks.look)
+    runs = HookRunCounter(metrics=metrics)
+    runs.watch(hooks.hooks.accounts)
+    hooks.hooks.dispatcher.ran.subscribe(runs.ran)
     election.started.subscribe(controller.lead)
     election.lost.subscribe(controller.on_lost)
     leadership.failed.subscribe(controller.on_failed)

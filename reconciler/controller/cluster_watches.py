@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.api.meta import NAMESPACES, Kind, Object
+from reconciler.api.meta import NAMESPACES, Object
 from reconciler.clock import Clock
 from reconciler.config import ProcessSettings
 from reconciler.controller.languages import OptionalLanguage
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
+from reconciler.kube.definitions import DEFINITIONS
 from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOK_KINDS
@@ -25,19 +26,11 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.policies import Change
 from reconciler.services.ports.reporting import Event, Events
-from reconciler.services.ports.webhooks import ConfigurationRef
-from reconciler.services.rollout.webhook_config import MANAGED_BY
+from reconciler.services.ports.webhooks import MANAGED_BY, ConfigurationRef
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.signals import Signal
 from reconciler.wiring.controller import Services
 
-_DEFINITIONS = Kind(
-    group="apiextensions.k8s.io",
-    version="v1",
-    kind="CustomResourceDefinition",
-    plural="customresourcedefinitions",
-    namespaced=False,
-)
 # A definition is served some time after its last event: look at once, and twice more.
 _LOOKS = (0.3, 1.0, 3.0)
 _PATROL = 2.0
@@ -119,7 +112,7 @@ class ClusterWatches:
                 self._take_namespace,
             ),
         }
-        definitions = Watch(client, _DEFINITIONS, clock, metadata_only=True)
+        definitions = Watch(client, DEFINITIONS, clock, metadata_only=True)
         loops: dict[str, Awaitable[None]] = {
             "live Kyverno": self.neighbour.run(),
             "kinds": self._honour_kinds(),

@@ -2,6 +2,7 @@
 
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import load_config
+from reconciler.services.hooks.compiling import compile_programs
 from reconciler.services.ports.jq import Jq
 
 
@@ -12,7 +13,5 @@ async def read_printed(text: str, jq: Jq) -> HookConfig:
         InvalidPolicy: It cannot be used, with all places.
     """
     config = load_config(text)
-    for index, binding in enumerate(config.kubernetes):
-        if binding.jq_filter:
-            await jq.compile(binding.jq_filter, location=f"kubernetes[{index}].jqFilter")
+    await compile_programs(config.programs, jq)
     return config

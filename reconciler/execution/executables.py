@@ -225,13 +225,12 @@ def _failure(
 ) -> RunFailure | None:
     said = said.strip()[:_LONGEST_REASON]
     if ended.late:
-        return RunFailure(reason=f"took longer than {seconds:g} s and was ended")
+        return RunFailure(reason=f"took longer than {round(seconds or 0, 1):g} s and was ended")
     if ended.code == -signal.SIGXFSZ:
         reason = f"wrote a file larger than {limits.file // _MIB} MiB and was ended"
         return RunFailure(reason=reason)
     if ended.code < 0:
-        name = signal.Signals(-ended.code).name
-        return RunFailure(reason=f"ended by {name}" + (f": {said}" if said else ""))
+        return RunFailure(reason=said, signal=signal.Signals(-ended.code).name)
     if ended.code:
         return RunFailure(reason=said, exit_code=ended.code)
     return None

@@ -1,23 +1,24 @@
 """The `Runs` port: hooks that are executables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import InvalidPolicy
 from reconciler.execution.discovery import Executable
 from reconciler.execution.executables import Answer, Executables
-from reconciler.hooks.bindings import (
-    MAIN_QUEUE,
-    HookConfig,
-    KubernetesBinding,
-    ScheduleBinding,
-)
-from reconciler.hooks.metrics import HookMetrics, parse_metrics
+from reconciler.hooks.bindings import MAIN_QUEUE, HookConfig
+from reconciler.hooks.metrics import HookMetrics, MetricOperation, parse_metrics
 from reconciler.hooks.operations import decode_operations
-from reconciler.hooks.ports import HookRef, RunFailure, RunResult
+from reconciler.hooks.ports import HookRef, Reply, RunFailure, RunResult
+from reconciler.hooks.responses import ResponseFiles
 from reconciler.hooks.values import render_json
+
+_Said = TypeVar("_Said")
+_Result = TypeVar("_Result", bound="RunResult | Reply[Any]")
+
+_GONE: Final = RunFailure(reason="its executable is not there any more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +80,40 @@ class ExecutableRuns:
         Raises:
             Interrupted: The machine could not run it.
         """
+        return await self._observed(hook, config, contexts, self._result, self.seconds)
+
+    async def ask(
+        self,
+        hook: HookRef,
+        config: HookConfig,
+        contexts: Sequence[Mapping[str, Any]],
+        read: Callable[[ResponseFiles], _Said],
+        *,
+        seconds: float,
+    ) -> Reply[_Said]:
+        """Return what a hook says of a review.
+
+        Raises:
+            Interrupted: The machine could not run it.
+        """
+
+        def reply(run: RunLabels, answer: Answer) -> Reply[_Said]:
+            return self._reply(run, answer, read)
+
+        return await self._observed(hook, config, contexts, reply, seconds)
+
+    async def _observed(
+        self,
+        hook: HookRef,
+        config: HookConfig,
+        contexts: Sequence[Mapping[str, Any]],
+        read: Callable[[RunLabels, Answer], _Result],
+        seconds: float | None,
+    ) -> _Result:
+        """Run a hook once, and return what is read of its files."""
         executable = self.known.get(hook)
         if executable is None:
-            return RunResult(failure=RunFailure(reason="its executable is not there any more"))
+            return read(labels_of(str(hook), config, contexts), Answer(failure=_GONE))
         run = labels_of(executable.name, config, contexts)
 
         def say(line: str, stream: str) -> None:
@@ -89,14 +121,14 @@ class ExecutableRuns:
 
         begun = self.clock.monotonic()
         context = render_json(list(contexts))
-        answer = await self.executables.run(executable, context, say, seconds=self.seconds)
-        result = self._result(run, answer)
+        answer = await self.executables.run(executable, context, say, seconds=seconds)
+        for problem in problems_of(answer):
+            self.observer.noticed(run, problem)
+        result = read(run, answer)
         self.observer.ended(run, answer, self.clock.monotonic() - begun, result.failure)
         return result
 
     def _result(self, run: RunLabels, answer: Answer) -> RunResult:
-        for problem in problems_of(answer):
-            self.observer.noticed(run, problem)
         failure = answer.failure
         operations: list[Any] = []
         try:
@@ -104,11 +136,34 @@ class ExecutableRuns:
             # Of a run that failed the metrics do not count, as in the original.
             found = parse_metrics(answer.metrics) if failure is None else ()
         except InvalidPolicy as error:
-            said = "; ".join(map(str, (error, *error.others)))
-            return RunResult(operations=operations, failure=failure or RunFailure(reason=said))
+            return RunResult(operations=operations, failure=failure or _failure(error))
+        self._report(run, found)
+        return RunResult(operations=operations, failure=failure)
+
+    def _reply(
+        self, run: RunLabels, answer: Answer, read: Callable[[ResponseFiles], _Said]
+    ) -> Reply[_Said]:
+        if answer.failure is not None:
+            return Reply(failure=answer.failure)
+        if answer.operations.strip():
+            # It may be a dry run, or be refused by somebody else.
+            self.observer.noticed(run, "its operations are left out: a webhook changes nothing")
+        try:
+            self._report(run, parse_metrics(answer.metrics))
+        except InvalidPolicy as error:
+            return Reply(failure=_failure(error))
+        try:
+            return Reply(answer=read(answer), ran=True)
+        except InvalidPolicy as error:
+            return Reply(failure=_failure(error), ran=True)
+
+    def _report(self, run: RunLabels, found: Sequence[MetricOperation]) -> None:
         for problem in self.metrics.take(run.hook, found):
             self.observer.noticed(run, problem)
-        return RunResult(operations=operations, failure=failure)
+
+
+def _failure(error: InvalidPolicy) -> RunFailure:
+    return RunFailure(reason="; ".join(map(str, (error, *error.others))))
 
 
 def problems_of(answer: Answer) -> list[str]:
@@ -125,15 +180,13 @@ def labels_of(hook: str, config: HookConfig, contexts: Sequence[Mapping[str, Any
     """Return what a run is told by: the first of its contexts says it."""
     first = contexts[0] if contexts else {}
     name = str(first.get("binding", ""))
-    bindings: tuple[KubernetesBinding | ScheduleBinding, ...] = (
-        *config.kubernetes,
-        *config.schedules,
-    )
-    binding = next((item for item in bindings if item.name == name), None)
+    binding = next((item for item in config.recorded if item.name == name), None)
+    queue = MAIN_QUEUE if binding is None else binding.queue
     return RunLabels(
         hook=hook,
         binding=name,
-        queue=MAIN_QUEUE if binding is None else binding.queue,
+        # What the API server waits for stands in no queue.
+        queue="" if "review" in first else queue,
         event=str(first.get("watchEvent", "")),
         allow_failure=binding is not None and binding.allow_failure,
     )

@@ -123,6 +123,18 @@ class KubernetesBinding:
     queue: str
     group: str
 
+    @property
+    def watched(self) -> str:
+        """Return a text of what it follows and shows, the same wherever it was compiled."""
+        chosen = self.selection
+        labels = [
+            "" if selector is None else selector.server
+            for selector in (chosen.labels, chosen.namespace_labels)
+        ]
+        fields = [test.server for test in chosen.fields or ()]
+        names = (self.api_version, self.kind, chosen.names, chosen.namespaces)
+        return repr((names, labels, fields, self.jq_filter, self.keep_full_objects))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionBinding:
@@ -145,6 +157,11 @@ class AdmissionBinding:
     snapshots: tuple[str, ...]
     group: str
 
+    @property
+    def key(self) -> str:
+        """Return what no other binding of its hook is called."""
+        return f"admission {self.name}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionBinding:
@@ -155,6 +172,11 @@ class ConversionBinding:
     conversions: tuple[tuple[str, str], ...]
     snapshots: tuple[str, ...]
     group: str
+
+    @property
+    def key(self) -> str:
+        """Return what no other binding of its hook is called."""
+        return f"conversion {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,3 +208,17 @@ class HookConfig:
     def recorded(self) -> tuple[KubernetesBinding | ScheduleBinding, ...]:
         """Return the bindings whose runs wait in queues."""
         return (*self.kubernetes, *self.schedules)
+
+    @property
+    def programs(self) -> tuple[tuple[str, str], ...]:
+        """Return the jq programs of bindings, each after its place."""
+        return tuple(
+            (f"kubernetes[{index}].jqFilter", binding.jq_filter)
+            for index, binding in enumerate(self.kubernetes)
+            if binding.jq_filter
+        )
+
+    @property
+    def answered(self) -> tuple[AdmissionBinding | ConversionBinding, ...]:
+        """Return the bindings that the API server waits for."""
+        return (*self.validating, *self.mutating, *self.conversions)

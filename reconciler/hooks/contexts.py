@@ -5,12 +5,17 @@ the hook reads when the run begins: then snapshots are taken, and contexts of a 
 each other become one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reconciler.hooks.bindings import KubernetesBinding, ScheduleBinding
+from reconciler.hooks.bindings import (
+    AdmissionBinding,
+    ConversionBinding,
+    KubernetesBinding,
+    ScheduleBinding,
+)
 from reconciler.hooks.monitor import Change
 from reconciler.hooks.values import render_json
 
@@ -25,6 +30,9 @@ class ContextType(StrEnum):
     SCHEDULE = "Schedule"
     SYNCHRONIZATION = "Synchronization"
     EVENT = "Event"
+    VALIDATING = "Validating"
+    MUTATING = "Mutating"
+    CONVERSION = "Conversion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +42,7 @@ class Context:
     Attributes:
         binding: Its name.
         event: Of `EVENTS`, for the type `EVENT`; else empty.
-        shown: What is shown of the object of an event.
+        shown: What is shown of the object of an event, or of what the API server asks.
         snapshots: The bindings whose objects are shown as well.
     """
 
@@ -83,6 +91,29 @@ def of_change(binding: KubernetesBinding, change: Change) -> Context:
     )
 
 
+def of_review(binding: AdmissionBinding, review: Mapping[str, Any], *, mutating: bool) -> Context:
+    """Return what a hook is told of an AdmissionReview."""
+    return Context(
+        type=ContextType.MUTATING if mutating else ContextType.VALIDATING,
+        binding=binding.name,
+        shown={"review": dict(review)},
+        snapshots=binding.snapshots,
+    )
+
+
+def of_conversion(
+    binding: ConversionBinding, step: tuple[str, str], review: Mapping[str, Any]
+) -> Context:
+    """Return what a hook is told of a ConversionReview, for one step between two versions."""
+    start, goal = step
+    return Context(
+        type=ContextType.CONVERSION,
+        binding=binding.name,
+        shown={"fromVersion": start, "toVersion": goal, "review": dict(review)},
+        snapshots=binding.snapshots,
+    )
+
+
 def compact(contexts: Sequence[Context]) -> list[Context]:
     """Return the contexts, of those of a group that follow each other the last."""
     return [
@@ -126,5 +157,6 @@ def _rendered(context: Context, snapshot: SnapshotOf) -> dict[str, Any]:
     if context.type is ContextType.SYNCHRONIZATION:
         shown["objects"] = snapshot(context.binding)
     if context.type is ContextType.EVENT:
-        shown |= {"watchEvent": context.event, **context.shown}
+        shown |= {"watchEvent": context.event}
+    shown |= context.shown
     return shown

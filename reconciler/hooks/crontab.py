@@ -217,7 +217,8 @@ def _field(text: str, bounds: _Bounds, location: str) -> _Field:
 def _range(text: str, bounds: _Bounds, location: str) -> range:
     span, *steps = text.split("/")
     ends = span.split("-")
-    if len(steps) > 1 or len(ends) > 2:  # noqa: PLR2004 - a range has two ends
+    # What follows a star is not looked at, whatever it is.
+    if len(steps) > 1 or (len(ends) > 2 and ends[0] not in {"*", "?"}):  # noqa: PLR2004
         raise InvalidPolicy(location, f"{bounds.name}: {text!r} is no range, write 1-5 or 1-5/2")
     if ends[0] in {"*", "?"}:
         first, last = bounds.least, bounds.most

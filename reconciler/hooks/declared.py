@@ -5,8 +5,8 @@ operations with variables, for each element of what ``foreach`` gives, or the re
 program. Both see the binding contexts, which are what an executable reads.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref
@@ -15,7 +15,7 @@ from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import VERSION, read_config
-from reconciler.hooks.operations import OperationType
+from reconciler.hooks.operations import OperationType, check_template
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.templates import Render, compile_document
 from reconciler.languages.jmespath import braces
@@ -50,6 +50,18 @@ class DeclaredRun:
     templates: tuple[Render, ...] = ()
     texts: tuple[Mapping[str, Any], ...] = ()
     program: str = ""
+
+    @property
+    def programs(self) -> Iterator[tuple[str, str]]:
+        """Yield the jq programs that are written out, each after its place."""
+        if self.program:
+            yield "spec.run.jq", self.program
+        for index, text in enumerate(self.texts):
+            program = text.get("jqFilter")
+            if text["operation"] != OperationType.JQ_PATCH or not isinstance(program, str):
+                continue
+            if not braces.contains(program):
+                yield f"spec.run.operations[{index}].jqFilter", braces.unescape(program)
 
     def answer(self, contexts: Sequence[Mapping[str, Any]], allowance: Allowance) -> list[Any]:
         """Return the operations that the templates give, not looked at yet.
@@ -99,6 +111,14 @@ class DeclaredHook:
         """
         return "" if self.executable else self.ref.namespace
 
+    @property
+    def programs(self) -> tuple[tuple[str, str], ...]:
+        """Return the jq programs that it is written with, each after its place."""
+        found = [(f"spec.{place}", program) for place, program in self.config.programs]
+        if self.run is not None:
+            found += self.run.programs
+        return tuple(found)
+
 
 def is_executable(obj: Object) -> bool:
     """Tell whether a hook is an executable, whatever else is wrong with it."""
@@ -109,7 +129,7 @@ def is_executable(obj: Object) -> bool:
 def compile_hook(obj: Object) -> DeclaredHook:
     """Read a Hook or ClusterHook.
 
-    Its jq programs are looked through, not compiled: that needs `Jq.compile`.
+    Its jq programs are looked through, not compiled: `services.hooks.compiling` does that.
 
     Raises:
         InvalidPolicy: With all places, below ``spec``.
@@ -132,13 +152,10 @@ def compile_hook(obj: Object) -> DeclaredHook:
                 _check_confined(text, ref.namespace, f"spec.run.operations[{index}]", errors)
             if config is not None:
                 _check_declared(config, ref.namespace, errors)
-        for index, binding in enumerate(config.kubernetes if config is not None else ()):
-            if binding.selection.namespace_labels is not None:
-                place = f"spec.kubernetes[{index}].namespace.labelSelector"
-                reason = "is not supported: name the namespaces, or follow all"
-                errors.add(InvalidPolicy(place, reason))
     if config is None:
         raise InvalidPolicy("spec", "cannot be read")
+    if ref.namespace and not executable:
+        config = _confined(config, ref.namespace)
     return DeclaredHook(
         ref=ref,
         uid=str(meta.get("uid", "")),
@@ -166,6 +183,17 @@ def _config(spec: Mapping[str, Any]) -> HookConfig:
         raise
 
 
+def _confined(config: HookConfig, namespace: str) -> HookConfig:
+    """Return bindings that see objects of a namespace alone."""
+    return replace(
+        config,
+        kubernetes=tuple(
+            replace(binding, selection=replace(binding.selection, namespaces=(namespace,)))
+            for binding in config.kubernetes
+        ),
+    )
+
+
 def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> None:
     for name, bindings in (
         ("kubernetesValidating", config.validating),
@@ -179,6 +207,9 @@ def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> No
         return
     for index, binding in enumerate(config.kubernetes):
         place = f"spec.kubernetes[{index}].namespace"
+        if binding.selection.namespace_labels is not None:
+            reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
+            errors.add(InvalidPolicy(f"{place}.labelSelector", reason))
         if set(binding.selection.namespaces or ()) - {namespace}:
             reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
             errors.add(InvalidPolicy(f"{place}.nameSelector.matchNames", reason))
@@ -251,11 +282,9 @@ def _templates(raw: Mapping[str, Any]) -> DeclaredRun:
 def _template(raw: Any, location: str) -> Render:
     if not isinstance(raw, Mapping):
         raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
-    name = raw.get("operation")
-    if name not in list(OperationType):
-        reason = f"{name!r:.80} is not known, use one of {', '.join(OperationType)}"
-        raise InvalidPolicy(f"{location}.operation", reason)
-    return compile_document(dict(raw), location=location)
+    with ErrorList() as errors:
+        errors.attempt(check_template, raw, location)
+        return compile_document(dict(raw), location=location)
 
 
 def _listed(value: Any) -> list[Any]:

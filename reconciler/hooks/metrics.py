@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, InvalidPolicy
+from reconciler.hooks.values import refuse_constant
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
@@ -22,6 +23,8 @@ _MOST: Final = 1000
 """Series of one hook."""
 _LONGEST: Final = 1024
 """Characters of the value of a label."""
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""What an empty list of buckets means to Prometheus."""
 _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Labels = tuple[tuple[str, str], ...]
@@ -73,7 +76,7 @@ def parse_metrics(text: str) -> tuple[MetricOperation, ...]:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    decoder, place, index = json.JSONDecoder(), 0, 0
+    decoder, place, index = json.JSONDecoder(parse_constant=refuse_constant), 0, 0
     while rest := text[place:].lstrip():
         try:
             value, length = decoder.raw_decode(rest)
@@ -151,17 +154,19 @@ def _labels(raw: Any, location: str) -> Labels:
     for name, value in raw.items():
         if not _LABEL.fullmatch(name):
             raise InvalidPolicy(location, f"{name!r:.80} is no name of a label")
-        if not isinstance(value, str):
+        if not isinstance(value, str | None):
             place = f"{location}.{name}"
             raise InvalidPolicy(place, f"expected a text, got {kind_of(value)}: use quotes")
-        if len(value) > _LONGEST:
+        if len(value or "") > _LONGEST:
             raise InvalidPolicy(f"{location}.{name}", f"is longer than {_LONGEST} characters")
-    return tuple(sorted(raw.items()))
+    return tuple(sorted((name, value or "") for name, value in raw.items()))
 
 
 def _buckets(raw: Any, location: str) -> tuple[float, ...]:
-    if not isinstance(raw, list) or not raw:
+    if not isinstance(raw, list):
         raise InvalidPolicy(location, "is required: list the upper bounds")
+    if not raw:
+        return _BUCKETS
     found = tuple(_number(item, f"{location}[{index}]") for index, item in enumerate(raw))
     if any(low >= high for low, high in pairwise(found)):
         raise InvalidPolicy(location, "must rise")

@@ -13,11 +13,21 @@ from typing import Any, Final
 from reconciler.api.meta import Object
 from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, Invalid, InvalidPolicy, read_each
+from reconciler.hooks.programs import check_program
+from reconciler.hooks.values import refuse_constant
+from reconciler.languages import goyaml
+from reconciler.languages.jmespath import braces
 from reconciler.languages.jmespath.yamltext import decode_documents
 
 _MAX_DEPTH: Final = 200
 _STATUS: Final = "status"
+_METADATA: Final = "metadata"
 _SECRETS: Final = frozenset({"secret", "secrets"})
+# A field that is true or false takes the words of YAML 1.1 as well.
+_WORDS: Final = {
+    **dict.fromkeys(("y", "Y", "yes", "on"), True),
+    **dict.fromkeys(("n", "N", "no", "off"), False),
+}
 
 
 class OperationType(StrEnum):
@@ -43,6 +53,9 @@ _PAYLOADS: Final = {
     OperationType.MERGE_PATCH: "mergePatch",
     OperationType.JSON_PATCH: "jsonPatch",
 }
+_TEXTS: Final = ("apiVersion", "kind", "namespace", "name", "subresource")
+_FLAGS: Final = ("ignoreMissingObject", "ignoreHookError")
+_FIELDS: Final = frozenset({"operation", "object", *_TEXTS, *_FLAGS, *_PAYLOADS.values()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +123,9 @@ class Operation:
         if not isinstance(self.payload, str):
             return self.payload
         try:
-            documents = _documents(self.payload)
-        except ValueError as error:
+            return goyaml.parse(self.payload)
+        except goyaml.YAMLError as error:
             raise Invalid(f"{self.location}.{name}: {error}") from error
-        return documents[0] if documents else None
 
 
 def decode_operations(text: str) -> list[Any]:
@@ -146,6 +158,115 @@ def parse_operations(text: str) -> tuple[Operation, ...]:
     return read_operations(decode_operations(text))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTarget:
+    """What an operation with variables is about, each part as its author wrote it.
+
+    Attributes:
+        api_version: None, as the others, where an object is written as text.
+    """
+
+    api_version: Any = None
+    kind: Any = None
+    namespace: Any = None
+    name: Any = None
+
+
+def written_target(raw: Mapping[str, Any]) -> WrittenTarget:
+    """Return what an operation is about, as far as it is written; empty where it is left out."""
+    holder: Any = raw
+    place: Any = raw
+    if raw.get("operation") in OBJECTS:
+        holder = raw.get("object") or {}
+        if not isinstance(holder, Mapping):
+            return WrittenTarget()
+        place = holder.get("metadata") or {}
+    if not isinstance(place, Mapping):
+        place = {}
+    return WrittenTarget(
+        api_version=holder.get("apiVersion") or "",
+        kind=holder.get("kind") or "",
+        namespace=place.get("namespace") or "",
+        name=place.get("name") or "",
+    )
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a part of an operation with variables says by itself what it is."""
+    return isinstance(value, str) and not braces.contains(value)
+
+
+def patched_metadata(
+    operation: OperationType, patch: Any, fields: frozenset[str]
+) -> frozenset[str]:
+    """Return which of some fields of the metadata a merge patch or JSON patch writes.
+
+    Of a path with variables only a run tells what it leads to.
+    """
+    if operation is OperationType.MERGE_PATCH and isinstance(patch, Mapping):
+        meta = patch.get("metadata", {})
+        return fields & meta.keys() if isinstance(meta, Mapping) else fields
+    found: frozenset[str] = frozenset()
+    if operation is OperationType.JSON_PATCH and isinstance(patch, list):
+        for step in patch:
+            found |= _stepped(step, fields) if isinstance(step, Mapping) else frozenset()
+    return found
+
+
+def _stepped(step: Mapping[str, Any], fields: frozenset[str]) -> frozenset[str]:
+    written = [step.get("path")] if step.get("op") != "test" else []
+    if step.get("op") == "move":
+        written.append(step.get("from"))
+    found: frozenset[str] = frozenset()
+    for pointer in written:
+        # What stands before the first slash the API server does not look at.
+        names = pointer.split("/")[1:] if isinstance(pointer, str) else []
+        if names[:1] in ([], [_METADATA]):
+            found |= fields & frozenset(names[1:2]) if names[1:] else fields
+    return found
+
+
+def check_template(raw: Mapping[str, Any], location: str) -> None:
+    """Refuse an operation with variables that no run could carry out, whatever these give.
+
+    Raises:
+        InvalidPolicy: With all places.
+    """
+    with ErrorList() as errors:
+        for name in sorted(raw.keys() - _FIELDS):
+            reason = f"unknown field, expected one of {', '.join(sorted(_FIELDS))}"
+            errors.add(InvalidPolicy(f"{location}.{name}", reason))
+        settled = {
+            name: value
+            for name, value in raw.items()
+            if name not in _FLAGS or not isinstance(value, str) or is_plain(value)
+        }
+        operation = errors.attempt(_operation, settled, location)
+        payload = None if operation is None else operation.payload
+        if operation is not None and (not isinstance(payload, str) or is_plain(payload)):
+            errors.attempt(_check_payload, operation)
+
+
+def _check_payload(operation: Operation) -> None:
+    """Look at what is written out of an object, a patch or a program."""
+    if operation.type is OperationType.JQ_PATCH:
+        check_program(operation.payload, location=f"{operation.location}.jqFilter")
+        return
+    if operation.payload is None:
+        return
+    try:
+        written = operation.object() if operation.type in OBJECTS else operation.patch()
+    except Invalid as error:
+        place, _, reason = str(error).partition(": ")
+        raise InvalidPolicy(place, reason) from error
+    if operation.type in OBJECTS:
+        with ErrorList() as errors:
+            for name in ("apiVersion", "kind"):
+                if not written.get(name):
+                    place = f"{operation.location}.object.{name}"
+                    errors.add(InvalidPolicy(place, "is required"))
+
+
 def after_failure(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """Return what is carried out although the hook failed: such patches of a status."""
     return tuple(
@@ -158,16 +279,25 @@ def after_failure(operations: Sequence[Operation]) -> tuple[Operation, ...]:
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the documents of JSON texts one after the other, or of YAML."""
-    decoder, found, place = json.JSONDecoder(), [], 0
+    """Return the documents of JSON texts one after the other, or of YAML.
+
+    JSON with a number for a name is read as YAML, as in the original: there it is a text.
+    """
+    decoder, found, place = json.JSONDecoder(parse_constant=refuse_constant), [], 0
     try:
         while rest := text[place:].lstrip():
             value, length = decoder.raw_decode(rest)
             found.append(value)
             place = len(text) - len(rest) + length
     except (ValueError, RecursionError):
-        return decode_documents(text, depth=_MAX_DEPTH)
-    return found
+        found = [None]
+    if all(isinstance(value, Mapping) and _has_texts(value) for value in found):
+        return found
+    return decode_documents(text, depth=_MAX_DEPTH, texts=(*_TEXTS, "operation", "jqFilter"))
+
+
+def _has_texts(document: Mapping[str, Any]) -> bool:
+    return all(isinstance(document.get(name), str | None) for name in (*_TEXTS, "jqFilter"))
 
 
 def _operation(raw: Any, location: str) -> Operation:
@@ -184,11 +314,11 @@ def _operation(raw: Any, location: str) -> Operation:
     with ErrorList() as errors:
         texts = {
             name: errors.attempt(_text, raw.get(name), f"{location}.{name}") or ""
-            for name in ("apiVersion", "kind", "namespace", "name", "subresource")
+            for name in _TEXTS
         }
         flags = {
             name: errors.attempt(_flag, raw.get(name), f"{location}.{name}") or False
-            for name in ("ignoreMissingObject", "ignoreHookError")
+            for name in _FLAGS
         }
         if kind not in OBJECTS:
             for name in ("kind", "name"):
@@ -212,7 +342,7 @@ def _operation(raw: Any, location: str) -> Operation:
 def _text(raw: Any, location: str) -> str:
     if raw is None:
         return ""
-    # A name of digits alone is a number in YAML.
+    # A program may count, and call an object by the number.
     if isinstance(raw, int) and not isinstance(raw, bool):
         return str(raw)
     if not isinstance(raw, str):
@@ -221,9 +351,10 @@ def _text(raw: Any, location: str) -> str:
 
 
 def _flag(raw: Any, location: str) -> bool:
-    if not isinstance(raw, bool | None):
+    flag = _WORDS.get(raw) if isinstance(raw, str) else raw
+    if raw is not None and not isinstance(flag, bool):
         raise InvalidPolicy(location, f"expected true or false, got {kind_of(raw)}")
-    return bool(raw)
+    return bool(flag)
 
 
 def _payload(kind: OperationType, raw: Mapping[str, Any], location: str) -> Any:
@@ -248,6 +379,8 @@ def _check_list(value: Any, location: str) -> None:
     if not isinstance(value, list):
         raise InvalidPolicy(location, f"expected a list or a text, got {kind_of(value)}")
     first = value[0]
+    if isinstance(first, str) and not is_plain(first):
+        return
     if not isinstance(first, Mapping):
         raise InvalidPolicy(f"{location}[0]", f"expected an object, got {kind_of(first)}")
     for name in ("op", "path"):

@@ -4,12 +4,13 @@ A run is planned where doing it twice would do harm: where it answers several op
 that is no repetition of itself.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
-from reconciler.hooks.operations import Operation, OperationType, read_operations
+from reconciler.hooks.operations import OBJECTS, Operation, OperationType, read_operations
 
 _REPEATABLE: Final = frozenset(
     {
@@ -21,6 +22,8 @@ _REPEATABLE: Final = frozenset(
     }
 )
 _MADE: Final = frozenset({OperationType.CREATE, OperationType.CREATE_IF_NOT_EXISTS})
+_TOGETHER: Final = 32
+"""Steps at most whose outcomes are stored by one write."""
 _SUFFIX: Final = 5
 _LONGEST_PREFIX: Final = 58
 
@@ -31,7 +34,8 @@ class Step:
 
     Attributes:
         document: The operation, as the hook answered it.
-        uncertain: It was sent and got no answer, or may have been: it may be done.
+        uncertain: It was sent and got no answer, or may have been: it may be done, and what is to
+            be created is there then.
         outcome: Empty while it is open; an `Outcome`.
         message: Why it failed.
     """
@@ -72,11 +76,38 @@ class Plan:
         )
 
     def resumed(self) -> "Plan":
-        """Return it as a new process finds it: its first open step may have been sent."""
-        for index, step in enumerate(self.steps):
-            if not step.outcome:
-                return self.with_step(index, replace(step, uncertain=True))
-        return self
+        """Return it as a new process goes on with it.
+
+        The first of its open steps may have been sent, as many as are stored together. Those that
+        failed before them are open again: nobody knows any more whether the run was to be repeated
+        for them.
+        """
+        plan = self
+        for index in next(iter(self.shares()), ()):
+            plan = plan.with_step(index, replace(self.steps[index], uncertain=True))
+        return plan.reopened()
+
+    def shares(self) -> list[list[int]]:
+        """Return the places of the open steps, those together that are stored together.
+
+        They may all be done again in their order, for each is for an object of its own. What is no
+        repetition of itself is stored alone.
+        """
+        found: list[list[int]] = []
+        touched: set[tuple[str, str]] = set()
+        closed = True
+        for index, (step, operation) in enumerate(zip(self.steps, self.operations(), strict=True)):
+            if step.outcome:
+                continue
+            place = _place(operation) if operation.type in _REPEATABLE | _MADE else None
+            if closed or place is None or place in touched or len(touched) == _TOGETHER:
+                found.append([])
+                touched.clear()
+            found[-1].append(index)
+            closed = place is None
+            if place is not None:
+                touched.add(place)
+        return found
 
 
 def needs_plan(operations: Sequence[Operation]) -> bool:
@@ -89,8 +120,8 @@ def planned(
 ) -> Plan:
     """Return the plan of a run.
 
-    What is to be created under a name that the API server makes up gets one here: done twice, it
-    is there already.
+    What is to be created under a name that the API server makes up gets one here, which nothing
+    else has: where it is there already, this run or one that it repeats has created it.
 
     Args:
         documents: As the hook answered.
@@ -98,22 +129,37 @@ def planned(
         covers: Names of the requests that the run is for.
     """
     steps = tuple(
-        Step(document=_named(document, operation, f"{covers[0]}/{index}"))
+        _step(document, operation, f"{covers[0]}/{index}")
         for index, (document, operation) in enumerate(zip(documents, operations, strict=True))
     )
     return Plan(steps=steps, covers=tuple(covers))
 
 
-def _named(document: Any, operation: Operation, seed: str) -> Any:
+def _place(operation: Operation) -> tuple[str, str] | None:
+    """Return where the object of an operation is, whatever its kind; None: nobody knows yet."""
+    if operation.type not in OBJECTS:
+        return operation.namespace, operation.name
+    if not isinstance(operation.payload, Mapping):
+        return None
+    meta = operation.payload.get("metadata")
+    if not isinstance(meta, Mapping):
+        return None
+    return str(meta.get("namespace") or ""), str(meta.get("name") or "")
+
+
+def _step(document: Any, operation: Operation, place: str) -> Step:
     obj = document.get("object")
     if operation.type not in _MADE or not isinstance(obj, Mapping):
-        return document
+        return Step(document=document)
     meta = obj.get("metadata")
     if not isinstance(meta, Mapping) or meta.get("name") or not meta.get("generateName"):
-        return document
+        return Step(document=document)
+    # A run that is repeated may answer something else.
+    seed = f"{place}/{json.dumps(document)}"
     suffix = blake2b(seed.encode(), digest_size=_SUFFIX).hexdigest()
     name = f"{str(meta['generateName'])[:_LONGEST_PREFIX]}{suffix}"[:63]
-    return {**document, "object": {**obj, "metadata": {**meta, "name": name}}}
+    named = {**document, "object": {**obj, "metadata": {**meta, "name": name}}}
+    return Step(document=named, uncertain=True)
 
 
 def render_plan(plan: Plan) -> dict[str, Any]:

@@ -172,6 +172,13 @@ class Queue:
         """
         if all(task.allow_failure for task in self.running):
             return self.succeed()
+        return self.again(now, jitter=jitter)
+
+    def again(self, now: float, *, jitter: float = 0.0) -> "Queue":
+        """Return it after a run of which nobody could store what became of it.
+
+        Its tasks are first again, whether or not they may fail; see `fail`.
+        """
         failures = self.failures + 1
         pause = min(_BACKOFF.delay(failures, jitter), _LONGEST)
         return Queue(

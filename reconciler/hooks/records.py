@@ -39,6 +39,7 @@ class Record:
         resource: The object of an event; else the hook.
         watched: A digest of what its watch is of; empty for what no watch saw.
         confidential: What is shown is that of a Secret.
+        partial: Its watch has come to `at` when others are stored as well: those of the same list.
     """
 
     context: Context
@@ -49,6 +50,7 @@ class Record:
     resource: ObjectRef
     watched: str = ""
     confidential: bool = False
+    partial: bool = False
 
     @property
     def source(self) -> Source:
@@ -69,12 +71,16 @@ class Passed:
 
     Attributes:
         watched: A digest of what it is of: what has come of another one means nothing.
+        partial: Only a part of what was there then is recorded.
+        left: It has ended there: its namespace is none of the binding's any more.
     """
 
     binding: str
     scope: str
     version: str
     watched: str
+    partial: bool = False
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +171,7 @@ def passed(record: Record) -> Passed:
         scope=record.scope,
         version=record.at,
         watched=record.watched,
+        partial=record.partial,
     )
 
 
@@ -177,6 +184,7 @@ def passed_of(recorded: Mapping[str, Any]) -> Iterator[Passed]:
                 scope=str(raw.get("scope", "")),
                 version=str(raw.get("at", "")),
                 watched=str(raw.get("watched", "")),
+                partial=raw.get("partial") is True,
             )
 
 
@@ -212,6 +220,7 @@ def _rendered(record: Record) -> dict[str, Any]:
         "scope": record.scope,
         "at": record.at,
         "watched": record.watched,
+        "partial": record.partial,
     }
     return {name: value for name, value in pairs.items() if value}
 

@@ -55,6 +55,8 @@ def _match_labels(fields: Fields | None) -> dict[str, str]:
 
 def _expression(fields: Fields) -> dict[str, Any]:
     fields.require("key", "operator")
+    if fields.raw("key") == "":
+        fields.refuse("key", "is empty: name a label")
     found: dict[str, Any] = {
         "key": fields.text("key"),
         "operator": fields.text("operator", among=_LABEL_OPERATORS),

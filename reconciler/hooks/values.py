@@ -94,6 +94,16 @@ def _float64(value: float) -> float:
     return int(number) if plain else number
 
 
+def refuse_constant(text: str) -> Any:
+    """Refuse NaN and its like, which Python reads in JSON; for its decoder.
+
+    Raises:
+        ValueError: Always.
+    """
+    msg = f"{text} is no JSON"
+    raise ValueError(msg)
+
+
 def result_of(results: Sequence[Any]) -> Any:
     """Return what a filter gives: its one result, null for none, a list of several."""
     return results[0] if len(results) == 1 else list(results) or None

@@ -6,7 +6,7 @@ original.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from reconciler.hooks import selection
@@ -15,11 +15,17 @@ from reconciler.hooks.fields import Fields
 
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
 _SCOPES: Final = ("Cluster", "Namespaced", "*")
-_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL}){{2,}}")
 _LONGEST_NAME: Final = 253
+NAME_RULE: Final = "must be a domain of three segments or more, as pods.example.com"
 _DEFAULT_TIMEOUT: Final = 10
 _LONGEST_TIMEOUT: Final = 30
+
+
+def is_webhook_name(name: str) -> bool:
+    """Tell whether the API server takes a name for a webhook."""
+    return bool(_DOMAIN.fullmatch(name)) and len(name) <= _LONGEST_NAME
 
 
 def validating(parts: Sequence[Fields]) -> tuple[AdmissionBinding, ...]:
@@ -115,9 +121,8 @@ def _step(fields: Fields) -> tuple[str, str]:
 
 
 def _check_name(fields: Fields, name: str, names: set[str]) -> None:
-    if not _DOMAIN.fullmatch(name) or len(name) > _LONGEST_NAME:
-        reason = f"{name!r} must be a domain of three segments or more, as pods.example.com"
-        fields.refuse("name", reason)
+    if not is_webhook_name(name):
+        fields.refuse("name", f"{name!r} {NAME_RULE}")
     if name in names:
         fields.refuse("name", f"another binding has the name {name!r}")
     names.add(name)
@@ -130,3 +135,24 @@ def _check_rule(fields: Fields, place: str, rule: Mapping[str, Any]) -> None:
     for name in ("apiVersions", "resources"):
         if "" in rule[name]:
             fields.refuse(f"{place}.{name}", "an empty text names nothing")
+    for reason in _overlaps(rule["resources"]):
+        fields.refuse(f"{place}.resources", reason)
+
+
+def _overlaps(resources: Sequence[str]) -> Iterator[str]:
+    """Yield which wildcards leave nothing to those beside them.
+
+    As the API server has it, a wildcard covers what stands after it, ``*/*`` everything, and
+    ``*`` the last one if that has no subresource.
+    """
+    seen: set[str] = set()
+    for resource in resources:
+        name, slash, subresource = resource.partition("/")
+        covers = {f"{name}/*", f"*/{subresource}"} & seen if slash else set()
+        yield from (f"{wide!r} has {resource!r} already: remove it" for wide in sorted(covers))
+        seen.add(resource)
+    if "*/*" in resources and len(resources) > 1:
+        yield "'*/*' means all: nothing may stand beside it"
+    whole = [resource for resource in resources if resource and "/" not in resource]
+    if "*" in whole and whole[-1] != "*":
+        yield f"'*' has {whole[-1]!r} already: remove it"

@@ -20,6 +20,7 @@ import orjson
 from reconciler.errors import EvaluationError, Interrupted, InvalidPolicy
 from reconciler.hooks.programs import compilable
 from reconciler.hooks.values import input_text, output_of
+from reconciler.services.ports.jq import Jq
 
 _SCRIPT: Final = Path(__file__).with_name("jqworker.py")
 _HEAD: Final = 4
@@ -118,6 +119,24 @@ class JqWorkers:
             if not whole:
                 await worker.stop(patience=False)
             self._free.put_nowait(worker)
+
+
+class BriefJq:
+    """A worker for one user at a time, who has it for as long as needed; none is kept."""
+
+    def __init__(self, limits: JqLimits | None = None) -> None:
+        self._limits = limits
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Jq]:
+        """Give a worker, when whoever had one before has done with it."""
+        async with self._turn:
+            jq = JqWorkers(workers=1, limits=self._limits)
+            try:
+                yield jq
+            finally:
+                await jq.close()
 
 
 def _written(value: Any) -> str | EvaluationError:

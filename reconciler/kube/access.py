@@ -84,6 +84,11 @@ class UserAccess:
         """Ask for one right."""
         return await _review(self._client, _REVIEWS, right, self._subject)
 
+    async def may_get(self, path: str) -> bool:
+        """Ask whether they may get a path that is no object's."""
+        spec = {**self._subject, "nonResourceAttributes": {"path": path, "verb": "get"}}
+        return await _answer(self._client, _REVIEWS, spec)
+
 
 class OwnAccess:
     """The `Access` port about the program itself, whoever it runs as."""
@@ -157,10 +162,10 @@ async def _review(client: Client, kind: Kind, right: Right, subject: dict[str, A
         "name": right.name,
     }
     given = {key: value for key, value in attributes.items() if value}
-    body = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "spec": {**subject, "resourceAttributes": given},
-    }
+    return await _answer(client, kind, {**subject, "resourceAttributes": given})
+
+
+async def _answer(client: Client, kind: Kind, spec: dict[str, Any]) -> bool:
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
     answer = await client.resource(kind).create(body)
     return bool((answer.get("status") or {}).get("allowed"))

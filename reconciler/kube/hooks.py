@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -25,7 +24,10 @@ from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.watching import WatchEvent, WatchScope
 
 _SERVER_TIMEOUT: Final = 270.0
+_BRIEF: Final = 5
+"""Seconds; the API server sends a bookmark about two before the end."""
 _IDLE: Final = 90.0
+_PAGE: Final = 500
 _ERROR: Final = "ERROR"
 _BOOKMARK: Final = "BOOKMARK"
 
@@ -47,7 +49,7 @@ class KubeWatching:
             field_selector=scope.fields,
             allow_watch_bookmarks="true",
             resource_version=since,
-            timeout_seconds=round(jittered(_SERVER_TIMEOUT)),
+            timeout_seconds=_BRIEF if scope.brief else round(jittered(_SERVER_TIMEOUT)),
             accept=JSON,
             idle=_IDLE,
         ) as lines:
@@ -55,6 +57,26 @@ class KubeWatching:
                 event = self._event(scope, line)
                 if event is not None:
                     yield event
+
+    async def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
+        """Yield the objects as they were stored at a resourceVersion."""
+        moment = {"resource_version": version, "resource_version_match": "Exact"}
+        token = ""
+        while True:
+            answer = await self._client.resource(scope.kind).get(
+                namespace=scope.namespace,
+                label_selector=scope.labels,
+                field_selector=scope.fields,
+                limit=_PAGE,
+                accept=JSON,
+                # A token says which moment its list is of.
+                **({"_continue": token} if token else moment),
+            )
+            for item in answer.get("items") or ():
+                yield {**item, **_head(scope.kind)}
+            token = str((answer.get("metadata") or {}).get("continue") or "")
+            if not token:
+                return
 
     def _event(self, scope: WatchScope, line: bytes) -> WatchEvent | None:
         """Return what a line says; None of an object that is nested too deeply to be read."""
@@ -70,9 +92,12 @@ class KubeWatching:
         obj = event["object"]
         if event["type"] == _ERROR:
             raise failure(call, int(obj.get("code") or 500), {}, orjson.dumps(obj))
-        head = {"apiVersion": scope.kind.api_version, "kind": scope.kind.kind}
-        named = {} if event["type"] == _BOOKMARK else {**obj, **head}
+        named = {} if event["type"] == _BOOKMARK else {**obj, **_head(scope.kind)}
         return WatchEvent(type=event["type"], version=resource_version(obj), object=named)
+
+
+def _head(kind: Kind) -> dict[str, str]:
+    return {"apiVersion": kind.api_version, "kind": kind.kind}
 
 
 async def write_hook_status(client: Client, hook: Object, status: Mapping[str, Any]) -> Object:
@@ -93,12 +118,8 @@ class KubeHooks:
         self._namespace = namespace
         self._reader = KubeReader(client)
         self._kinds = (HOOKS,) if namespace else HOOK_KINDS
-
-        async def is_served(kind: Kind) -> bool:
-            return bool(await kinds.find(kind.api_version, kind.kind))
-
         self._watches = [
-            Watch(client, kind, clock, namespace=namespace, served=partial(is_served, kind))
+            Watch.of_optional(client, kind, clock, kinds, namespace=namespace)
             for kind in self._kinds
         ]
 

@@ -1,7 +1,8 @@
 """The `Loader` port: ConfigMaps, other objects of the API server, HTTP services.
 
 Services are asked without any token of the programs, only where the settings allow their host,
-without following redirects, and never for more than a bounded answer.
+without following redirects, and never for more than a bounded answer. A token that a policy's
+Secret holds is read in the name that the policy works in.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import aiohttp
 import orjson
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import CONFIG_MAPS
+from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.clock import SystemClock
 from reconciler.engine.loads import (
     ApiLoad,
@@ -24,10 +25,11 @@ from reconciler.engine.loads import (
     GlobalLoad,
     Load,
     ObjectLoad,
+    SecretName,
     ServiceLoad,
     TokenSource,
 )
-from reconciler.errors import Invalid, ResponseTooLarge, Unavailable
+from reconciler.errors import Invalid, NotFound, ResponseTooLarge, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.delegation import PerAccount
 from reconciler.kube.discovery import KubeKinds
@@ -156,9 +158,16 @@ class KubeLoader:
 
     async def _token(self, source: TokenSource, namespace: str) -> str:
         try:
-            return await self._tokens.of(source, namespace, self._call)
-        except (Invalid, Unavailable) as error:
+            return await self._tokens.of(source, namespace, self._call, self._secret)
+        except (Invalid, NotFound, Unavailable) as error:
             raise type(error)(f"there is no token: {error}", status=error.status) from error
+
+    async def _secret(self, named: SecretName) -> Object:
+        load = ObjectLoad(
+            api_version="v1", kind="Secret", namespace=named.namespace, name=named.name
+        )
+        found: Object = await self._read(load)
+        return found
 
     async def _call(self, load: ServiceLoad) -> Any:
         url = _split(load.url)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
@@ -30,14 +29,7 @@ async def policies_of(reader: KubeReader, kinds: Iterable[Kind]) -> AsyncIterato
 
 def follow_optional(client: Client, kinds: KubeKinds, clock: Clock) -> Mapping[Kind, Watch]:
     """Return what follows the kinds of policies that a cluster need not serve."""
-
-    async def is_served(kind: Kind) -> bool:
-        return bool(await kinds.find(kind.api_version, kind.kind))
-
-    return {
-        kind: Watch(client, kind, clock, served=partial(is_served, kind))
-        for kind in OPTIONAL_KINDS
-    }
+    return {kind: Watch.of_optional(client, kind, clock, kinds) for kind in OPTIONAL_KINDS}
 
 
 class KubePolicies:

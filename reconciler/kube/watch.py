@@ -8,7 +8,7 @@ when not even a bookmark came for a while, because a dead peer says nothing.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -21,6 +21,7 @@ from reconciler.kube.errors import failure
 from reconciler.kube.paths import describe
 from reconciler.kube.reader import METADATA, METADATA_LIST
 from reconciler.kube.retrying import Backoff, jittered
+from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.policies import Change
 from reconciler.signals import Signal
 
@@ -104,6 +105,17 @@ class Watch:
         self._open = False
         self._proved = float("-inf")
         self._hurry = asyncio.Event()
+
+    @classmethod
+    def of_optional(
+        cls, client: Client, kind: Kind, clock: Clock, kinds: Kinds, *, namespace: str = ""
+    ) -> Self:
+        """Return the watch of a kind that a cluster need not serve: discovery tells if it does."""
+
+        async def served() -> bool:
+            return bool(await kinds.find(kind.api_version, kind.kind))
+
+        return cls(client, kind, clock, namespace=namespace, served=served)
 
     async def events(self) -> AsyncGenerator[tuple[Change, Object]]:
         """Yield changes for ever.

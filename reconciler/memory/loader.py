@@ -49,7 +49,7 @@ class MemoryLoader:
             case ServiceLoad():
                 raise _refused(f"service {urlsplit(load.url).hostname or ''}")
             case CueLoad():
-                raise Invalid("CUE is not evaluated at the desk", status=400)
+                raise Invalid("nothing evaluates CUE here", status=400)
             case GlobalLoad():
                 raise _refused(f"GlobalContextEntry {load.name}")
 

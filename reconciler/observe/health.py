@@ -51,12 +51,13 @@ class Readiness:
 class HealthServer:
     """Serves the probes and the metrics until it is closed.
 
-    More metrics, in their text form, may stand at paths of their own.
+    More metrics, in their text form, may stand at paths of their own. Without a registry the
+    metrics are on another port.
     """
 
     def __init__(
         self,
-        registry: CollectorRegistry,
+        registry: CollectorRegistry | None,
         readiness: Readiness,
         more: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
@@ -81,6 +82,8 @@ class HealthServer:
         await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
+        if self._registry is None:
+            return web.Response(text="served by HTTPS, on --secure-metrics-port\n", status=403)
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -27,6 +27,9 @@ class HookProgramMetrics:
     live_ticks: Gauge
     calls: Counter
     call_seconds: Histogram
+    connections: Gauge
+    connections_closed: Counter
+    callers_refused: Counter
 
     @classmethod
     def of(cls, prefix: str) -> Self:
@@ -64,6 +67,15 @@ class HookProgramMetrics:
             ),
             call_seconds=histogram(
                 "kubernetes_client_request_latency_seconds", "Their time.", ("verb",)
+            ),
+            connections=gauge("webhook_connections", "Connections to the webhooks.", ()),
+            connections_closed=counter(
+                "webhook_connections_closed", "Of them, ended for their cost.", ("reason",)
+            ),
+            callers_refused=counter(
+                "webhook_callers_refused",
+                "Calls without a client certificate that counts.",
+                ("code",),
             ),
         )
 

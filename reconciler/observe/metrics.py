@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from reconciler.observe.labels import BoundedLabels
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_HOOK = ("hook", "binding", "queue")
 _SLOW = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 
@@ -73,6 +74,12 @@ class Metrics:
     setting_refused: Gauge
     webhooks_restored: Counter
     certificate_expiry: Gauge
+    hook_runs: Histogram
+    hook_run_errors: Counter
+    hook_run_allowed_errors: Counter
+    hook_run_successes: Counter
+    hook_requests_waiting: Gauge
+    hook_queues_blocked: Gauge
 
 
 def create_metrics() -> Metrics:
@@ -245,5 +252,21 @@ def create_metrics() -> Metrics:
         ),
         certificate_expiry=gauge(
             "certificate_expiry_timestamp_seconds", "When the serving certificate ends."
+        ),
+        hook_runs=histogram("hook_run", "Time of runs of declared hooks.", _SLOW, *_HOOK),
+        hook_run_errors=counter(
+            "hook_run_errors_total", "Runs that failed and are tried again.", *_HOOK
+        ),
+        hook_run_allowed_errors=counter(
+            "hook_run_allowed_errors_total",
+            "Runs that failed, which their binding allows.",
+            *_HOOK,
+        ),
+        hook_run_successes=counter("hook_run_success_total", "Runs that went well.", *_HOOK),
+        hook_requests_waiting=gauge(
+            "hook_requests_waiting", "Requests of declared hooks that wait."
+        ),
+        hook_queues_blocked=gauge(
+            "hook_queues_blocked", "Queues of declared hooks that something holds up."
         ),
     )

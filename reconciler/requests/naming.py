@@ -89,6 +89,11 @@ def recorded_name(request: str) -> str:
     return f"{request}-recorded"
 
 
+def plan_name(request: str) -> str:
+    """Return what the Secret with the operations of a request to run a hook is known by."""
+    return f"{request}-plan"
+
+
 def shard(trigger_uid: str) -> int:
     """Return the bucket of a trigger, 0 to 63; it never changes for one uid."""
     return blake2b(trigger_uid.encode(), digest_size=1).digest()[0] % BUCKETS

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -37,12 +37,17 @@ from reconciler.requests.adoption import read_hook_request
 from reconciler.runner.finding import FoundHooks, find_hooks
 from reconciler.runner.output import RunOutput
 from reconciler.runner.settings import RunnerSettings
+from reconciler.runner.webhooks import Servers, WebhookDeps
 from reconciler.services.hooks.registration import HookRegistrar
+from reconciler.wiring.answering import AnsweringHooks
 from reconciler.wiring.executables import ExecutableHooks
+from reconciler.wiring.webhooks import CalledHooks
 
-_REQUESTS: Final = kinds_of(REPLACING).requests
 _LEASE: Final = "kube-retrofit-hooks"
 _TICK: Final = 10.0
+_GRACE: Final = 2.0
+_AT_ONCE: Final = 0.1
+"""Seconds that a process has for its end, and the same where the API server waits for it."""
 _FORMATS: Final = {"json": "json", "text": "console", "color": "console"}
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -148,20 +153,59 @@ class Program:
         self.log.info("hooks found", hooks=[hook.spec["executable"] for hook in found.registered])
         identity = new_identity()
         election = Election(
-            self.lease_client, self.clock, namespace=namespace, identity=identity, name=_LEASE
+            self.lease_client,
+            self.clock,
+            namespace=namespace,
+            identity=identity,
+            name=_LEASE,
+            timing=self.settings.lease,
         )
         self.client.allow_writes(lambda: election.leading)
         election.started.subscribe(self._won.set)
         election.lost.subscribe(self._lost.set)
-        self._started = True
         events = KubeEvents(self.client, self.clock, instance=identity)
-        hooks = self._hooks(namespace, executables, found, events, lambda: election.term)
+        runs = self._runs(executables, found)
+        answering = AnsweringHooks.of(
+            self.client,
+            self.clock,
+            namespace=namespace,
+            hooks=found.answering,
+            answers=replace(runs, executables=replace(executables, limits=self._limits(_AT_ONCE))),
+            parallel=self.settings.hook_parallel,
+            jq=self.jq,
+            events=events,
+        )
+        servers = Servers.of(self._webhook_deps(namespace), answering)
+        called = CalledHooks.of(
+            self.client,
+            answering,
+            namespace=namespace,
+            name=self.settings.configuration,
+            endpoints=servers.endpoints,
+            say=self.log.warning,
+        )
+        hooks = ExecutableHooks.of(
+            self.client,
+            self.clock,
+            namespace=namespace,
+            installation=self.settings.installation,
+            specs=found.specs,
+            runs=runs,
+            called=called,
+            jq=self.jq,
+            events=events,
+            term=lambda: election.term,
+            say=self.log.warning,
+        )
+        self._started = True
         await run_loops(
             {
                 "election": election.run(),
                 "lease": self._end_when_lost(),
                 "events": events.run(),
-                "hooks": self._lead(namespace, found, hooks),
+                "snapshots": answering.snapshots.run(),
+                **servers.loops,
+                "hooks": self._lead(namespace, found, hooks, called),
                 "gauges": self._tick(found, hooks),
             }
         )
@@ -171,51 +215,50 @@ class Program:
         return Executables(
             folder=settings.tmp_dir,
             environment=clean_environment(os.environ, settings.hook_env),
-            limits=HookLimits(memory=settings.hook_memory),
+            limits=self._limits(_GRACE),
             keep_files=settings.keep_files,
         )
 
-    def _hooks(
-        self,
-        namespace: str,
-        executables: Executables,
-        found: FoundHooks,
-        events: KubeEvents,
-        term: Callable[[], int],
-    ) -> ExecutableHooks:
+    def _limits(self, grace: float) -> HookLimits:
+        return HookLimits(memory=self.settings.hook_memory, grace=grace)
+
+    def _runs(self, executables: Executables, found: FoundHooks) -> ExecutableRuns:
         proxied = sys.stdout if self.settings.proxy_json else None
-        runs = ExecutableRuns(
+        return ExecutableRuns(
             executables=executables,
             known=found.known,
             metrics=self.reported,
             observer=RunOutput(log=self.log, metrics=self.metrics, proxied=proxied),
             seconds=self.settings.hook_timeout or None,
         )
-        return ExecutableHooks.of(
-            self.client,
-            self.clock,
+
+    def _webhook_deps(self, namespace: str) -> WebhookDeps:
+        return WebhookDeps(
+            settings=self.settings,
+            # Every replica shows the certificate, and the other client writes only in a leader.
+            client=self.lease_client,
+            clock=self.clock,
+            metrics=self.metrics,
+            readiness=self.readiness,
             namespace=namespace,
-            specs=found.specs,
-            runs=runs,
-            jq=self.jq,
-            events=events,
-            term=term,
-            say=self.log.warning,
         )
 
     async def _check(self, namespace: str) -> None:
         """Look whether the program can work there."""
-        for kind in (HOOKS, _REQUESTS):
+        installation = self.settings.installation
+        for kind in (HOOKS, kinds_of(installation).requests):
             try:
                 await self.client.resource(kind).get(namespace=namespace, limit=1, serialize=False)
             except NoKindMatch as error:
+                folder = "crds" if installation is REPLACING else "crds/beside"
                 raise NoKindMatch(
                     f"the cluster does not serve {kind.resource}:"
-                    " apply crds/ and crds/hooks/ (kubectl apply -k crds -k crds/hooks)"
+                    f" kubectl apply -k {folder}, and kubectl apply -k crds/hooks"
                 ) from error
             except Forbidden as error:
+                folder = "hooks" if installation is REPLACING else "hooks-beside"
                 raise Forbidden(
-                    f"no right to {error.permission}: apply manifests/hooks in this namespace",
+                    f"no right to {error.permission}: apply manifests/{folder} in this namespace",
                     permission=error.permission,
                 ) from error
         if await KubeLeases(self.client, namespace).lease(LEASE_NAME) is not None:
@@ -224,7 +267,9 @@ class Program:
                 " requests of executables for its own: run them in another one"
             )
 
-    async def _lead(self, namespace: str, found: FoundHooks, hooks: ExecutableHooks) -> None:
+    async def _lead(
+        self, namespace: str, found: FoundHooks, hooks: ExecutableHooks, called: CalledHooks
+    ) -> None:
         await self._won.wait()
         self.log.info("leading", namespace=namespace)
         registration = HookRegistrar(
@@ -235,6 +280,7 @@ class Program:
         await run_loops(
             {
                 "registration": registration.run(),
+                **called.loops(self.client, self.clock),
                 "queues": hooks.hooks.run(),
                 "requests": self._follow(namespace, hooks),
                 "finished requests": hooks.collector.run(),
@@ -243,7 +289,8 @@ class Program:
 
     async def _follow(self, namespace: str, hooks: ExecutableHooks) -> None:
         """Take in what others do with requests: delete one, or want the next attempt now."""
-        watch = Watch(self.client, _REQUESTS, self.clock, namespace=namespace)
+        kind = kinds_of(self.settings.installation).requests
+        watch = Watch(self.client, kind, self.clock, namespace=namespace)
         async for change, obj in watch.events():
             request = read_hook_request(obj)
             if request is None:

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.meta import PolicyRef, policy_ref
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.execution.configuring import read_printed
 from reconciler.execution.discovery import Executable, find_executables
 from reconciler.execution.executables import Executables
 from reconciler.execution.naming import object_names
+from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import decode_text
 from reconciler.hooks.declared import HOOKS
+from reconciler.hooks.webhooks import NAME_RULE, is_webhook_name
+from reconciler.services.hooks.answering import AnsweredHook
 from reconciler.services.hooks.registration import RegisteredHook
 from reconciler.services.ports.jq import Jq
 
@@ -26,16 +29,27 @@ class FoundHooks:
 
     Attributes:
         known: The executables whose configuration can be used.
+        configs: What they are bound to.
         registered: All executables, as they are shown in the cluster.
     """
 
     known: Mapping[PolicyRef, Executable]
+    configs: Mapping[PolicyRef, HookConfig]
     registered: tuple[RegisteredHook, ...]
 
     @property
     def specs(self) -> dict[PolicyRef, Mapping[str, Any]]:
         """Return the specs of the Hooks that are run."""
         return {hook.ref: hook.spec for hook in self.registered if not hook.refused}
+
+    @property
+    def answering(self) -> tuple[AnsweredHook, ...]:
+        """Return the hooks that the API server asks, in order."""
+        return tuple(
+            AnsweredHook(ref=ref, name=self.known[ref].name, config=config)
+            for ref, config in self.configs.items()
+            if config.answered
+        )
 
 
 async def find_hooks(
@@ -59,13 +73,16 @@ async def find_hooks(
         say(f"{name} is skipped: it is not executable; chmod +x makes it a hook")
     names = object_names(item.name for item in discovery.executables)
     known: dict[PolicyRef, Executable] = {}
+    configs: dict[PolicyRef, HookConfig] = {}
+    webhooks: dict[str, str] = {}
     registered: list[RegisteredHook] = []
     for executable in discovery.executables:
         ref = _ref(namespace, names[executable.name])
         spec: dict[str, Any] = {_EXECUTABLE: executable.name}
         try:
             text = await executables.config(executable)
-            await _check(text, jq)
+            config = await read_printed(text, jq)
+            _take_names(executable.name, config, webhooks)
         except InvalidPolicy as error:
             reason = "; ".join(map(str, (error, *error.others)))
             say(f"{executable.name} is not run: {reason}")
@@ -73,24 +90,30 @@ async def find_hooks(
             continue
         bound = {name: value for name, value in decode_text(text).items() if name != _VERSION}
         registered.append(RegisteredHook(ref=ref, spec={**bound, **spec}))
-        known[ref] = executable
-    return FoundHooks(known=known, registered=tuple(registered))
+        known[ref], configs[ref] = executable, config
+    return FoundHooks(known=known, configs=configs, registered=tuple(registered))
 
 
-async def _check(text: str, jq: Jq) -> None:
-    config = await read_printed(text, jq)
-    for index, binding in enumerate(config.kubernetes):
-        if binding.selection.namespace_labels is not None:
-            place = f"kubernetes[{index}].namespace.labelSelector"
-            reason = "is not supported: name the namespaces, or follow all"
-            raise InvalidPolicy(place, reason)
-    for field, bindings in (
-        ("kubernetesValidating", config.validating),
-        ("kubernetesMutating", config.mutating),
-        ("kubernetesCustomResourceConversion", config.conversions),
-    ):
-        if bindings:
-            raise InvalidPolicy(field, "is not supported: this program serves no webhooks")
+def _take_names(executable: str, config: HookConfig, taken: dict[str, str]) -> None:
+    """Take the names of webhooks, which one binding has and the API server has to take."""
+    with ErrorList() as errors:
+        names: dict[str, str] = {}
+        for field, bindings in (
+            ("kubernetesValidating", config.validating),
+            ("kubernetesMutating", config.mutating),
+        ):
+            for index, binding in enumerate(bindings):
+                owner = taken.get(binding.name) or names.get(binding.name)
+                if reason := _why_no_name(binding.name, owner):
+                    errors.add(InvalidPolicy(f"{field}[{index}].name", reason))
+                names[binding.name] = executable
+    taken.update(names)
+
+
+def _why_no_name(name: str, owner: str | None) -> str:
+    if owner is not None:
+        return f"{owner} has a webhook {name!r} already"
+    return "" if is_webhook_name(name) else f"{name!r} {NAME_RULE}"
 
 
 def _ref(namespace: str, name: str) -> PolicyRef:

@@ -1,15 +1,19 @@
 """What `retrofit-hooks start` takes: shell-operator's flags and variables by their names."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 from typing_extensions import override
 
-from reconciler.config import parse_duration
+from reconciler.config import UNORDERED_LEASE, parse_duration
 from reconciler.errors import InvalidSetting
+from reconciler.installation import INSTALLATIONS, REPLACING, Installation
+from reconciler.kube.lease import Timing
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -35,13 +39,46 @@ _WITHOUT_EFFECT: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """What is set for one of the two servers that the API server calls.
+
+    Attributes:
+        flags: How its flags begin.
+        named: Somebody has named a file of the certificate, so it has to be there.
+        url: Base address outside a cluster; empty where the Service is used.
+    """
+
+    flags: str
+    service: str
+    certificate: Path
+    key: Path
+    ca: Path
+    named: bool
+    client_ca: tuple[Path, ...]
+    address: str
+    port: int
+    url: str
+
+    @property
+    def has_files(self) -> bool:
+        """Tell whether the certificate is in files, and not made by the programs themselves."""
+        return self.named or self.certificate.exists()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSettings:
     """The settings of one process.
 
     Attributes:
+        installation: Whose requests it records in.
+        hook_parallel: Processes that answer the API server at the same time.
+        configuration: Name of the webhook configurations.
+        admission: Of the server for admission.
+        conversion: Of the server for conversion.
         hook_env: Names of variables that hooks get as well.
         hook_memory: Bytes of address space of a process, 0 for no limit.
         hook_timeout: Seconds that a run may take, 0 for no limit.
+        lease: When another replica takes over.
     """
 
     hooks_dir: Path
@@ -60,6 +97,12 @@ class RunnerSettings:
     hook_env: tuple[str, ...]
     hook_memory: int
     hook_timeout: float
+    lease: Timing
+    installation: Installation
+    hook_parallel: int
+    configuration: str
+    admission: WebhookSettings
+    conversion: WebhookSettings
 
 
 class _Seconds(click.ParamType[float]):
@@ -81,6 +124,49 @@ def _option(name: str, variable: str, default: Any, text: str, **more: Any) -> C
 def _flag(name: str, variable: str, text: str) -> Callable[[T], T]:
     return click.option(
         f"--{name}", is_flag=True, envvar=variable, show_envvar=True, default=False, help=text
+    )
+
+
+def _webhook_options(part: str, port: int) -> Iterator[Callable[[Any], Any]]:
+    """Yield the flags of one of the two servers."""
+    flag, variable = f"{part}-webhook", f"{part.upper()}_WEBHOOK"
+    yield _option(
+        f"{flag}-service-name",
+        f"{variable}_SERVICE_NAME",
+        f"shell-operator-{part}-svc",
+        "Service that the API server reaches it by.",
+    )
+    for name, file, text in (
+        ("server-cert", "tls.crt", "Its certificate; made by the program where it is not there."),
+        ("server-key", "tls.key", "The key of it."),
+        ("ca", "ca.crt", "The CA that the API server checks it against."),
+    ):
+        yield _option(
+            f"{flag}-{name}",
+            f"{variable}_{name.upper().replace('-', '_')}",
+            f"/{part}-certs/{file}",
+            text,
+        )
+    yield click.option(
+        f"--{flag}-client-ca",
+        multiple=True,
+        metavar="FILE",
+        envvar=f"{variable}_CLIENT_CA",
+        show_envvar=True,
+        help="CA of the certificate that callers have to show. May be repeated.",
+    )
+    yield _option(
+        f"{flag}-listen-address",
+        f"{variable}_LISTEN_ADDRESS",
+        "0.0.0.0",  # noqa: S104
+        "Its address.",
+    )
+    yield _option(f"{flag}-listen-port", f"{variable}_LISTEN_PORT", port, "Its port.")
+    yield _option(
+        f"{flag}-url",
+        f"RETROFIT_{variable}_URL",
+        "",
+        "Base address of it outside a cluster, instead of the Service.",
     )
 
 
@@ -117,6 +203,13 @@ _OPTIONS: Final = (
         "POD_NAMESPACE",
         "",
         "Namespace of Hooks and requests; empty: that of the Pod, or of the context.",
+    ),
+    _option(
+        "policy-group",
+        "RETROFIT_POLICY_GROUP",
+        REPLACING.group,
+        "API group of the requests: Kyverno's, or the one beside a Kyverno.",
+        type=click.Choice([*INSTALLATIONS]),
     ),
     _option("log-level", "LOG_LEVEL", "info", "Least lines.", type=click.Choice([*_LEVELS])),
     _option(
@@ -155,6 +248,34 @@ _OPTIONS: Final = (
         "Time that a run may take; 0: no limit.",
         type=_Seconds(),
     ),
+    _option(
+        "hook-parallel",
+        "RETROFIT_HOOK_PARALLEL",
+        0,
+        "Processes that answer the API server at the same time; 0: two for each core.",
+    ),
+    _option(
+        "validating-webhook-configuration-name",
+        "VALIDATING_WEBHOOK_CONFIGURATION_NAME",
+        "shell-operator-hooks",
+        "Name of the webhook configurations.",
+    ),
+    *_webhook_options("validating", 9680),
+    *_webhook_options("conversion", 9681),
+    *(
+        _option(
+            f"lease-{name}",
+            f"RETROFIT_LEASE_{name.upper()}",
+            default,
+            f"Leader lease: {text}.",
+            type=_Seconds(),
+        )
+        for name, default, text in (
+            ("duration", "15s", "taken over after"),
+            ("renew", "10s", "given up after"),
+            ("retry", "2s", "tried again after"),
+        )
+    ),
     *(
         _option(name.replace("_", "-"), variable, "", f"Without effect: {reason}.", hidden=True)
         for name, (variable, reason) in _WITHOUT_EFFECT.items()
@@ -178,8 +299,17 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
     hooks_dir, tmp_dir = Path(values["hooks_dir"]), Path(values["tmp_dir"])
     if values["hook_memory"] < 0:
         raise InvalidSetting("--hook-memory must not be negative; 0 is no limit")
+    if values["hook_parallel"] < 0:
+        raise InvalidSetting("--hook-parallel must not be negative; 0 is two for each core")
     if hooks_dir.resolve() == tmp_dir.resolve():
         raise InvalidSetting("--tmp-dir must not be --hooks-dir")
+    lease = Timing(
+        duration=values["lease_duration"],
+        renew=values["lease_renew"],
+        retry=values["lease_retry"],
+    )
+    if not lease.retry < lease.renew < lease.duration:
+        raise InvalidSetting(UNORDERED_LEASE)
     return RunnerSettings(
         hooks_dir=hooks_dir,
         tmp_dir=tmp_dir,
@@ -197,6 +327,34 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
         hook_env=tuple(values["hook_env"]),
         hook_memory=values["hook_memory"],
         hook_timeout=values["hook_timeout"],
+        lease=lease,
+        installation=INSTALLATIONS[values["policy_group"]],
+        hook_parallel=values["hook_parallel"] or 2 * (os.cpu_count() or 1),
+        configuration=values["validating_webhook_configuration_name"],
+        admission=_webhook("validating", values),
+        conversion=_webhook("conversion", values),
+    )
+
+
+def _webhook(part: str, values: Mapping[str, Any]) -> WebhookSettings:
+    def value(name: str) -> Any:
+        return values[f"{part}_webhook_{name}"]
+
+    url = value("url")
+    if url and (urlsplit(url).scheme != "https" or not urlsplit(url).hostname):
+        raise InvalidSetting(f"--{part}-webhook-url {url!r}: write it as https://host:port")
+    files = {"server_cert": "tls.crt", "server_key": "tls.key", "ca": "ca.crt"}
+    return WebhookSettings(
+        flags=f"--{part}-webhook",
+        service=value("service_name"),
+        certificate=Path(value("server_cert")),
+        key=Path(value("server_key")),
+        ca=Path(value("ca")),
+        named=any(value(name) != f"/{part}-certs/{file}" for name, file in files.items()),
+        client_ca=tuple(Path(file) for file in value("client_ca")),
+        address=value("listen_address"),
+        port=value("listen_port"),
+        url=url,
     )
 
 

@@ -1,7 +1,8 @@
 """What is done again and again while a program lives: when, and what is said when it fails.
 
-What the cluster refuses is tried again with a pause that grows. Anything else is a fault of ours:
-it ends the loop, and that ends the program (`observe.loops`).
+What the cluster refuses, and what somebody has interrupted on this machine, is tried again with a
+pause that grows. Anything else is a fault of ours: it ends the loop, and that ends the program
+(`observe.loops`).
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, Interrupted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +56,7 @@ async def repeat(
     """Do something again and again until cancelled.
 
     Args:
-        work: Is done once each time; a `ClusterError` is tried again.
+        work: Is done once each time; a `ClusterError` is tried again, and so is `Interrupted`.
         every: Seconds between two times.
         at_once: The first time comes at once.
         woken: Begins the next time before its time; `work` clears it.
@@ -71,9 +72,10 @@ async def repeat(
     while True:
         try:
             await work()
-        except ClusterError as error:
+        except (ClusterError, Interrupted) as error:
             tell(f"{failing}{error}")
-            await asyncio.sleep(error.retry_after or pause)
+            asked = error.retry_after if isinstance(error, ClusterError) else None
+            await asyncio.sleep(asked or pause)
             pause = min(pause * 2, longest, at_most())
         else:
             tell("")

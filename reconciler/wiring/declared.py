@@ -57,9 +57,11 @@ class DeclaredHooks:
             jq=jq,
             retention=Retention.of(settings),
             events=events,
-            refuses=Protection.of(settings).of_target,
+            protection=Protection.of(settings),
             runs_here=lambda hook: not hook.executable,
             runs_of=runs_of,
+            # A declared hook has no such binding.
+            uncalled=lambda _hook, _binding: "",
             term=term,
             say=base.say,
         )

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from reconciler.api.meta import Kind, PolicyRef
+from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import State
 from reconciler.clock import Clock
 from reconciler.hooks.declared import DeclaredHook
 from reconciler.hooks.ports import Runs
+from reconciler.installation import Installation
 from reconciler.isolation.jq import JqWorkers
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
@@ -20,9 +21,10 @@ from reconciler.services.hooks.service import Hooks
 from reconciler.services.ports.reporting import Events
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
+from reconciler.wiring.answering import MOST_SNAPSHOTS
 from reconciler.wiring.hooks import HookParts, hooks_of
+from reconciler.wiring.webhooks import CalledHooks
 
-_MOST_SNAPSHOTS: Final = 64 * 1024 * 1024
 _KEPT: Final = {State.COMPLETED: 600.0, State.SKIP: 600.0, State.FAILED: 86400.0}
 """Seconds that finished requests are kept."""
 
@@ -41,8 +43,10 @@ class ExecutableHooks:
         clock: Clock,
         *,
         namespace: str,
+        installation: Installation,
         specs: Mapping[PolicyRef, Mapping[str, Any]],
         runs: Runs,
+        called: CalledHooks,
         jq: JqWorkers,
         events: Events,
         term: Callable[[], int],
@@ -54,14 +58,22 @@ class ExecutableHooks:
             client: In its own name.
             clock: Of this machine.
             namespace: Of its Hooks and requests.
+            installation: Whose kind the requests are of.
             specs: Of the Hooks that it runs: one that says something else is not run.
             runs: Runs them.
+            called: Has the API server call them.
             jq: Evaluates the filters of bindings.
             events: Takes what people are to see.
             term: Gives the number of the term of who leads.
             say: Gets a sentence for the log.
         """
-        requests = KubeRequests(client, namespace, for_hooks=True, recorded_in=namespace)
+        requests = KubeRequests(
+            client,
+            namespace,
+            for_hooks=True,
+            installation=installation,
+            recorded_in=namespace,
+        )
         collector = FinishedRequestCollector(
             requests=requests, clock=clock, retries=Retries(requests=requests, say=say)
         )
@@ -75,7 +87,7 @@ class ExecutableHooks:
             clock=clock,
             namespace=namespace,
             hooks_in=namespace,
-            max_snapshots=_MOST_SNAPSHOTS,
+            max_snapshots=MOST_SNAPSHOTS,
             requests=requests,
             collector=collector,
             kinds=KubeKinds(client, clock),
@@ -84,15 +96,14 @@ class ExecutableHooks:
             jq=jq,
             retention=Retention(seconds=_KEPT),
             events=events,
-            refuses=_nothing,
+            # What the account may change is for whoever gave it its rights.
+            protection=None,
             runs_here=runs_here,
             runs_of=lambda _: runs,
+            uncalled=called.uncalled,
             term=term,
             say=say,
         )
-        return cls(hooks=hooks_of(parts), collector=collector)
-
-
-def _nothing(_kind: Kind, _namespace: str) -> str:
-    """Refuse nothing: what the account may change is for whoever gave it its rights."""
-    return ""
+        hooks = hooks_of(parts)
+        called.notify(hooks.accounts)
+        return cls(hooks=hooks, collector=collector)

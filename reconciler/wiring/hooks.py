@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from secrets import SystemRandom
 from typing import Final
 
-from reconciler.api.meta import Kind
 from reconciler.clock import Clock
 from reconciler.hooks.declared import DeclaredHook
 from reconciler.hooks.ports import HookRef, Runs
@@ -13,6 +12,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.hooks import KubeHooks, KubeWatching
 from reconciler.kube.operations import KubeOperations
 from reconciler.requests.lifecycle import Retention
+from reconciler.services.catalog.protection import Protection
 from reconciler.services.hooks.accounts import HookAccounts
 from reconciler.services.hooks.active import ActiveHook
 from reconciler.services.hooks.dispatch import HookDispatcher
@@ -35,13 +35,11 @@ class HookParts:
     """What a program that runs hooks has.
 
     Attributes:
-        client: In its own name.
-        worker: In the name in which hooks read and write.
+        client: In its own name; `worker` in that in which hooks read and write.
         namespace: Of its requests.
         hooks_in: The namespace of its hooks, empty for all, and those of the cluster.
-        refuses: Gives the reason why a hook does not change objects of a kind in a namespace.
-        runs_here: Whether the program runs a hook.
-        runs_of: Gives what runs one.
+        protection: Tells what no hook changes; None where its rights alone say so.
+        runs_here: As of `HookDeps`, like `runs_of` and `uncalled`.
         term: Gives the number of the term of who leads.
     """
 
@@ -59,9 +57,10 @@ class HookParts:
     jq: Jq
     retention: Retention
     events: Events
-    refuses: Callable[[Kind, str], str]
+    protection: Protection | None
     runs_here: Callable[[DeclaredHook], bool]
     runs_of: Callable[[DeclaredHook], Runs]
+    uncalled: Callable[[HookRef, str], str]
     term: Callable[[], int]
     say: Callable[[str], None]
 
@@ -86,7 +85,7 @@ def hooks_of(parts: HookParts) -> Hooks:
         writer=parts.writer,
         operations=KubeOperations(parts.worker),
         jq=parts.jq,
-        refuses=parts.refuses,
+        protection=parts.protection,
     )
     deps = HookDeps(
         objects=objects,
@@ -112,6 +111,7 @@ def hooks_of(parts: HookParts) -> Hooks:
         operations=lambda namespace: replace(runner, confined_to=namespace),
         runs_here=parts.runs_here,
         runs_of=parts.runs_of,
+        uncalled=parts.uncalled,
         orders=orders,
         clock=parts.clock,
         say=parts.say,

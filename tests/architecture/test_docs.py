@@ -16,7 +16,7 @@ from reconciler.config import (
     ProcessSettings,
     render_duration,
 )
-from reconciler.dialects.registry import compile_entry, compile_policy
+from reconciler.dialects.registry import compile_entry, compile_policy, is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.installation import INSTALLATIONS
 from tests.architecture.conftest import ROOT, relative, sources
@@ -139,7 +139,7 @@ def examples() -> Iterator[Any]:
 def test_every_example_works(example: Any) -> None:
     # What is no object of a cluster is for CI (tests/unit/cli/test_in_ci.py).
     kind = example.get("kind") if isinstance(example, dict) else None
-    if kind in {"ClusterPolicy", "Policy"}:
+    if isinstance(example, dict) and is_policy(example):
         compiled = compile_policy(example)
         assert isinstance(compiled, CompiledPolicy)
         assert compiled.programs

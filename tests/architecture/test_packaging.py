@@ -249,3 +249,13 @@ def test_what_runs_is_what_was_tested() -> None:
 def test_every_dependency_is_pinned() -> None:
     named = {re.split(r"[><=~!; \[]", text)[0].lower() for text in PROJECT["dependencies"]}
     assert named - {pin.partition("==")[0] for pin in pins("run.txt")} == set()
+
+
+def test_pages_name_this_version() -> None:
+    """What people copy: images, the action, hooks for pre-commit, a revision of the chart."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    copied = re.compile(r"(?:kube-retrofit[:@]v?|rev: v|targetRevision: v)(\d+\.\d+\.\d+)")
+    named = {version for page in pages for version in copied.findall(page.read_text())}
+    assert named == {PROJECT["version"]}
+    (supported,) = re.findall(r"\| (\S+), the newest release", (ROOT / "SECURITY.md").read_text())
+    assert supported == PROJECT["version"].rpartition(".")[0]

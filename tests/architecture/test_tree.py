@@ -41,34 +41,43 @@ def called(module: ast.Module) -> Iterator[str]:
             yield node.attr
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_a_module_is_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MOST_LINES
+def longer(paths: list[Path], most: int) -> dict[str, int]:
+    """Return the modules that have more lines, with their number."""
+    lengths = {relative(path): len(path.read_text().splitlines()) for path in paths}
+    return {path: lines for path, lines in lengths.items() if lines > most}
 
 
-@pytest.mark.parametrize("path", sources("reconciler/wiring"), ids=relative)
-def test_the_composition_root_only_composes(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MOST_WIRING
+def test_a_module_is_small() -> None:
+    assert longer(SOURCES, MOST_LINES) == {}
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCES}), ids=relative)
-def test_a_folder_is_a_package(folder: Path) -> None:
-    assert (folder / "__init__.py").exists(), "the import contracts do not see it otherwise"
+def test_the_composition_root_only_composes() -> None:
+    assert longer(sources("reconciler/wiring"), MOST_WIRING) == {}
 
 
-@pytest.mark.parametrize("path", PURE, ids=relative)
-def test_the_core_reaches_for_nothing(path: Path) -> None:
-    module = tree(path)
-    assert not REACHING_OUT & set(called(module))
-    assert not NOT_GIVEN & set(imported(module))
+def test_a_folder_is_a_package() -> None:
+    bare = {path.parent for path in SOURCES if not (path.parent / "__init__.py").exists()}
+    assert bare == set(), "the import contracts do not see them otherwise"
 
 
-@pytest.mark.parametrize("path", PURE, ids=relative)
-def test_the_core_keeps_no_state(path: Path) -> None:
-    module = tree(path)
-    assert list(filled_later(module)) == []
-    assert not {"cache", "lru_cache"} & set(decorators(module)), "what is kept needs an owner"
-    assert not any(isinstance(node, ast.Global) for node in ast.walk(module))
+@pytest.fixture(scope="module")
+def core() -> dict[str, ast.Module]:
+    """The pure modules by their paths."""
+    return {relative(path): tree(path) for path in PURE}
+
+
+def test_the_core_reaches_for_nothing(core: dict[str, ast.Module]) -> None:
+    for path, module in core.items():
+        assert not REACHING_OUT & set(called(module)), path
+        assert not NOT_GIVEN & set(imported(module)), path
+
+
+def test_the_core_keeps_no_state(core: dict[str, ast.Module]) -> None:
+    for path, module in core.items():
+        assert list(filled_later(module)) == [], path
+        kept = {"cache", "lru_cache"} & set(decorators(module))
+        assert not kept, f"{path}: what is kept needs an owner"
+        assert not any(isinstance(node, ast.Global) for node in ast.walk(module)), path
 
 
 def filled_later(module: ast.Module) -> Iterator[str]:

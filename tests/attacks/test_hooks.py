@@ -72,7 +72,7 @@ async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
 
 async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
     own = create("intruder")
-    own["object"]["metadata"]["namespace"] = "kyverno"
+    own["object"]["metadata"]["namespace"] = "{{ 'kyverno' }}"
     run = {"operations": [own]}
     name = f"intruder-{uuid.uuid4().hex[:8]}"
     await rig.create(hook("", name, onStartup=1, run=run))
@@ -84,6 +84,49 @@ async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
     await rig.settle(silent, within=30.0)
     assert await rig.find("ConfigMap", "intruder", "kyverno") is None
     await rig.delete("ClusterHook", name, "")
+
+
+HELD = {"kind": "ConfigMap", "name": "held"}
+FREED = "{{ `[]` }}"
+FREEING = [
+    {**HELD, "operation": "MergePatch", "mergePatch": "metadata:\n  {{ 'finalizers' }}: null\n"},
+    {
+        **HELD,
+        "operation": "JSONPatch",
+        "jsonPatch": [{"op": "remove", "path": "{{ '/metadata/finalizers' }}", "value": ""}],
+    },
+    {**HELD, "operation": "JQPatch", "jqFilter": "del(.metadata.finalizers)"},
+    {
+        "operation": "CreateOrUpdate",
+        "object": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "held", "finalizers": FREED, "ownerReferences": FREED},
+        },
+    },
+]
+"""Ways to have somebody's object deleted, or kept for ever, by the rights of the controller."""
+
+
+async def test_no_hook_changes_what_decides_over_a_deletion(rig: Rig) -> None:
+    meta = {"namespace": rig.namespace, "name": "held", "finalizers": ["example.com/held"]}
+    await rig.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    names = [f"free-{index}" for index in range(len(FREEING))]
+    for name, operation in zip(names, FREEING, strict=True):
+        run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
+        binding = seeds(queue=name)
+        await rig.create(hook(rig.namespace, name, kubernetes=[binding], run=run))
+    await following(rig, *names)
+    await rig.create(seed(rig.namespace, "go"))
+
+    async def silent() -> list[str]:
+        found = [(await status_of(rig, name)).get("message", "") for name in names]
+        return [said for said in found if "no patch changes metadata.finalizers" not in said]
+
+    await rig.settle(silent, within=30.0)
+    kept = (await rig.get("ConfigMap", "held"))["metadata"]
+    assert kept["finalizers"] == ["example.com/held"]
+    await rig.merge("ConfigMap", "held", {"metadata": {"finalizers": None}})
 
 
 async def test_what_leads_elsewhere_by_its_text_is_refused_with_the_place(rig: Rig) -> None:

@@ -221,6 +221,29 @@ async def test_named_secrets_have_one_first_writer(client, place):
         await secrets.fill(replace(stored, name="other"))
 
 
+async def test_a_restored_secret_takes_no_field_from_who_installed_it(
+    client, place, control_plane
+):
+    """Helm labels what it installs, and gives up where somebody else has the label."""
+    secrets = NamedSecrets(client, place)
+
+    def install(owner: str) -> None:
+        text = json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "ca", "labels": {"app.kubernetes.io/managed-by": owner}},
+            }
+        )
+        control_plane.kubectl("apply", "--server-side", "-n", place, "-f", "-", stdin=text)
+
+    await asyncio.to_thread(install, "Helm")
+    await secrets.fill(replace(await secrets.get("ca"), data={"k": b"one"}))
+    await secrets.restore("ca")
+    await asyncio.to_thread(install, "another")
+    assert (await secrets.get("ca")).data == {"k": b"one"}
+
+
 async def test_rights_are_reviewed(client, place):
     for name in ("rich", "poor"):
         account = Kind(

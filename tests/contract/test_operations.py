@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from reconciler.api.meta import CONFIG_MAPS, Kind
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
 from reconciler.hooks.operations import parse_operations
 from reconciler.isolation.jq import JqWorkers
+from reconciler.services.catalog.protection import Protection
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.ports.objects import Propagation
 from tests.conformance.dialects.cases import CASES, Case
@@ -222,3 +224,59 @@ jqFilter: .data.count |= (tonumber + 1 | tostring)
     done = [errors for errors in both if errors == [None]]
     assert all(isinstance(error, Conflict) for errors in both for error in errors if error)
     assert await data_of(world, "a") == {"count": str(len(done))}
+
+
+HELD = {"finalizers": ["example.com/held"]}
+AT = "kind: cm, namespace: NAMESPACE, name: a"
+MOVE = "{op: move, from: any/metadata/finalizers, path: /metadata/labels, value: ''}"
+FREEING = [
+    f"{{operation: MergePatch, {AT}, mergePatch: {{metadata: {{finalizers: null}}}}}}",
+    f"{{operation: MergePatch, {AT}, mergePatch: '{{metadata: null}}'}}",
+    f"{{operation: JSONPatch, {AT}, jsonPatch: '[{{op: remove, path: /metadata/finalizers/0}}]'}}",
+    f"{{operation: JSONPatch, {AT}, jsonPatch: [{MOVE}]}}",
+    f"{{operation: JSONPatch, {AT}, jsonPatch: '[{{op: add, path: /metadata, value: {{}}}}]'}}",
+    f"{{operation: JQPatch, {AT}, jqFilter: del(.metadata.finalizers)}}",
+    """
+    operation: CreateOrUpdate
+    object:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: a, namespace: NAMESPACE, finalizers: []}
+    """,
+]
+
+
+@pytest.mark.parametrize("text", FREEING)
+async def test_what_decides_over_a_deletion_is_not_changed_where_it_is_guarded(
+    world: World, text: str
+) -> None:
+    await world.create(CONFIG_MAPS, "a", metadata=HELD)
+    operations = parse_operations(text.replace("NAMESPACE", world.namespace))
+    async with runner_of(world) as runner:
+        (result,) = await replace(runner, protection=Protection()).run(operations)
+        assert "no patch changes metadata." in str(result.error)
+        kept = await world.reader.get(CONFIG_MAPS, world.namespace, "a")
+        assert kept["metadata"]["finalizers"] == HELD["finalizers"]
+    freed = {"metadata": {"finalizers": None}}
+    await world.operations.merge_patch(CONFIG_MAPS, world.namespace, "a", freed)
+
+
+async def test_an_update_that_does_not_name_what_is_guarded_leaves_it(world: World) -> None:
+    await world.create(CONFIG_MAPS, "a", metadata=HELD, data={"old": "1"})
+    text = """
+operation: CreateOrUpdate
+object:
+  apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: a, namespace: NAMESPACE}
+  data: {n: "1"}
+"""
+    operations = parse_operations(text.replace("NAMESPACE", world.namespace))
+    async with runner_of(world) as runner:
+        (result,) = await replace(runner, protection=Protection()).run(operations)
+    assert result.error is None
+    after = await world.reader.get(CONFIG_MAPS, world.namespace, "a")
+    assert after["data"] == {"n": "1"}
+    assert after["metadata"]["finalizers"] == HELD["finalizers"]
+    freed = {"metadata": {"finalizers": None}}
+    await world.operations.merge_patch(CONFIG_MAPS, world.namespace, "a", freed)

@@ -17,7 +17,9 @@ from devcluster.cluster import Cluster
 from devcluster.parts import HOST, free_ports
 from devcluster.waiting import wait_until
 from reconciler.errors import ClusterError
+from reconciler.installation import BESIDE
 from tests.architecture.conftest import ROOT
+from tests.faults.rig import SHORT_LEASE
 
 PODS = """#!/usr/bin/env bash
 if [[ $1 == "--config" ]] ; then
@@ -153,6 +155,9 @@ class Runner:
         self.process.send_signal(number)
         code = self.process.wait(20)
         self.process = None
+        if number == signal.SIGKILL:
+            # Else the next one would wait until it runs out, fifteen seconds.
+            self.cluster.kubectl("delete", "lease", "kube-retrofit-hooks", "-n", self.namespace)
         return code
 
     def lines(self) -> list[dict[str, Any]]:
@@ -217,12 +222,16 @@ def ready(hook: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def runner(installed_cluster: Cluster, tmp_path: Path) -> Iterator[Runner]:
+def runner(
+    installed_cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Runner]:
+    """It with its rights; a parameter names another folder of manifests."""
     cluster, namespace = installed_cluster, f"hooks-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("apply", "-k", str(ROOT / "crds/hooks"))
     cluster.kubectl("create", "namespace", namespace)
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", namespace)
-    cluster.kubectl("apply", "-n", namespace, "-f", str(ROOT / "manifests/hooks/rbac.yaml"))
+    rights = ROOT / "manifests" / getattr(request, "param", "hooks") / "rbac.yaml"
+    cluster.kubectl("apply", "-n", namespace, "-f", str(rights))
     cluster.kubectl("apply", "-f", "-", stdin=RIGHTS.replace("NAMESPACE", namespace))
     made = Runner(cluster, namespace, tmp_path)
     made.hooks.mkdir()
@@ -273,7 +282,7 @@ def seen(runner: Runner) -> dict[str, str]:
 
 def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
     runner.put("copies.sh", COPIES)
-    runner.start()
+    runner.start(*SHORT_LEASE)
     runner.settle(lambda: ready(runner.hook("copies.sh")) == "True", "the hook is Ready")
     for part in range(2):
         runner.make_sources(range(part * 10, part * 10 + 10))
@@ -283,9 +292,32 @@ def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
         runner.stop(signal.SIGKILL)
         if part:
             runner.cluster.kubectl("delete", "configmap", f"source-{part}", "-n", runner.namespace)
-        runner.start()
+        runner.start(*SHORT_LEASE)
     answers = {f"copy-source-{number}" for number in range(20)} | {"gone-source-1"}
     runner.settle(lambda: answers <= runner.maps(), "every event was answered")
     assert {name for name in runner.maps() if name.startswith(("copy-", "gone-"))} == answers
     runner.settle(lambda: runner.hook("copies.sh")["status"]["waiting"] == 0, "nothing waits")
     runner.settle(lambda: not runner.hook("copies.sh")["status"]["message"], "it is at work again")
+
+
+@pytest.fixture
+def other_group(installed_cluster: Cluster) -> Iterator[None]:
+    """The kinds of the installation beside a Kyverno."""
+    folder = str(ROOT / "crds/beside")
+    installed_cluster.kubectl("apply", "-k", folder)
+    yield
+    installed_cluster.kubectl("delete", "-k", folder, "--wait=false")
+
+
+@pytest.mark.usefixtures("other_group")
+@pytest.mark.parametrize("runner", ["hooks-beside"], indirect=True)
+def test_beside_a_kyverno_no_request_is_of_its_group(runner: Runner) -> None:
+    runner.put("copies.sh", COPIES)
+    runner.start(f"--policy-group={BESIDE.group}")
+    runner.settle(lambda: ready(runner.hook("copies.sh")) == "True", "the hook is Ready")
+    runner.make_sources(range(2))
+    answers = {"copy-source-0", "copy-source-1"}
+    runner.settle(lambda: answers <= runner.maps(), "every event was answered")
+    assert runner.get("retrofitupdaterequests")["items"]
+    assert not runner.get("updaterequests.kyverno.io")["items"]
+    assert runner.stop() == 0

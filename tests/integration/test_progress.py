@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devcluster.programs import CONTROLLER
-from reconciler.api.updaterequest import State
+from reconciler.api.updaterequest import Source, State
 from tests.faults.rig import Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -62,8 +62,8 @@ async def test_a_policy_over_a_thousand_triggers_shows_how_far_it_is(rig: Rig) -
     assert (last["patched"], last["failed"], last["pending"]) == (MANY, 0, 0)
     assert last["message"] == f"{MANY} patched after {MANY} triggers"
     assert "running" not in last
-    (request,) = await rig.requests()
-    assert (request.status.state, request.spec.sweep) == (State.COMPLETED, True)
+    found = [(it.status.state, it.spec.sweep, it.spec.source) for it in await rig.requests()]
+    assert found == [(State.COMPLETED, True, Source.POLICY_CHANGE)]
     steps = [figures.get("patched", 0) for figures in seen]
     assert steps == sorted(steps)
     assert any(0 < step < MANY for step in steps), "nothing was seen while it ran"

@@ -21,8 +21,8 @@ from reconciler.dialects.registry import (
 from reconciler.errors import InvalidSetting, NoKindMatch
 from reconciler.installation import BESIDE, REPLACING, Installation
 from reconciler.services.catalog.protection import Protection
+from reconciler.services.ports.webhooks import Endpoint
 from reconciler.services.rollout.webhook_config import (
-    Endpoint,
     WebhookConfig,
     configurations,
     refs_of,

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
 from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
 from reconciler.cli.desk.livestock import LiveStock, Walk
@@ -75,6 +76,7 @@ class _Where:
     address: Address
     namespace: str
     exception_namespace: str | None
+    cue: str
 
 
 def _files(*names: str, text: str) -> Callable[[T], T]:
@@ -108,6 +110,7 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
 @exception_namespace
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
 @click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
+@cue_option
 @operation_option
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
 @click.option(
@@ -183,6 +186,7 @@ def apply(
         address=address,
         namespace=namespace,
         exception_namespace=paths.pop("exception_namespace"),
+        cue=paths["cue"],
     )
     inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths), streamed=streamed)
     _check_triggers(inputs, namespace, cluster=cluster)
@@ -297,7 +301,7 @@ class _Work:
     async def live(self, where: _Where) -> list[str]:
         """Evaluate on a cluster; return what cannot be read there."""
         inputs = self.inputs
-        async with live_cluster(where.address) as live:
+        async with live_cluster(where.address, cue=where.cue) as live:
             policies = {policy.key for policy in inputs.policies.compiled}
             exceptions = await honoured_exceptions(
                 live, where.exception_namespace, policies, inputs.exceptions

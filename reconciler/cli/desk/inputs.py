@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.files import no_matter, objects, read_all
 from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all, holds_policy
@@ -31,6 +32,7 @@ class Paths:
 
     Attributes:
         policies: With no resources, those that hold no policy hold the triggers.
+        cue: The command that evaluates programs in CUE; empty: nothing does.
     """
 
     policies: Sequence[str]
@@ -41,6 +43,7 @@ class Paths:
     settings: Sequence[str] = ()
     values: str | None = None
     user: str | None = None
+    cue: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,7 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     return Inputs(
         policies=policies,
         triggers=triggers,
-        stock=Stock([*held, *seen, *values.namespaces], answers),
+        stock=Stock([*held, *seen, *values.namespaces], answers, cue_of(paths.cue)),
         values=values,
         user=None if paths.user is None else read_user(*_single(paths.user)),
         exceptions=exceptions,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.output.screen import warn
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import ClusterError, Forbidden, InvalidSetting, NoKindMatch, NotFound
@@ -19,9 +20,9 @@ from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 if TYPE_CHECKING:
     from reconciler.kube.client import Client
     from reconciler.kube.discovery import KubeKinds
-    from reconciler.kube.loader import KubeLoader
     from reconciler.kube.mergekeys import KubeMergeKeys
     from reconciler.kube.reader import KubeReader
+    from reconciler.services.ports.objects import RuleLoader
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -112,7 +113,7 @@ class LiveCluster:
     kinds: "KubeKinds"
     keys: "KubeMergeKeys"
     reader: "KubeReader"
-    loader: "KubeLoader"
+    loader: "RuleLoader"
 
 
 def connection_options(command: T) -> T:
@@ -135,12 +136,15 @@ def address_of(flags: dict[str, Any]) -> Address:
 
 
 @contextlib.asynccontextmanager
-async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIterator[LiveCluster]:
+async def live_cluster(
+    address: Address, *, service_hosts: str = "", cue: str = ""
+) -> AsyncIterator[LiveCluster]:
     """Reach a cluster, and leave it at the end.
 
     Args:
         address: Which one.
         service_hosts: Patterns, separated by commas, of services that context entries may call.
+        cue: The command that evaluates programs in CUE; empty: nothing does.
 
     Raises:
         InvalidSetting: There are no usable credentials, or the cluster does not answer them; the
@@ -149,12 +153,14 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
     if not address.user.isprintable() or not address.user.isascii():
         raise InvalidSetting(f"--as {address.user!r}: a user's name is printable ASCII")
     # It takes a second to load, and the same commands work on files without.
+    from reconciler.isolation.cue import NoCue, WithCue  # noqa: PLC0415
     from reconciler.kube.client import connect  # noqa: PLC0415
     from reconciler.kube.discovery import KubeKinds  # noqa: PLC0415
     from reconciler.kube.loader import KubeLoader  # noqa: PLC0415
     from reconciler.kube.mergekeys import KubeMergeKeys  # noqa: PLC0415
     from reconciler.kube.reader import KubeReader  # noqa: PLC0415
 
+    programs = cue_of(cue)
     calls, clock = Calls(), SystemClock()
     client = await connect(
         address.kubeconfig,
@@ -166,6 +172,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
     kinds = KubeKinds(client, clock)
     try:
         await _reach(client, address)
+        loader = KubeLoader(client, filter(None, service_hosts.split(",")), kinds=kinds)
         yield LiveCluster(
             installation=address.installation,
             client=client,
@@ -174,7 +181,7 @@ async def live_cluster(address: Address, *, service_hosts: str = "") -> AsyncIte
             kinds=kinds,
             keys=KubeMergeKeys(client, clock, warn),
             reader=KubeReader(client),
-            loader=KubeLoader(client, filter(None, service_hosts.split(",")), kinds=kinds),
+            loader=WithCue(loader, programs or NoCue()),
         )
     finally:
         await client.close()

@@ -6,13 +6,22 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of
-from reconciler.engine.loads import ApiLoad, GlobalLoad, Load, ObjectLoad, ServiceLoad
+from reconciler.cli.desk.cue import NO_CUE
+from reconciler.engine.loads import (
+    ApiLoad,
+    CueLoad,
+    GlobalLoad,
+    Load,
+    ObjectLoad,
+    ServiceLoad,
+)
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.errors import AlreadyExists, Invalid, NotFound
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.loader import MemoryLoader
+from reconciler.services.ports.cue import Cue
 from reconciler.services.processing.selection import SelectedTarget, TargetFinder
 
 
@@ -104,11 +113,18 @@ class Scopes:
 class Stock:
     """Objects by their key; the cluster behind them is made when somebody reads it."""
 
-    def __init__(self, objects: Iterable[Object], answers: Answers | None = None) -> None:
+    def __init__(
+        self,
+        objects: Iterable[Object],
+        answers: Answers | None = None,
+        cue: Cue | None = None,
+    ) -> None:
+        """Take objects, what reads are answered, and what evaluates programs in CUE."""
         self.objects: dict[Key, Object] = {}
         for obj in objects:
             self.objects.setdefault(key_of(obj), obj)
         self._answers = answers or Answers()
+        self._cue = cue
 
     @cached_property
     def cluster(self) -> MemoryCluster:
@@ -171,6 +187,10 @@ class Stock:
                 text = f"no data is given for the GlobalContextEntry {load.name} holds"
                 raise NotFound(text, status=404)
             return self._answers.entries[load.name]
+        if isinstance(load, CueLoad):
+            if self._cue is None:
+                raise Invalid(NO_CUE, status=400)
+            return await self._cue.evaluate(load)
         if isinstance(load, ApiLoad | ServiceLoad):
             place = load.path if isinstance(load, ApiLoad) else load.url
             if (load.method, place) in self._answers.calls:

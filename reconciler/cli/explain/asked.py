@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
@@ -64,6 +65,7 @@ class Asked:
     exception_namespace: str | None
     settings: Sequence[str]
     values: str | None
+    cue: str = ""
     passed_over: set[str] = field(default_factory=set)
 
     def check(self) -> None:
@@ -143,7 +145,7 @@ class Asked:
         requests = [] if self.trigger is None else self.requests(triggers)
         # What is deleted is no target any more.
         seen = [item.obj for item in requests if item.operation != DELETE]
-        stock = Stock([*seen, *others, *desk.namespaces])
+        stock = Stock([*seen, *others, *desk.namespaces], cue=cue_of(self.cue))
         return Plan(
             policies=policies,
             requests=requests,

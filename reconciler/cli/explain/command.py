@@ -7,6 +7,7 @@ from typing import Any
 import click
 import orjson
 
+from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
@@ -50,6 +51,7 @@ Exit code:
     help="Objects that may be targets. In files also what else the rules read: ConfigMaps,"
     " Namespaces. May be repeated.",
 )
+@cue_option
 @operation_option
 @click.option("--userinfo", metavar="FILE", help="Who sends the request: a UserInfo document.")
 @click.option("--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions.")
@@ -98,7 +100,7 @@ async def _work(asked: Asked, address: Address | None, page: Page) -> None:
             raise click.UsageError("--exception-namespace needs --cluster")
         await _tell(asked.plan(), page)
         return
-    async with live_cluster(address) as cluster:
+    async with live_cluster(address, cue=asked.cue) as cluster:
         await _tell(await plan_live(asked, cluster), page)
 
 

@@ -18,17 +18,21 @@ from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.words import number
 from reconciler.dialects.registry import EXCEPTION, KNOWN_KINDS
 from reconciler.errors import InvalidSetting
+from reconciler.hooks.declared import HOOK_KINDS
+from reconciler.isolation.jq import BriefJq
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import (
     Finding,
     Level,
     lint_entry,
     lint_exception,
+    lint_hook,
     lint_policy,
 )
 
 _POLICIES = frozenset(kind.kind for kind in KNOWN_KINDS)
-_KINDS = _POLICIES | {ENTRY, EXCEPTION}
+_HOOKS = frozenset(kind.kind for kind in HOOK_KINDS)
+_KINDS = _POLICIES | _HOOKS | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
 _EPILOG = """\b
 Examples:
@@ -68,8 +72,8 @@ Exit code:
 def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str) -> None:
     """Say what is wrong with policies, and what would surprise their authors.
 
-    POLICY is a file, a folder, a glob, or - for standard input. PolicyExceptions and
-    GlobalContextEntries in it are checked as well; other objects are left out.
+    POLICY is a file, a folder, a glob, or - for standard input. PolicyExceptions,
+    GlobalContextEntries and Hooks in it are checked as well; other objects are left out.
     Finds everything that is refused when a policy is applied, and what does not do what it
     seems to: a target that means the whole cluster, an append that never ends, a label that is
     read without a default. Reads files only, no cluster.
@@ -85,7 +89,7 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
         if not (no_notes and row.finding.level is Level.NOTE)
     ]
     if not sources and not rows and not missing:
-        known = "no ClusterPolicy, Policy, PolicyException or GlobalContextEntry"
+        known = "no policy, PolicyException, GlobalContextEntry or Hook"
         missing = [InvalidSetting(f"{' '.join(policies)}: {known} is in there")]
     if sources or rows:
         _print(rows, output, _count(item.obj["kind"] for item in sources))
@@ -138,6 +142,8 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
             found = lint_entry(obj)
         case kind if kind == EXCEPTION:
             found = lint_exception(obj, rules)
+        case kind if kind in _HOOKS:
+            found = asyncio.run(_lint_hook(obj))
         case _:
             found = lint_policy(obj, scope=namespaced)
     yield from found
@@ -149,10 +155,16 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
                 yield item
 
 
+async def _lint_hook(obj: Object) -> tuple[Finding, ...]:
+    async with BriefJq().session() as jq:
+        return await lint_hook(obj, jq)
+
+
 def _count(kinds: Iterable[str]) -> str:
     found = Counter("Policy" if kind in _POLICIES else kind for kind in kinds)
     texts = [
         number(found["Policy"], "policy", "policies") if found["Policy"] else "",
+        number(hooks, "hook") if (hooks := found["Hook"] + found["ClusterHook"]) else "",
         number(found[EXCEPTION], "exception") if found[EXCEPTION] else "",
         number(found[ENTRY], "entry", "entries") if found[ENTRY] else "",
     ]

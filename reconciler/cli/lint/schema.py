@@ -15,6 +15,7 @@ from jsonschema.validators import extend
 from reconciler.api.meta import Object
 from reconciler.cli.manifests import find_manifests
 from reconciler.dialects.kyverno.template import place
+from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.installation import BESIDE
 from reconciler.services.authoring.lint import Finding, Level
 
@@ -28,7 +29,11 @@ _FILES: Final = {
     "OverridePolicy": "dialects/kinitiras/overridepolicies",
     "ClusterOverridePolicy": "dialects/kinitiras/clusteroverridepolicies",
     "ClusterValidatePolicy": "dialects/kinitiras/clustervalidatepolicies",
+    "Hook": "hooks/hooks",
+    "ClusterHook": "hooks/clusterhooks",
 }
+_OWN: Final = frozenset(kind.kind for kind in HOOK_KINDS)
+"""These are the same in both installations."""
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _NAMES: Final = {
@@ -99,7 +104,8 @@ def _shown(value: Any) -> str:
 
 def _file_of(kind: str, group: str) -> str:
     name = _FILES[kind]
-    return f"beside/{BESIDE.plural_prefix}{name}" if group == BESIDE.group else name
+    beside = group == BESIDE.group and kind not in _OWN
+    return f"beside/{BESIDE.plural_prefix}{name}" if beside else name
 
 
 @cache

@@ -11,8 +11,9 @@ from reconciler.cli.desk.files import objects, read_contents
 from reconciler.cli.lint.positions import Position, Positions
 from reconciler.dialects.registry import KNOWN_KINDS
 from reconciler.errors import InvalidSetting
+from reconciler.hooks.declared import HOOK_KINDS
 
-_GROUPS: Final = {*GROUPS} | {kind.group for kind in KNOWN_KINDS}
+_GROUPS: Final = {*GROUPS} | {kind.group for kind in (*KNOWN_KINDS, *HOOK_KINDS)}
 _MOST_BROKEN: Final = 20
 """Documents of one file that are reported as broken; the rest of the file is left out."""
 

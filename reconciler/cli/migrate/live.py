@@ -58,6 +58,7 @@ def _wish(found: Sequence[tuple[str, Object]], address: Address) -> Wish:
         namespace="",
         limit=_LIMIT,
         service_hosts="",
+        cue="",
         exceptions=(),
         exception_namespace=None,
         expected=None,

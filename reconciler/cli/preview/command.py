@@ -8,6 +8,7 @@ from typing import Any
 import click
 import orjson
 
+from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.emit import render_yaml
 from reconciler.cli.desk.files import read_all
 from reconciler.cli.desk.inputs import read_exceptions
@@ -60,6 +61,7 @@ Examples:
 )
 @exception_namespace
 @click.option("--service-hosts", default="", help="Services that context entries may call.")
+@cue_option
 @click.option(
     "--baseline", "expected", metavar="FILE", help="Exactly these objects are to be changed."
 )

@@ -55,6 +55,7 @@ class Wish:
     namespace: str
     limit: int
     service_hosts: str
+    cue: str
     exceptions: Sequence[PolicyException]
     exception_namespace: str | None
     expected: frozenset[Identity] | None
@@ -71,7 +72,7 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         InvalidSetting: The cluster cannot be reached, or there is no rule to be previewed.
         ClusterError: A stored policy cannot be read.
     """
-    async with live_cluster(wish.address, service_hosts=wish.service_hosts) as live:
+    async with live_cluster(wish.address, service_hosts=wish.service_hosts, cue=wish.cue) as live:
         begun = live.clock.monotonic()
         stored = await read_stored(
             wish.stored,

@@ -15,7 +15,6 @@ from reconciler.services.catalog.settings import Filters
 from reconciler.services.catalog.settings.filters import NODES
 
 NOT_ACTED_ON, FILTERED = "PolicyNotActedOn", "PolicyFiltered"
-CURE = "take it in by the ConfigMap kyverno, or match another kind"
 _OF_KUBELETS = frozenset({"Node", "Pod"})
 
 

@@ -44,7 +44,8 @@ class Languages:
 
     def standing_by(self, ref: PolicyRef) -> str:
         """Return why somebody else acts on a policy, empty where nobody does."""
-        dialect = dialect_named(ref)
+        # Nearly always nobody else is there, and every attempt asks.
+        dialect = dialect_named(ref) if any(self._originals.values()) else None
         return "" if dialect is None else self._originals.get(dialect.name, "")
 
     def is_served(self, ref: PolicyRef) -> bool:

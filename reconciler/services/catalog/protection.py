@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from reconciler.api.kinds import kinds_of
-from reconciler.api.meta import Kind, is_own_group, own_namespaces, split_api_version
+from reconciler.api.meta import Kind, Object, is_own_group, own_namespaces, split_api_version
 from reconciler.api.paths import parse_path, segments
 from reconciler.config import ProcessSettings
 from reconciler.engine.evaluate import GUARDED
@@ -22,6 +22,9 @@ OWN_NAMESPACE: Final = REPLACING.namespace
 
 KUBE_SYSTEM: Final = "kube-system"
 """The namespace of what the cluster stands on; no webhook is called for it."""
+
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label by which a selector names a namespace."""
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _COORDINATION: Final = "coordination.k8s.io"
@@ -44,6 +47,20 @@ _REVIEWS: Final = frozenset(
 _STANDING: Final = (
     f"namespace {KUBE_SYSTEM} is changed neither before nor after its objects are stored"
 )
+
+
+def standing_namespaces(namespace: str) -> frozenset[str]:
+    """Return the namespaces that no webhook is called for, given that of the programs."""
+    return own_namespaces(namespace) | {KUBE_SYSTEM}
+
+
+def outside_of_them(namespace: str) -> Object:
+    """Return the part of a namespace selector that excludes them.
+
+    The API server asks it about Namespace objects too, by their own labels.
+    """
+    values = sorted(standing_namespaces(namespace))
+    return {"key": NAMESPACE_NAME, "operator": "NotIn", "values": values}
 
 
 def standing(subject: Subject) -> str:

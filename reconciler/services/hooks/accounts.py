@@ -1,6 +1,6 @@
 """What is known of each hook that its status shows, and that a new leader goes on from."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -28,10 +28,31 @@ class Cursor:
 
     Attributes:
         watched: A digest of what is watched, so that a binding that changed begins anew.
+        partial: Of what was there then the hook knows a part.
+        left: The namespace is none of the binding's any more, and the hook knows that.
     """
 
     watched: str
     version: str
+    partial: bool = False
+    left: bool = False
+
+    def since(self, watched: str, *, leaving: bool) -> str:
+        """Return from where on a watch goes on, empty where it begins anew.
+
+        Args:
+            watched: A digest of what it is of.
+            leaving: The hook is to be given as deleted what it knows of.
+        """
+        begun = self.watched == watched and not self.left
+        return self.version if begun and (leaving or not self.partial) else ""
+
+    @property
+    def rendered(self) -> dict[str, Any]:
+        """Return it as the status has it, but for what it is of."""
+        found = {"watched": self.watched, "resourceVersion": self.version}
+        marks = {"partial": self.partial, "left": self.left}
+        return found | {name: mark for name, mark in marks.items() if mark}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +70,8 @@ class HookAccount:
     Attributes:
         object: The hook as it is stored, with the version that the next write is guarded by.
         started: The generation whose run at the start is recorded.
-        problems: Why a binding sees nothing, by its name; empty texts where it does.
+        problems: Why a binding sees nothing, by its name and scope, or is not called, by its key;
+            empty texts where nothing is in its way.
         awaited: The watches without whose cursors it is not Ready: what happens after that is
             found by whoever comes next.
         failure: Why the last run failed; empty where it went well.
@@ -64,7 +86,7 @@ class HookAccount:
     failed: int = 0
     last_run: datetime | None = None
     queues: dict[str, QueueAccount] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
+    problems: dict[tuple[str, str], str] = field(default_factory=dict)
     awaited: frozenset[tuple[str, str]] = frozenset()
     failure: str = ""
     changed: bool = True
@@ -81,7 +103,10 @@ class HookAccount:
             object=obj,
             cursors={
                 (item.get("binding", ""), item.get("namespace", "")): Cursor(
-                    watched=item.get("watched", ""), version=item.get("resourceVersion", "")
+                    watched=item.get("watched", ""),
+                    version=item.get("resourceVersion", ""),
+                    partial=item.get("partial") is True,
+                    left=item.get("left") is True,
                 )
                 for item in _list(status, "cursors")
             },
@@ -93,9 +118,17 @@ class HookAccount:
         )
 
     def passed(self, marker: Passed) -> None:
-        """Note that everything before a version is recorded."""
+        """Note that everything before a version is recorded, or a part of what was there then."""
         key = marker.binding, marker.scope
-        self.cursors[key] = Cursor(watched=marker.watched, version=marker.version)
+        known = self.cursors.get(key)
+        if marker.partial and known is not None and not known.left:
+            return
+        self.cursors[key] = Cursor(
+            watched=marker.watched,
+            version=marker.version,
+            partial=marker.partial,
+            left=marker.left,
+        )
         self.changed = True
 
     def keep(self, config: HookConfig) -> None:
@@ -104,7 +137,8 @@ class HookAccount:
         due = {(binding.name, binding.crontab) for binding in config.schedules}
         self.cursors = {key: item for key, item in self.cursors.items() if key[0] in watched}
         self.schedules = {key: item for key, item in self.schedules.items() if key in due}
-        self.problems = {key: item for key, item in self.problems.items() if key in watched}
+        seen = watched | {binding.key for binding in config.answered}
+        self.problems = {key: item for key, item in self.problems.items() if key[0] in seen}
         named = {binding.queue for binding in config.recorded}
         names = named or {MAIN_QUEUE}
         self.queues = {name: self.queues.get(name, QueueAccount()) for name in names}
@@ -112,7 +146,7 @@ class HookAccount:
     def expect(self, watches: Iterable[tuple[str, str]]) -> None:
         """Have it be not Ready until each of these watches, by binding and scope, has a cursor."""
         self.awaited = frozenset(watches)
-        self.problems = {binding: f"{binding}: {_UNLISTED}" for binding, _ in self.awaited}
+        self.problems |= {key: f"{key[0]}: {_UNLISTED}" for key in sorted(self.awaited)}
 
     def wait(self, queue: str, waiting: int, blocked: str) -> None:
         """Note how many of its requests wait in a queue, and what holds them up."""
@@ -121,11 +155,33 @@ class HookAccount:
             account.waiting, account.blocked = waiting, blocked
             self.changed = True
 
-    def tell(self, binding: str, problem: str) -> None:
-        """Note why a binding sees nothing; empty where it does."""
-        if self.problems.get(binding, "") != problem:
-            self.problems[binding] = problem
+    def tell(self, binding: str, scope: str, problem: str) -> None:
+        """Note why a binding sees nothing there; empty where it does."""
+        if self.problems.get((binding, scope), "") != problem:
+            self.problems[binding, scope] = problem
             self.changed = True
+
+    def scopes_of(self, binding: str) -> frozenset[str]:
+        """Return the namespaces of which the hook was given objects."""
+        given = (key for key, cursor in self.cursors.items() if not cursor.left)
+        return frozenset(scope for name, scope in given if name == binding and scope)
+
+    def keep_left(self, recorded: Collection[tuple[str, str]]) -> None:
+        """Forget namespaces that were left, but those of which requests are still stored."""
+        self.cursors = {
+            key: cursor
+            for key, cursor in self.cursors.items()
+            if not cursor.left or key in recorded
+        }
+
+    def restart(self, binding: str) -> None:
+        """Forget how far the watches of a binding are recorded: it begins anew."""
+        self.cursors = {key: item for key, item in self.cursors.items() if key[0] != binding}
+
+    def begin(self, config: HookConfig, moment: datetime) -> None:
+        """Have schedules that are new count from a moment on: after that they may be missed."""
+        for binding in config.schedules:
+            self.schedules.setdefault((binding.name, binding.crontab), moment)
 
     def due(self, binding: str, crontab: str, moment: datetime) -> None:
         """Note when a schedule was due last, or from when on it may be missed."""
@@ -178,12 +234,7 @@ class HookAccount:
             "lastRun": None if self.last_run is None else render_time(self.last_run),
             "message": (self.problem or blocked or self.failure)[:_LONGEST_MESSAGE],
             "cursors": [
-                {
-                    "binding": binding,
-                    "namespace": scope,
-                    "watched": cursor.watched,
-                    "resourceVersion": cursor.version,
-                }
+                {"binding": binding, "namespace": scope, **cursor.rendered}
                 for (binding, scope), cursor in sorted(self.cursors.items())
             ],
             "schedules": [
@@ -246,6 +297,7 @@ class HookAccounts:
         if account is None or (account.object.get("metadata") or {}).get("uid") != uid:
             account = self._accounts[hook.ref] = HookAccount.of(obj)
         account.keep(hook.config)
+        account.begin(hook.config, self.clock.now())
         account.object = obj
         account.changed = True
         return account
@@ -268,6 +320,20 @@ class HookAccounts:
     def of(self, ref: HookRef) -> HookAccount | None:
         """Return the account of a hook, None where there is none."""
         return self._accounts.get(ref)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return sum(queue.waiting for queue in self._queues())
+
+    @property
+    def blocked(self) -> int:
+        """Return how many queues of hooks wait for something, each for each hook that waits."""
+        return sum(bool(queue.blocked) for queue in self._queues())
+
+    def _queues(self) -> Iterator[QueueAccount]:
+        for account in self._accounts.values():
+            yield from account.queues.values()
 
     async def run(self) -> None:
         """Write until cancelled."""

@@ -11,7 +11,7 @@ from reconciler.hooks.contexts import STARTUP, Context, ContextType, render
 from reconciler.hooks.declared import DeclaredHook
 from reconciler.hooks.records import Record
 from reconciler.services.hooks.accounts import HookAccount
-from reconciler.services.hooks.following import Informer
+from reconciler.services.hooks.namespaces import Informers, snapshot_of
 from reconciler.services.hooks.recorder import Recorder
 from reconciler.services.hooks.running import HookRun, RunOutcome
 
@@ -21,13 +21,14 @@ class ActiveHook:
     """One hook in one generation.
 
     Attributes:
-        informers: Of all its bindings to objects, one for each namespace that they name.
+        informers: Of all its bindings to objects, one for each namespace that they name; those
+            that are chosen by labels are followed together.
     """
 
     declared: DeclaredHook
     account: HookAccount
     recorder: Recorder
-    informers: tuple[Informer, ...]
+    informers: Informers
     runner: HookRun
 
     @property
@@ -44,9 +45,7 @@ class ActiveHook:
 
     def snapshot_of(self, binding: str) -> list[dict[str, Any]]:
         """Return what a binding, by its name, has in memory now."""
-        found = [item for item in self.informers if item.binding.name == binding]
-        found.sort(key=lambda item: item.scope)
-        return [shown for informer in found for shown in informer.snapshot()]
+        return snapshot_of(self.informers, binding)
 
     async def attempt(
         self, covered: Sequence[UpdateRequest], contexts: Sequence[Context]

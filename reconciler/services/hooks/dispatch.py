@@ -33,11 +33,15 @@ class RunReport:
     """A run that has ended, for whoever counts.
 
     Attributes:
+        uid: Of the hook.
+        binding: Of the first of its contexts.
         failure: Empty where it went well.
         allowed: It may fail.
     """
 
     hook: HookRef
+    uid: str
+    binding: str
     queue: str
     seconds: float
     requests: int
@@ -212,7 +216,7 @@ class HookDispatcher:
         except ClusterError as error:
             line.failure = f"what became of it cannot be stored: {error}"
             now = self.clock.monotonic()
-            line.queue = line.queue.fail(now, jitter=self.jitter())
+            line.queue = line.queue.again(now, jitter=self.jitter())
             line.again = self.clock.now() + timedelta(seconds=line.queue.retry_at - now)
         finally:
             waiting = {task.order for task in line.queue.waiting}
@@ -239,6 +243,8 @@ class HookDispatcher:
         self.ran.emit(
             RunReport(
                 hook=ref,
+                uid=hook.declared.uid,
+                binding=contexts[0].binding,
                 queue=queue,
                 seconds=self.clock.monotonic() - started,
                 requests=len(covered),
@@ -266,15 +272,16 @@ class HookDispatcher:
         first, *others = covered
         line.failure = outcome.failure
         if outcome.failure and not allowed:
-            queue = line.queue.fail(now, jitter=self.jitter())
+            jitter = self.jitter()
             retry = Retry(
                 reason=Reason.FORBIDDEN if outcome.missing else Reason.HOOK_FAILED,
                 message=outcome.failure,
-                after=queue.retry_at - now,
+                after=line.queue.fail(now, jitter=jitter).retry_at - now,
                 missing_permission=outcome.missing,
             )
             await self.requests.end(first.name, retry, outcome.targets)
-            line.queue = queue
+            # More may have come while that was stored.
+            line.queue = line.queue.fail(now, jitter=jitter)
             line.again = self.clock.now() + timedelta(seconds=retry.after)
             return
         said = f"failed, as its binding allows: {outcome.failure}" if outcome.failure else ""

@@ -6,20 +6,20 @@ deletions too. One that is new, or comes too late for that, begins with a list.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of, resource_version
 from reconciler.clock import Clock
 from reconciler.errors import EvaluationError, Gone, NoKindMatch, Unavailable
-from reconciler.hooks.bindings import KubernetesBinding
+from reconciler.hooks.bindings import DELETED, KubernetesBinding
 from reconciler.hooks.contexts import Context, of_change, of_synchronization
 from reconciler.hooks.monitor import Monitor, ObservedObject, observe
 from reconciler.hooks.records import Passed, Record
 from reconciler.services.hooks.accounts import HookAccount
-from reconciler.services.hooks.recorder import Recorder
 from reconciler.services.jobs import repeat
 from reconciler.services.ports.jq import Jq
 from reconciler.services.ports.objects import Kinds, Page, Reader
@@ -27,6 +27,7 @@ from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.ports.watching import WatchEvent, Watching, WatchScope
 
 _SHORTEST: Final = 1.0
+_TOGETHER: Final = 500
 _EVENTS: Final = {"ADDED": "Added", "MODIFIED": "Modified", "DELETED": "Deleted"}
 _SECRET: Final = ("", "Secret")
 
@@ -57,6 +58,48 @@ class InformerDeps:
     events: Events
 
 
+class Beginning(Enum):
+    """What a hook is given of the objects that are there when a watch of it begins."""
+
+    SYNCHRONIZATION = auto()
+    EVENTS = auto()
+    NOTHING = auto()
+
+
+class _Left(Exception):
+    """The hook knows that the objects of a namespace are none of its any more."""
+
+
+async def events_of(
+    deps: InformerDeps, scope: WatchScope, since: str
+) -> AsyncGenerator[WatchEvent]:
+    """Yield what happens, until the connection ends.
+
+    Raises:
+        Gone: Nobody knows any more what has happened since.
+        Unavailable: It ended as soon as it had begun.
+    """
+    started = deps.clock.monotonic()
+    stream = deps.watching.follow(scope, since)
+    async with contextlib.aclosing(stream) as events:
+        async for event in events:
+            yield event
+    if deps.clock.monotonic() - started < _SHORTEST:
+        raise Unavailable("the API server ends the watch at once")
+
+
+class Records(Protocol):
+    """Takes what happened."""
+
+    async def add(self, record: Record) -> None:
+        """Record something; returns when it may be forgotten here."""
+        ...
+
+    def passed(self, marker: Passed) -> None:
+        """Note that nothing else is to be recorded up to a version."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Informer:
     """One watch of a binding.
@@ -64,16 +107,19 @@ class Informer:
     Attributes:
         scope: Its namespace, empty for all.
         synchronized: Called when its snapshot is complete.
-        synced: Set while it is.
+        beginning: Where nothing of it is recorded.
+        synced: Set while its snapshot is complete.
     """
 
     deps: InformerDeps
     account: HookAccount
-    recorder: Recorder
+    recorder: Records
     binding: KubernetesBinding
     scope: str
     synchronized: Callable[[], None]
+    beginning: Beginning = Beginning.SYNCHRONIZATION
     synced: asyncio.Event = field(default_factory=asyncio.Event)
+    _leaving: bool = False
     _monitor: Monitor = field(init=False)
     _kind: Kind | None = None
     _digest: str = ""
@@ -95,39 +141,62 @@ class Informer:
             await repeat(self._turn, every=0.0, pauses=(0.5, 30.0), tell=self._tell)
         finally:
             self.deps.budget.change(-self._counted)
+            self._counted = 0
+
+    async def leave(self) -> None:
+        """Give the hook what it knows of as deleted, once what has happened till now is recorded.
+
+        Nobody else may have it run.
+        """
+        self._leaving = True
+        with contextlib.suppress(_Left):
+            await self.run()
+        self._tell("")
 
     def _tell(self, problem: str) -> None:
         said = f"{self.binding.name}: {problem}" if problem else ""
-        self.account.tell(self.binding.name, said)
+        self.account.tell(self.binding.name, self.scope, said)
 
     async def _turn(self) -> None:
         if not self._version:
             await self._begin()
-        started = self.deps.clock.monotonic()
+        await self._release()
         try:
-            stream = self.deps.watching.follow(self._watched(), self._version)
+            # Where a replay ends is known by a bookmark, which else comes once a minute.
+            scope = replace(self._watched(), brief=self._leaving)
+            stream = events_of(self.deps, scope, self._version)
             async with contextlib.aclosing(stream) as events:
                 self._tell("")
                 async for event in events:
                     await self._take(event)
+                    await self._release()
         except Gone:
             await self._miss()
+
+    async def _release(self) -> None:
+        """End, where the namespace is to be left and nothing is replayed any more."""
+        if not self._leaving or _is_later(self._listed, self._version):
             return
-        if self.deps.clock.monotonic() - started < _SHORTEST:
-            raise Unavailable("the API server ends the watch at once")
+        for change in self._monitor.replace(()):
+            context, obj = of_change(self.binding, change), self._named(change.observed)
+            await self._record(context, self._version, obj, partial=True)
+        self.recorder.passed(replace(self._passed(self._version), left=True))
+        raise _Left
 
     async def _begin(self) -> None:
         """List, and decide where the watch begins."""
         self._kind = await self._served()
         self._digest = self._digested()
         cursor = self.account.cursors.get((self.binding.name, self.scope))
-        since = cursor.version if cursor is not None and cursor.watched == self._digest else ""
-        self._listed = await self._list(since)
-        self._version = since or self._listed
-        if not since:
+        since = cursor.since(self._digest, leaving=self._leaving) if cursor is not None else ""
+        if self._leaving and not since:
+            raise _Left
+        if since:
+            self._listed, self._version = await self._list(since), since
+        else:
             # That of a binding that was another one says nothing of this one.
             self.account.cursors.pop((self.binding.name, self.scope), None)
-            await self._synchronize()
+            await self._introduce()
         self.synced.set()
         self.synchronized()
 
@@ -161,26 +230,63 @@ class Informer:
             token=token,
         )
 
-    async def _synchronize(self) -> None:
-        """Record what the hook is given of the objects that are there at the start."""
+    async def _introduce(self) -> None:
+        """Take the objects that are there, and record what the hook is given of them."""
+        if self.beginning is Beginning.EVENTS:
+            self._forget()
+            await self._compare(self._monitor)
+            return
+        self._listed = self._version = await self._list("")
         context = of_synchronization(self.binding)
-        if context is None:
-            self.recorder.passed(self._passed(self._listed))
-        else:
+        if self.beginning is Beginning.SYNCHRONIZATION and context is not None:
             await self._record(context, self._listed, self.account.object)
+        else:
+            self.recorder.passed(self._passed(self._listed))
 
     async def _miss(self) -> None:
-        """Begin anew where the API server does not know any more what happened since."""
-        if not _is_later(self._listed, self._version):
-            # What was given is known, so that a list shows what must have happened.
-            await self._compare()
-            return
-        self.deps.events.emit(_missed(self.account.object, self.binding.name))
-        self.account.cursors.pop((self.binding.name, self.scope), None)
-        self._version = ""
+        """Go on where the API server does not know any more what happened since."""
+        given = self._monitor
+        if _is_later(self._listed, self._version):
+            # What was listed is later than what was given: what was given is what was there then.
+            try:
+                given = await self._recalled()
+            except Gone:
+                self.deps.events.emit(self._missed())
+                self.account.cursors.pop((self.binding.name, self.scope), None)
+                # What was deleted is known to nobody; of a namespace that is left the rest is.
+                self._version = self._listed if self._leaving else ""
+                return
+        await self._compare(given)
 
-    async def _compare(self) -> None:
-        """Record what a list shows to have happened since the watch ended."""
+    def _missed(self) -> Event:
+        given = "the hook is given what is there now"
+        if of_synchronization(self.binding) is None and self.beginning is not Beginning.EVENTS:
+            given = "nothing of it is given to the hook, which wants no Synchronization"
+        return _missed(self.account.object, self.binding.name, given)
+
+    async def _recalled(self) -> Monitor:
+        """Return what had been given up to the version that the watch has come to."""
+        found = Monitor(self.binding)
+        objects: list[Object] = []
+        async for obj in self.deps.watching.stored_at(self._watched(), self._version):
+            objects.append(obj)
+            if len(objects) == _TOGETHER:
+                await self._resume(found, objects)
+        await self._resume(found, objects)
+        return found
+
+    async def _resume(self, monitor: Monitor, objects: list[Object]) -> None:
+        for _, observed in await self._observed(objects):
+            monitor.resume(observed, given=True)
+        objects.clear()
+
+    async def _compare(self, given: Monitor) -> None:
+        """Record what a list shows to have happened since the watch ended.
+
+        What is gone comes first, and then what is there in the order of its versions: however much
+        of it is recorded when the process ends, the next one finds the rest.
+        """
+        since = self._version
         listed: list[tuple[Object, ObservedObject]] = []
         version = token = ""
         while True:
@@ -191,11 +297,16 @@ class Informer:
             if not token:
                 break
         objects = {observed.key: obj for obj, observed in listed}
-        for change in self._monitor.replace(observed for _, observed in listed):
-            obj = objects.get(change.observed.key) or self._named(change.observed)
-            await self._record(of_change(self.binding, change), version, obj)
+        found = []
+        for change in given.replace(observed for _, observed in listed):
+            obj = objects.get(change.observed.key)
+            there = obj is not None and change.event != DELETED
+            obj = obj or self._named(change.observed)
+            found.append((resource_version(obj) if there else since or version, change, obj))
+        self._monitor, self._listed, self._version = given, version, version
+        for at, change, obj in sorted(found, key=lambda item: _number(item[0])):
+            await self._record(of_change(self.binding, change), at, obj, partial=not since)
         self._count()
-        self._listed = self._version = version
         self.recorder.passed(self._passed(version))
 
     async def _take(self, event: WatchEvent) -> None:
@@ -211,7 +322,9 @@ class Informer:
         self._version = event.version
         self._count()
 
-    async def _record(self, context: Context, version: str, obj: Object) -> None:
+    async def _record(
+        self, context: Context, version: str, obj: Object, *, partial: bool = False
+    ) -> None:
         record = Record(
             context=context,
             queue=self.binding.queue,
@@ -221,6 +334,7 @@ class Informer:
             resource=ref_of(obj),
             watched=self._digest,
             confidential=bool(context.shown) and not context.group and self._is_secret,
+            partial=partial,
         )
         await self.recorder.add(record)
 
@@ -314,25 +428,19 @@ class Informer:
 
 def _is_later(version: str, other: str) -> bool:
     """Tell whether a version came after another one; without another everything is older."""
-    try:
-        return bool(other) and int(version) > int(other)
-    except ValueError:
-        return False
+    return bool(other) and _number(version) > _number(other)
 
 
-def _missed(hook: Object, binding: str) -> Event:
-    ref = ref_of(hook)
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0
+
+
+def _missed(hook: Object, binding: str, given: str) -> Event:
     return Event(
-        regarding={
-            "apiVersion": ref.api_version,
-            "kind": ref.kind,
-            "namespace": ref.namespace,
-            "name": ref.name,
-            "uid": ref.uid,
-        },
+        regarding=ref_of(hook).reference,
         severity="Warning",
         reason="EventsMissed",
         action="Synchronize",
         note=f"{binding}: the API server does not know any more what has happened since the last"
-        " event; the hook gets all objects that are there now",
+        f" event; {given}",
     )

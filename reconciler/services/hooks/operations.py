@@ -4,7 +4,8 @@ One that fails does not stop those after it, as in the original. What rests on a
 with a guard, and decided again where the object has changed meanwhile.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,9 +24,10 @@ from reconciler.errors import (
     NotFound,
     RetrofitError,
 )
-from reconciler.hooks.operations import OBJECTS, Operation, OperationType
+from reconciler.hooks.operations import OBJECTS, Operation, OperationType, patched_metadata
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.values import result_of, to_input
+from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.jq import Jq
 from reconciler.services.ports.objects import Kinds, Operations, Propagation, Reader, Writer
 
@@ -56,10 +58,6 @@ _SERVERS_OWN: Final = (
 )
 
 
-def _nothing(_kind: Kind, _namespace: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationResult:
     """How an operation ended; without an error it is done, or there was nothing to do."""
@@ -74,8 +72,8 @@ class OperationRunner:
     """Carries operations out.
 
     Attributes:
-        refuses: Gives the reason why objects of a kind in a namespace are not changed; empty where
-            they may be.
+        protection: Tells what is not changed, whatever rights there are; None where these are for
+            whoever gave them to say.
         confined_to: The namespace that no operation leaves, and that one without means.
     """
 
@@ -84,7 +82,7 @@ class OperationRunner:
     writer: Writer
     operations: Operations
     jq: Jq
-    refuses: Callable[[Kind, str], str] = _nothing
+    protection: Protection | None = None
     confined_to: str = ""
 
     async def run(self, operations: Sequence[Operation]) -> list[OperationResult]:
@@ -132,12 +130,12 @@ class OperationRunner:
             case OperationType.MERGE_PATCH:
                 kind = await self._target(operation)
                 at = operation.namespace, operation.name
-                await self.operations.merge_patch(kind, *at, operation.patch())
+                await self.operations.merge_patch(kind, *at, self._patch(operation))
                 return Outcome.PATCHED
             case OperationType.JSON_PATCH:
                 kind = await self._target(operation)
                 at = operation.namespace, operation.name
-                await self.operations.json_patch(kind, *at, operation.patch())
+                await self.operations.json_patch(kind, *at, self._patch(operation))
                 return Outcome.PATCHED
             case _:
                 kind = await self._target(replace(operation, subresource=""))
@@ -145,6 +143,22 @@ class OperationRunner:
                 at = operation.namespace, operation.name
                 await self.operations.delete(kind, *at, propagation)
                 return Outcome.DELETED
+
+    def _patch(self, operation: Operation) -> Any:
+        """Return a patch that writes nothing that is guarded."""
+        patch = operation.patch()
+        fields = patched_metadata(operation.type, patch, self._guarded)
+        self._check_fields(fields, operation.location)
+        return patch
+
+    @property
+    def _guarded(self) -> frozenset[str]:
+        return frozenset() if self.protection is None else self.protection.guarded
+
+    def _check_fields(self, fields: Iterable[str], location: str) -> None:
+        for field in sorted(fields):
+            if self.protection is not None:
+                raise Invalid(f"{location}: {self.protection.of_field(field)}")
 
     async def _create(self, given: Object) -> Outcome:
         obj = self._located(given)
@@ -169,7 +183,7 @@ class OperationRunner:
         except AlreadyExists:
             wanted = self._located(obj)
             kind = await self._kind_of(wanted)
-            return await self._change(kind, *_place(wanted), _replacing(wanted))
+            return await self._change(kind, *_place(wanted), _replacing(wanted, self._guarded))
 
     def _located(self, obj: Object) -> Object:
         """Return an object in the namespace that it is confined to, where it names none."""
@@ -205,6 +219,7 @@ class OperationRunner:
             after = await decide(before)
             if equal(before, after):
                 return Outcome.UNCHANGED
+            self._check_fields(_changed_metadata(before, after, self._guarded), "object")
             try:
                 await self.writer.change(kind, before, after)
             except Conflict:
@@ -235,7 +250,7 @@ class OperationRunner:
             stays = f"a Hook does not leave its namespace {self.confined_to}: use a ClusterHook"
             # What it asked for may be made of what a Secret holds.
             raise Invalid(f"{location}: {what}: {stays}").bare(f"{location}: {stays}")
-        if reason := self.refuses(kind, namespace if kind.namespaced else ""):
+        if self.protection is not None and (reason := self.protection.of_target(kind, namespace)):
             raise Invalid(f"{location}: {reason}")
 
     async def _kind(self, api_version: str, name: str, location: str) -> Kind:
@@ -257,21 +272,28 @@ def _place(obj: Object) -> tuple[str, str]:
     return str(meta.get("namespace") or ""), str(meta.get("name") or "")
 
 
-def _replacing(wanted: Object) -> Callable[[Object], Awaitable[Object]]:
-    """Return what makes of a stored object the wanted one, as a PUT of it would."""
+def _replacing(wanted: Object, guarded: AbstractSet[str]) -> Callable[[Object], Awaitable[Object]]:
+    """Return what makes of a stored object the wanted one, as a PUT of it would.
+
+    Args:
+        wanted: As its author wrote it.
+        guarded: Fields of the metadata that stay where the wanted object does not have them.
+    """
 
     async def replaced(before: Object) -> Object:
-        old = before.get("metadata") or {}
+        old, new = before.get("metadata") or {}, wanted.get("metadata") or {}
         kept = {name: old[name] for name in _SERVERS_OWN if name in old}
-        rest = {
-            name: value
-            for name, value in (wanted.get("metadata") or {}).items()
-            if name not in _SERVERS_OWN
-        }
+        stays = {name: old[name] for name in guarded if name in old}
+        rest = {name: value for name, value in new.items() if name not in _SERVERS_OWN}
         status = {"status": before["status"]} if "status" in before else {}
-        return {**status, **wanted, "metadata": {**rest, **kept}}
+        return {**status, **wanted, "metadata": {**stays, **rest, **kept}}
 
     return replaced
+
+
+def _changed_metadata(before: Object, after: Object, fields: frozenset[str]) -> frozenset[str]:
+    old, new = before.get("metadata") or {}, after.get("metadata") or {}
+    return frozenset(field for field in fields if not equal(old.get(field), new.get(field)))
 
 
 def _exact(before: Any, after: Any) -> Any:

@@ -27,6 +27,7 @@ from reconciler.hooks.records import (
     recordable,
     spec_of,
 )
+from reconciler.requests.lifecycle import FINAL
 from reconciler.requests.naming import labels, recorded_name
 from reconciler.services.hooks.accounts import HookAccount
 from reconciler.services.jobs import SaysOnce, repeat
@@ -131,8 +132,10 @@ class Recorder:
             spec, marks = await self._put_aside(name, spec, marks)
         version = await self.deps.requests.create(name, marks, spec)
         if not version:
-            # It was stored before, by this process or one that has ended.
-            await self.deps.stored(await self.deps.requests.get(name))
+            # It was stored before, by this process or one that has ended, which may have done it.
+            stored = await self.deps.requests.get(name)
+            if stored.status.state not in FINAL:
+                await self.deps.stored(stored)
             return
         await self.deps.stored(
             UpdateRequest(

@@ -98,8 +98,9 @@ class HookRun:
         return await self._carry_out(plan, covered[0].name)
 
     async def _carry_out(self, plan: Plan, name: str) -> RunOutcome:
-        """Carry the open steps of a plan out, and note each when it has ended."""
+        """Carry the open steps of a plan out, and note what has become of them."""
         results: list[OperationResult] = []
+        last = {share[-1] for share in plan.shares()}
         for index, operation in enumerate(plan.operations()):
             step = plan.steps[index]
             if step.outcome:
@@ -108,7 +109,9 @@ class HookRun:
             result = await self.operations.carry_out(operation, uncertain=step.uncertain)
             results.append(result)
             plan = plan.with_step(index, _noted(step, result))
-            if index + 1 < len(plan.steps):
+            self.requests.note_plan(name, plan)
+            ended = index in last or result.error is not None
+            if ended and index + 1 < len(plan.steps):
                 await self.requests.store_plan(name, plan)
         await self._settle(name, plan, results)
         return self._outcome(results)
@@ -144,7 +147,7 @@ def _noted(step: Step, result: OperationResult) -> Step:
         step,
         outcome=result.outcome.value,
         message="" if result.error is None else _one_line(_said(result)),
-        uncertain=isinstance(result.error, Unavailable),
+        uncertain=step.uncertain or isinstance(result.error, Unavailable),
     )
 
 

@@ -38,21 +38,11 @@ class Schedules:
         for ref, hook in list(self.hooks.items()):
             for binding in hook.declared.config.schedules:
                 key = (ref, hook.declared.generation, binding.name, binding.crontab)
-                due = known[key] if key in known else self._first(hook, binding, now)
+                due = known[key] if key in known else _first(hook, binding)
                 if due is not None and due <= now:
                     await self._record(hook, binding, due)
                     due = _schedule(binding, now)
                 self._due[key] = due
-
-    def _first(self, hook: ActiveHook, binding: ScheduleBinding, now: datetime) -> datetime | None:
-        """Return when a schedule that this process has not seen before is due."""
-        key = binding.name, binding.crontab
-        last = hook.account.schedules.get(key)
-        if last is None:
-            # From here on it may be missed.
-            last = now
-            hook.account.due(*key, now)
-        return _schedule(binding, last)
 
     async def _record(self, hook: ActiveHook, binding: ScheduleBinding, due: datetime) -> None:
         record = Record(
@@ -64,6 +54,11 @@ class Schedules:
             resource=hook.declared.ref.as_object(hook.declared.uid),
         )
         await hook.recorder.add(record)
+
+
+def _first(hook: ActiveHook, binding: ScheduleBinding) -> datetime | None:
+    """Return when a schedule that this process has not seen before is due."""
+    return _schedule(binding, hook.account.schedules[binding.name, binding.crontab])
 
 
 def _schedule(binding: ScheduleBinding, after: datetime) -> datetime | None:

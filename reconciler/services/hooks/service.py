@@ -14,13 +14,16 @@ from reconciler.hooks.ports import HookRef, Runs
 from reconciler.hooks.records import HookIdentity, Passed, passed_of
 from reconciler.services.hooks.accounts import HookAccount, HookAccounts
 from reconciler.services.hooks.active import ActiveHook
+from reconciler.services.hooks.compiling import compile_programs
 from reconciler.services.hooks.dispatch import HookDispatcher
-from reconciler.services.hooks.following import Informer, InformerDeps
+from reconciler.services.hooks.following import InformerDeps
+from reconciler.services.hooks.namespaces import informers_of
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.hooks.recorder import Recorder, RecorderDeps
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import HookRun
 from reconciler.services.hooks.schedules import Schedules
+from reconciler.services.hooks.telling import HookEvents
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
@@ -56,6 +59,7 @@ class HookDeps:
     Attributes:
         runs_here: Whether this program runs a hook; others belong to another program.
         runs_of: Gives what runs one.
+        uncalled: Gives why the API server does not call a binding, by its key; empty if it does.
     """
 
     objects: HookObjects
@@ -65,6 +69,7 @@ class HookDeps:
     operations: Callable[[str], OperationRunner]
     runs_here: Callable[[DeclaredHook], bool]
     runs_of: Callable[[DeclaredHook], Runs]
+    uncalled: Callable[[HookRef, str], str]
     orders: Orders
     clock: Clock
     say: Callable[[str], None]
@@ -78,9 +83,13 @@ class Hooks:
     accounts: HookAccounts
     dispatcher: HookDispatcher
     active: dict[HookRef, ActiveHook]
-    _recorded: dict[tuple[str, str, str], Passed] = field(default_factory=dict)
+    _recorded: dict[tuple[str, str, str, bool], Passed] = field(default_factory=dict)
     _tasks: dict[HookRef, asyncio.Task[None]] = field(default_factory=dict)
     _seen: dict[HookRef, tuple[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Have people see runs that fail."""
+        self.dispatcher.ran.subscribe(HookEvents(events=self.deps.informer.events).ran)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -130,7 +139,7 @@ class Hooks:
         """Take in one request; return its order."""
         recorded = await self.deps.requests.recorded_or_nothing(request)
         for marker in passed_of(recorded):
-            key = request.spec.policy_uid, marker.binding, marker.scope
+            key = request.spec.policy_uid, marker.binding, marker.scope, marker.partial
             known = self._recorded.get(key)
             if known is None or _number(marker.version) > _number(known.version):
                 self._recorded[key] = marker
@@ -148,7 +157,7 @@ class Hooks:
             declared = compile_hook(obj)
             if not self.deps.runs_here(declared):
                 return
-            await self._compile_programs(declared)
+            await compile_programs(declared.programs, self.deps.informer.jq)
         except InvalidPolicy as error:
             # Who registered an executable says itself what is wrong with it.
             if not is_executable(obj):
@@ -174,33 +183,23 @@ class Hooks:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _compile_programs(self, hook: DeclaredHook) -> None:
-        jq = self.deps.informer.jq
-        for index, binding in enumerate(hook.config.kubernetes):
-            if binding.jq_filter:
-                place = f"spec.kubernetes[{index}].jqFilter"
-                await jq.compile(binding.jq_filter, location=place)
-        if hook.run is not None and hook.run.program:
-            await jq.compile(hook.run.program, location="spec.run.jq")
-
     def _activate(self, declared: DeclaredHook, obj: Object) -> ActiveHook:
         account = self.accounts.open(declared, obj)
         self._catch_up(account, declared)
         identity = HookIdentity(ref=declared.ref, uid=declared.uid, generation=declared.generation)
         recorder = Recorder(deps=self.deps.recorder, hook=identity, account=account)
         informers = tuple(
-            Informer(
-                deps=self.deps.informer,
-                account=account,
-                recorder=recorder,
-                binding=binding,
-                scope=scope,
+            informers_of(
+                self.deps.informer,
+                declared.config.kubernetes,
+                account,
+                recorder,
                 synchronized=self.dispatcher.wake,
             )
-            for binding in declared.config.kubernetes
-            for scope in _scopes(declared, binding.selection.namespaces)
         )
         account.expect((item.binding.name, item.scope) for item in informers)
+        for binding in declared.config.answered:
+            account.tell(binding.key, "", self.deps.uncalled(declared.ref, binding.key))
         runner = HookRun(
             requests=self.deps.requests,
             runs=self.deps.runs_of(declared),
@@ -218,18 +217,14 @@ class Hooks:
 
     def _catch_up(self, account: HookAccount, declared: DeclaredHook) -> None:
         """Begin where the requests end that are stored, which may be later than the status."""
-        for (uid, binding, scope), marker in self._recorded.items():
+        whole_first = sorted(self._recorded.items(), key=lambda item: item[1].partial)
+        for (uid, binding, scope, _), marker in whole_first:
             cursor = account.cursors.get((binding, scope))
             version = "" if cursor is None else cursor.version
             if uid == declared.uid and _number(marker.version) > _number(version):
                 account.passed(marker)
-
-
-def _scopes(declared: DeclaredHook, named: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the namespaces that are watched, each by itself; the empty one means all."""
-    if declared.confined_to:
-        return (declared.confined_to,)
-    return tuple(dict.fromkeys(named or ("",)))
+        # Requests that are still stored are older than the end of such a watch, and say nothing.
+        account.keep_left(frozenset((binding, scope) for _, binding, scope, _ in self._recorded))
 
 
 def _startup_order(obj: Object) -> tuple[int, str]:

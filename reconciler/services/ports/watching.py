@@ -14,12 +14,14 @@ class WatchScope:
     Attributes:
         namespace: Empty for all.
         labels: A selector in the API's text form, as ``fields``.
+        brief: It ends within seconds, with a bookmark before its end.
     """
 
     kind: Kind
     namespace: str = ""
     labels: str = ""
     fields: str = ""
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,17 @@ class Watching(Protocol):
 
         Raises:
             Gone: That is too long ago.
+        """
+        ...
+
+    def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
+        """Yield the objects as they were stored at a resourceVersion.
+
+        The store knows more of the past than a watch does: an API server that has just started
+        has seen nothing.
+
+        Raises:
+            Gone: That is too long ago for the store as well.
         """
         ...
 

@@ -351,7 +351,8 @@ class Processor:
             outcome = Outcome.FAILED if meant else Outcome.SKIPPED
             return TargetResult(outcome=outcome, message=reason)
         if job.run.program.filtered and self.is_excluded(key):
-            message = "resourceFilters in the ConfigMap kyverno excludes it"
+            settings = self.index.languages.installation.settings
+            message = f"resourceFilters in the ConfigMap {settings} excludes it"
             return TargetResult(outcome=Outcome.SKIPPED, message=message)
         return await self.lanes.submit(key, job)
 

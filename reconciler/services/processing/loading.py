@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
+from reconciler.clock import Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, EVALUATION_STEPS, Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
@@ -72,12 +73,14 @@ class Loads:
         allowance: What is left of what one evaluation may cost.
         left: Steps that are left for the attempt.
         limits: How many there are.
+        deadline: For what is read; None where every read has an end of its own only.
         long_evaluations: Evaluates what takes long; None where nothing waits for this process.
         owner: Whose attempt it is.
     """
 
     loader: Loader
     confidential: bool = False
+    deadline: Deadline | None = None
     long_evaluations: LongEvaluations | None = None
     owner: EvaluationOwner = field(default_factory=EvaluationOwner)
     found: dict[Hashable, Any] = field(default_factory=dict)
@@ -108,6 +111,7 @@ class Loads:
         Raises:
             ClusterError: A read failed in a way that may pass.
             EvaluationError: The evaluation failed, or asks for too much.
+            TimeoutError: What it asks for was not there at the deadline.
             Interrupted: It was ended from outside; another attempt may succeed.
         """
         long_evaluations = self.long_evaluations
@@ -123,7 +127,8 @@ class Loads:
                 ended = self._run(work, BRIEF_STEPS)
             self.left -= ended.steps
             if ended.loads:
-                await self._read(ended.loads)
+                async with asyncio.timeout(None if self.deadline is None else self.deadline.left):
+                    await self._read(ended.loads)
             elif not ended.exhausted:
                 return ended.result()
             elif long_evaluations is None or long or self.left <= 0:

@@ -107,7 +107,7 @@ class EventRecorder:
         """Tell that triggers of a rule were found that nobody had recorded."""
         what = "1 trigger was" if number == 1 else f"{number} triggers were"
         event = Event(
-            regarding=_reference(policy.as_object(uid)),
+            regarding=policy.as_object(uid).reference,
             severity="Normal",
             reason=CAUGHT_UP,
             action="Record",
@@ -119,7 +119,7 @@ class EventRecorder:
         """Tell what a policy that is in force does not do."""
         self.events.emit(
             Event(
-                regarding=_reference(policy.ref.as_object(policy.uid)),
+                regarding=policy.ref.as_object(policy.uid).reference,
                 severity="Warning",
                 reason=caveat.reason,
                 action="None",
@@ -132,7 +132,7 @@ class EventRecorder:
         """Tell that triggers of a rule were lost for good."""
         self.events.emit(
             Event(
-                regarding=_reference(policy.as_object(uid)),
+                regarding=policy.as_object(uid).reference,
                 severity="Warning",
                 reason=LOST,
                 action="None",
@@ -153,7 +153,7 @@ class EventRecorder:
         self.events.emit(
             Event(
                 regarding=_policy(spec),
-                related=_reference(patched[0]),
+                related=patched[0].reference,
                 severity="Normal",
                 reason=APPLIED,
                 action=MUTATED,
@@ -201,7 +201,7 @@ class EventRecorder:
         self.events.emit(
             Event(
                 regarding=_policy(spec),
-                related=_reference(first),
+                related=first.reference,
                 severity="Warning",
                 reason=ERROR,
                 action="None",
@@ -235,8 +235,8 @@ class EventRecorder:
         severity, reason, action = kind
         self.events.emit(
             Event(
-                regarding=_reference(ref),
-                related=None if related is None or _same(related, ref) else _reference(related),
+                regarding=ref.reference,
+                related=None if related is None or _same(related, ref) else related.reference,
                 severity=severity,
                 reason=reason,
                 action=action,
@@ -256,17 +256,7 @@ class EventRecorder:
 
 
 def _policy(spec: RequestSpec) -> Mapping[str, Any]:
-    return _reference(spec.policy.as_object(spec.policy_uid))
-
-
-def _reference(ref: ObjectRef) -> Mapping[str, Any]:
-    return {
-        "apiVersion": ref.api_version,
-        "kind": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
-        "uid": ref.uid,
-    }
+    return spec.policy.as_object(spec.policy_uid).reference
 
 
 def _same(one: ObjectRef, other: ObjectRef) -> bool:

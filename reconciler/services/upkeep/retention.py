@@ -14,6 +14,7 @@ from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.requests.lifecycle import FINAL, minute
+from reconciler.requests.naming import plan_name
 from reconciler.services.jobs import repeat
 from reconciler.services.ports.requests import Requests
 from reconciler.services.upkeep.retries import Retries
@@ -43,7 +44,7 @@ class FinishedRequestCollector:
     pause: float = 1.0
     before: Callable[[], Awaitable[None]] = _nothing
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
-    _recorded: dict[str, bool] = field(default_factory=dict)
+    _secrets: dict[str, dict[str, bool]] = field(default_factory=dict)
     _orphans: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
@@ -69,16 +70,15 @@ class FinishedRequestCollector:
         if request.status.state in FINAL and request.status.remove_after:
             bucket = self._buckets.setdefault(request.status.remove_after, {})
             bucket[request.name] = request.spec.policy.key
-            if request.spec.recorded_secret:
-                self._recorded[request.name] = _former(request)
+            if secrets := _secrets_of(request):
+                self._secrets[request.name] = secrets
 
     def on_deleted(self, request: UpdateRequest) -> None:
         """A request was deleted."""
         self.retries.on_deleted(request)
         self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
-        self._recorded.pop(request.name, None)
-        if request.spec.recorded_secret:
-            self._orphans[request.name] = _former(request)
+        self._secrets.pop(request.name, None)
+        self._orphans |= _secrets_of(request)
 
     async def resync(self, found: Callable[[UpdateRequest], None] | None = None) -> None:
         """Take in what is stored already, and tell somebody else of it."""
@@ -98,9 +98,9 @@ class FinishedRequestCollector:
             await self._remove(name)
         for policy, bucket in list(self._over_limit()):
             await self._remove(bucket, policy)
-        for request, former in list(self._orphans.items()):
-            await self.requests.delete_recorded(request, former=former)
-            self._orphans.pop(request, None)
+        for owner, former in list(self._orphans.items()):
+            await self.requests.delete_recorded(owner, former=former)
+            self._orphans.pop(owner, None)
 
     async def _remove(self, bucket: str, policy: str = "") -> None:
         await self.retries.settle()
@@ -108,9 +108,10 @@ class FinishedRequestCollector:
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
         # Secrets first: a request that is left leads to its Secret, a Secret to no request.
-        for name in self._recorded.keys() & set(gone):
-            await self.requests.delete_recorded(name, former=self._recorded[name])
-            self._recorded.pop(name, None)
+        for name in self._secrets.keys() & set(gone):
+            for owner, former in self._secrets[name].items():
+                await self.requests.delete_recorded(owner, former=former)
+            self._secrets.pop(name, None)
         await self.requests.remove(remove_after=bucket, policy=policy)
         for name in gone:
             members.pop(name, None)
@@ -128,6 +129,11 @@ class FinishedRequestCollector:
                     kept[policy] += number
 
 
-def _former(request: UpdateRequest) -> bool:
-    """Tell whether an older version stored what was recorded for a request."""
-    return LABEL_RECORDED not in request.labels
+def _secrets_of(request: UpdateRequest) -> dict[str, bool]:
+    """Return what Secrets of a request are known by, and whether an older version stored them."""
+    found = {}
+    if request.spec.recorded_secret:
+        found[request.name] = LABEL_RECORDED not in request.labels
+    if request.status.plan_secret:
+        found[plan_name(request.name)] = False
+    return found

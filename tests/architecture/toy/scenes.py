@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from admission.decide import Limits, decide
-from admission.review import parse_review
 from reconciler.api.meta import Object
 from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import Source, State
@@ -17,6 +16,7 @@ from reconciler.services.authoring.lint import lint_policy
 from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.reporting.policy_status import Progress
+from reconciler.serving.review import parse_review
 from tests.unit.services.conftest import World, make_object
 
 POLICY: Object = {

@@ -19,6 +19,7 @@ from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine.patch import compile_operations
 from reconciler.errors import InvalidPolicy, Unavailable
+from reconciler.isolation.jq import BriefJq
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.requests import MemoryRequests
@@ -64,6 +65,7 @@ def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
         conditions=Compiling(),
         account="kyverno:kyverno-background-controller",
         controller=ServiceAccount(namespace="kyverno", name="kube-retrofit-controller"),
+        jq=BriefJq().session,
         reader=account or Account(),
         filters=parse_filters,
         patience=0.0,

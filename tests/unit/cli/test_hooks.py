@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli.main import retrofit
@@ -256,10 +257,115 @@ def test_a_hook_reaches_no_cluster_by_itself(
     [
         ("hooks/nothing.sh", "there is no such file"),
         ("hooks", "it is a folder; name one hook"),
-        ("pod.yaml", "it is not executable; chmod +x makes it a hook"),
+        ("pod.yaml", "pod.yaml: no Hook is in there"),
+        ("forgotten.sh", "it is not executable; chmod +x makes it a hook"),
     ],
 )
 def test_a_name_that_is_no_hook_is_said(script: Script, name: str, said: str) -> None:
     script(":")
+    Path("forgotten.sh").write_text("#!/bin/sh\n")
     done = run(name, "--event", "OnStartup")
     assert (done.exit_code, said in done.stderr) == (2, True)
+
+
+DECLARED = """
+apiVersion: kube-retrofit.dev/v1alpha1
+kind: Hook
+metadata: {name: copy, namespace: default}
+spec:
+  onStartup: 1
+  schedule:
+  - {name: nightly, crontab: "0 3 * * *", includeSnapshotsFrom: [settings]}
+  kubernetes:
+  - {name: settings, kind: ConfigMap, jqFilter: .data}
+  run:
+    foreach: contexts[].object || contexts[].snapshots.settings[].object
+    operations:
+    - operation: CreateOrUpdate
+      object:
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: "{{ element.metadata.name }}-copy"}
+        data: "{{ element.data }}"
+---
+apiVersion: kube-retrofit.dev/v1alpha1
+kind: ClusterHook
+metadata: {name: forget}
+spec:
+  kubernetes: [{kind: ConfigMap, executeHookOnEvent: [Deleted]}]
+  run:
+    jq: '.contexts[].object.metadata | {operation: "Delete", kind: "ConfigMap", namespace, name}'
+"""
+ELSEWHERE = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: elsewhere}
+"""
+
+
+@pytest.fixture
+def declared(script: Script) -> str:
+    del script
+    Path("hooks.yaml").write_text(DECLARED)
+    Path("elsewhere.yaml").write_text(ELSEWHERE)
+    return "hooks.yaml"
+
+
+def play(declared: str, event: str, *words: str) -> Result:
+    return hooks("run", declared, "--event", event, *words)
+
+
+def test_a_declared_hook_runs_without_a_question(declared: str) -> None:
+    done = play(declared, "Added", "--hook", "copy", "-r", "settings.yaml", "-t", "pod.yaml")
+    assert done.exit_code == 0, done.stderr
+    contexts, _, operations = done.stdout.partition("# Operations\n")
+    (context,) = yaml.safe_load(contexts)
+    assert context["filterResult"] == {"mode": "strict"}
+    assert operations.startswith("CreateOrUpdate ConfigMap default/settings-copy\n")
+    assert "+  mode: strict\n" in operations
+    assert "# Output" not in done.stdout
+
+
+def test_a_declared_hook_has_snapshots_when_its_schedule_is_due(declared: str) -> None:
+    done = play(declared, "Schedule", "--hook", "copy", "-t", "settings.yaml")
+    assert "CreateOrUpdate ConfigMap default/settings-copy\n" in done.stdout
+    done = play(declared, "OnStartup", "--hook", "copy")
+    assert yaml.safe_load(done.stdout.partition("\n# Operations")[0]) == [{"binding": "onStartup"}]
+    assert "# Operations\nnone\n" in done.stdout
+
+
+def test_a_declared_hook_sees_its_own_namespace(declared: str) -> None:
+    done = play(declared, "Added", "--hook", "copy", "-r", "elsewhere.yaml")
+    assert done.exit_code == 2
+    assert "binding 'settings' does not select it" in done.stderr
+
+
+def test_a_jq_program_answers_for_the_whole_cluster(declared: str) -> None:
+    done = play(declared, "Deleted", "--hook", "forget", "-r", "elsewhere.yaml")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "Delete ConfigMap elsewhere/settings: nothing changes\n" in done.stdout
+
+
+def test_of_several_hooks_one_is_named(declared: str) -> None:
+    done = play(declared, "OnStartup")
+    assert done.exit_code == 2
+    assert "hooks.yaml: holds default/copy, forget: name one with --hook" in done.stderr
+
+
+def test_a_declared_hook_that_is_wrong_is_said_with_all_places(declared: str) -> None:
+    Path(declared).write_text(DECLARED.replace("jqFilter: .data", "jqFilter: .data |"))
+    done = play(declared, "Added", "--hook", "copy", "-r", "settings.yaml")
+    assert done.exit_code == 1
+    said = "Hook default/copy: spec.kubernetes[0].jqFilter: the jq program cannot be compiled"
+    assert said in done.stderr
+
+
+def test_a_declared_hook_that_cannot_be_read_is_said_with_all_places(declared: str) -> None:
+    wrong = DECLARED.replace("operation: CreateOrUpdate", "operation: Make").replace(
+        "[Dele", "[Fo"
+    )
+    Path(declared).write_text(wrong.replace("onStartup: 1", "onstartup: 1"))
+    done = play(declared, "Added", "--hook", "copy", "-r", "settings.yaml")
+    assert done.exit_code == 1
+    assert "hooks.yaml: spec.onstartup: unknown field" in done.stderr
+    assert "hooks.yaml: spec.run.operations[0].operation: 'Make' is not known" in done.stderr

@@ -363,3 +363,46 @@ def test_the_page_and_sarif_list_every_code() -> None:
     told = {code for text in sources for code in re.findall(r'code="([a-z-]+)"', text)}
     assert listed == list(RULES)
     assert told <= RULES.keys()
+
+
+HOOK = """
+apiVersion: kube-retrofit.dev/v1alpha1
+kind: Hook
+metadata: {name: h, namespace: shop}
+spec:
+%s
+  run: {operations: [%s]}
+"""
+COPY = "{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: x%s}}}"
+DELETE = "{operation: Delete, kind: Pod, name: x}"
+LEASE = "{operation: Delete, apiVersion: coordination.k8s.io/v1, kind: Lease, name: x}"
+PACED = "  settings: {executionMinInterval: 5s, executionBurst: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "operation", "codes"),
+    [
+        ("  kubernetes: [{kind: Pod}]", DELETE, []),
+        ("  kubernetes: [{kind: Pod, jqFilter: '.a ['}]", DELETE, ["invalid"]),
+        ("  kubernetes: [{kind: Pod}]", "{operation: Remove}", ["invalid"]),
+        ("  kubernetes: {kind: Pod}", DELETE, ["invalid"]),
+        ("  kubernetes: [{kind: Pod}]", LEASE, ["protected-target"]),
+        (f"{PACED}  kubernetes: [{{kind: Pod}}]", DELETE, ["shared-queue"]),
+        (f"{PACED}  kubernetes: [{{kind: Pod, queue: slow}}]", DELETE, []),
+        ('  schedule: [{crontab: "0 0 30 2 *"}]', DELETE, ["never-due"]),
+        ('  schedule: [{crontab: "0 0 29 2 *"}]', DELETE, []),
+        ("  kubernetes: [{kind: ConfigMap}]", COPY % "", ["may-loop"]),
+        ("  kubernetes: [{kind: ConfigMap, executeHookOnEvent: [Deleted]}]", COPY % "", []),
+        ('  kubernetes: [{kind: ConfigMap, nameSelector: {matchNames: ["y"]}}]', COPY % "", []),
+        ("  kubernetes: [{kind: ConfigMap, labelSelector: {matchLabels: {a: b}}}]", COPY % "", []),
+        (
+            "  kubernetes: [{kind: ConfigMap, labelSelector: {matchLabels: {a: b}}}]",
+            COPY % ", labels: {a: b}",
+            ["may-loop"],
+        ),
+    ],
+)
+def test_hooks(spec: str, operation: str, codes: list[str]) -> None:
+    done = lint("-o", "json", "-", stdin=HOOK % (spec, operation))
+    assert [row["code"] for row in json.loads(done.stdout)] == codes
+    assert "1 hook: " in done.stderr

@@ -71,6 +71,10 @@ kubernetes:
             "kubernetes[0].labelSelector.matchExpressions[0].values",
         ),
         (
+            f"{MONITOR}  labelSelector: {{matchExpressions: [{{key: '', operator: Exists}}]}}",
+            "kubernetes[0].labelSelector.matchExpressions[0].key",
+        ),
+        (
             MONITOR + NAME_AND_FIELD,
             "kubernetes[0].fieldSelector",
         ),
@@ -159,6 +163,10 @@ def test_a_selection_says_what_it_takes() -> None:
         ("operations: ['*', CREATE]", "rules[0].operations"),
         ("operations: [PATCH]", "rules[0].operations[0]"),
         ("resources: ['']", "rules[0].resources"),
+        ("resources: ['*', pods]", "rules[0].resources"),
+        ("resources: ['*/*', pods]", "rules[0].resources"),
+        ("resources: [pods/*, pods/status]", "rules[0].resources"),
+        ("resources: ['*/scale', pods/scale]", "rules[0].resources"),
         ("scope: All", "rules[0].scope"),
     ],
 )
@@ -176,3 +184,15 @@ def test_a_validating_rule_is_what_the_api_server_takes(rule: str, place: str) -
         f"- {{name: a.example.com, rules: [{{{fields}}}]}}\n"
     )
     assert places(text) == [f"kubernetesValidating[0].{place}"]
+
+
+@pytest.mark.parametrize(
+    "resources",
+    ["'*/*'", "'*', pods/status", "pods, '*'", "pods/status, pods/*", "pods/*, '*/scale', pods"],
+)
+def test_wildcards_beside_what_they_do_not_cover(resources: str) -> None:
+    (binding,) = load_config(
+        "configVersion: v1\nkubernetesValidating:\n- name: a.example.com\n  rules:\n  - "
+        f"{{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [{resources}]}}"
+    ).validating
+    assert len(binding.rules) == 1

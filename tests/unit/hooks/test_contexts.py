@@ -119,3 +119,50 @@ def test_the_document_is_json_as_the_original_writes_it() -> None:
     assert contexts.document([context], lambda _: []) == (
         '[{"binding":"m","object":{"a":"\\u003c","b":1},"type":"Event","watchEvent":"Added"}]'
     )
+
+
+REVIEW = {"kind": "AdmissionReview", "request": {"uid": "1"}}
+
+
+def asked(field):
+    text = f"""
+      configVersion: v1
+      kubernetes: [{{name: pods, kind: Pod, group: all}}]
+      {field}
+    """
+    return load_config(text)
+
+
+def test_a_review_is_shown_as_it_came_and_never_as_a_group():
+    config = asked(
+        "kubernetesValidating: [{name: a.example.com, group: all, rules: [{apiGroups: [''],"
+        " apiVersions: [v1], resources: [pods], operations: [CREATE]}]}]"
+    )
+    context = contexts.of_review(config.validating[0], REVIEW, mutating=False)
+    assert contexts.render([context], lambda _: [{"object": 1}]) == [
+        {
+            "binding": "a.example.com",
+            "type": "Validating",
+            "snapshots": {"pods": [{"object": 1}]},
+            "review": REVIEW,
+        }
+    ]
+    changing = contexts.of_review(config.validating[0], REVIEW, mutating=True)
+    assert contexts.render([changing], lambda _: [])[0]["type"] == "Mutating"
+
+
+def test_a_conversion_names_its_step():
+    config = asked(
+        "kubernetesCustomResourceConversion: [{name: up, crdName: crontabs.example.com,"
+        " conversions: [{fromVersion: v1, toVersion: v2}]}]"
+    )
+    context = contexts.of_conversion(config.conversions[0], ("v1", "v2"), REVIEW)
+    assert contexts.render([context], lambda _: []) == [
+        {
+            "binding": "up",
+            "type": "Conversion",
+            "fromVersion": "v1",
+            "toVersion": "v2",
+            "review": REVIEW,
+        }
+    ]

@@ -36,6 +36,7 @@ def following(crontab: str, count: int, start: datetime = START) -> list[str]:
         ("@every 1m1.9s", ["02-27 10:16:31"]),
         ("@every -5m", ["02-27 10:15:31"]),
         ("TZ= 0 0 * * *", ["02-28 00:00:00"]),
+        ("*-5-x/30 * * * *", ["02-27 10:30:00", "02-27 11:00:00"]),
     ],
 )
 def test_the_moments_that_follow(crontab: str, first: list[str]) -> None:

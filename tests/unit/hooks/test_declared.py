@@ -38,6 +38,24 @@ def places(namespace: str = "shop", **spec: Any) -> list[str]:
     return [caught.value.location, *(error.location for error in caught.value.others)]
 
 
+BY_LABEL = {"kind": "Pod", "namespace": {"labelSelector": {"matchLabels": {"a": "b"}}}}
+OPERATION = "spec.run.operations[0]"
+
+
+def operation(**fields: Any) -> dict[str, Any]:
+    return {"kubernetes": PODS, "run": {"operations": [fields]}}
+
+
+JQ_PATCH = {"operation": "JQPatch", "kind": "Pod", "name": "x"}
+CREATE = {"operation": "Create", "object": {"apiVersion": "v1", "kind": "Pod"}}
+JSON_PATCH = {"operation": "JSONPatch", "kind": "Pod", "name": "x"}
+
+
+def test_namespaces_may_be_chosen_by_label_for_the_whole_cluster() -> None:
+    (binding,) = hook("", kubernetes=[BY_LABEL], run=RUN).config.kubernetes
+    assert binding.selection.namespace_labels is not None
+
+
 def test_a_hook_never_leaves_its_namespace() -> None:
     assert hook(kubernetes=PODS, run=RUN).confined_to == "shop"
     assert not hook("", kubernetes=PODS, run=RUN).confined_to
@@ -61,6 +79,18 @@ def test_a_hook_never_leaves_its_namespace() -> None:
             {"kubernetes": PODS, "run": {"operations": [{**DELETE, "name": "{{ a( }}"}]}},
             ["spec.run.operations[0].name"],
         ),
+        (operation(operation="Delete", name="x"), ["spec.run.operations[0].kind"]),
+        (operation(**DELETE, force=True), ["spec.run.operations[0].force"]),
+        (operation(**DELETE, ignoreMissingObject="maybe"), [f"{OPERATION}.ignoreMissingObject"]),
+        (operation(**JQ_PATCH), [f"{OPERATION}.jqFilter"]),
+        (operation(**JQ_PATCH, jqFilter="input"), [f"{OPERATION}.jqFilter"]),
+        (operation(**JSON_PATCH, jsonPatch=[{"op": "add"}]), [f"{OPERATION}.jsonPatch[0].path"]),
+        (operation(**JSON_PATCH, jsonPatch="a: 1"), [f"{OPERATION}.jsonPatch"]),
+        (
+            operation(operation="Create", object={"kind": "Pod"}),
+            [f"{OPERATION}.object.apiVersion"],
+        ),
+        (operation(operation="Create", object="a: ["), [f"{OPERATION}.object"]),
         ({"kubernetes": PODS, "run": {**RUN, "foreach": "["}}, ["spec.run.foreach"]),
         ({"kubernetes": PODS, "run": {"jq": "input"}}, ["spec.run.jq"]),
         ({"kubernetes": PODS, "run": {"jq": ".", "foreach": "x"}}, ["spec.run.foreach"]),
@@ -74,10 +104,36 @@ def test_a_hook_never_leaves_its_namespace() -> None:
             },
             ["spec.kubernetes[0].namespace.nameSelector.matchNames"],
         ),
+        ({"kubernetes": [BY_LABEL], "run": RUN}, ["spec.kubernetes[0].namespace.labelSelector"]),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(spec: dict[str, Any], wrong: list[str]) -> None:
     assert places(**spec) == wrong
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**DELETE, "ignoreMissingObject": "{{ element.missing }}"},
+        {**CREATE, "object": "{{ element.object }}"},
+        {**JQ_PATCH, "jqFilter": "{{ element.program }}"},
+        {**JSON_PATCH, "jsonPatch": "{{ element.steps }}"},
+        {**JSON_PATCH, "jsonPatch": ["{{ element.step }}"]},
+        {**JSON_PATCH, "kind": "{{ element.kind }}", "jsonPatch": "[{op: remove, path: /spec}]"},
+    ],
+)
+def test_what_a_variable_gives_is_for_the_run(fields: dict[str, Any]) -> None:
+    assert hook(**operation(**fields)).run is not None
+
+
+def test_all_programs_that_are_written_out_have_a_place() -> None:
+    patches = [{**JQ_PATCH, "jqFilter": ".spec"}, {**JQ_PATCH, "jqFilter": "{{ element }}"}]
+    found = hook(kubernetes=[{"kind": "Pod", "jqFilter": ".a"}], run={"operations": patches})
+    assert found.programs == (
+        ("spec.kubernetes[0].jqFilter", ".a"),
+        (f"{OPERATION}.jqFilter", ".spec"),
+    )
+    assert hook(kubernetes=PODS, run={"jq": ".b"}).programs == (("spec.run.jq", ".b"),)
 
 
 def test_each_element_gives_the_operations_with_its_values() -> None:

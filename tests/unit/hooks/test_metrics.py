@@ -40,6 +40,13 @@ def test_operations_come_one_after_the_other() -> None:
     assert parse_metrics(" \n") == ()
 
 
+def test_what_is_empty_means_what_it_means_to_the_original() -> None:
+    (found,) = parse_metrics(
+        '{"name":"h","action":"observe","value":3,"buckets":[],"labels":{"a":null}}'
+    )
+    assert (len(found.buckets), found.buckets[-1], found.labels) == (11, 10.0, (("a", ""),))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -56,6 +63,7 @@ def test_operations_come_one_after_the_other() -> None:
         ('{"name":"a","add":-1}', "metrics[0].value: a counter never goes down"),
         ('{"name":"a","set":1,"labels":{"a-b":"c"}}', "metrics[0].labels: 'a-b' is no name"),
         ('{"name":"a","set":1,"labels":{"a":1}}', "metrics[0].labels.a: expected a text"),
+        ('{"name":"a","set":NaN}', "metrics[0]: is no whole JSON object"),
         ('{"action":"expire"}', "metrics[0].group: is required"),
         ('{"name":"a","action":"observe","value":1}', "metrics[0].buckets: is required"),
         (

@@ -1,7 +1,12 @@
 import pytest
 
 from reconciler.errors import Invalid, InvalidPolicy
-from reconciler.hooks.operations import OperationType, after_failure, parse_operations
+from reconciler.hooks.operations import (
+    OperationType,
+    after_failure,
+    parse_operations,
+    read_operations,
+)
 
 DELETE = "{operation: Delete, kind: Pod, name: a}"
 
@@ -52,6 +57,9 @@ def test_no_text_is_no_operation(text: str) -> None:
             ],
         ),
         ("{operation: Create, object: 5}", ["operations[0].object"]),
+        ("{operation: Create, object: {a: 1, b: {c: 1, c: 2}}}", ["operations"]),
+        (f"{DELETE[:-1]}, ignoreMissingObject: 0}}", ["operations[0].ignoreMissingObject"]),
+        (f"{DELETE[:-1]}, ignoreMissingObject: si}}", ["operations[0].ignoreMissingObject"]),
         ("{operation: CreateIfNotExists, object: ''}", ["operations[0].object"]),
         (
             "{operation: JQPatch, kind: a, name: a, jqFilter: {a: 1}}",
@@ -75,9 +83,43 @@ def test_one_that_is_none_stops_all_with_its_place(text: str, wrong: list[str]) 
     assert places(text) == wrong
 
 
-def test_a_name_of_digits_is_a_name() -> None:
-    (found,) = parse_operations("{operation: Delete, kind: Pod, name: 12, namespace: 7}")
-    assert (found.name, found.namespace) == ("12", "7")
+@pytest.mark.parametrize("name", ["12", "010", "0x1f", "1e5", "1_0", "1.10", "true", "yes"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "operation: Delete\nkind: Pod\nname: {}\nnamespace: {}\n",
+        "---\n{{operation: Delete, kind: Pod, name: {}, namespace: {}}}\n",
+        '{{"operation": "Delete", "kind": "Pod", "name": {}, "namespace": {}}}',
+    ],
+)
+def test_a_name_is_what_is_written(text: str, name: str) -> None:
+    (found,) = parse_operations(text.format(name, name))
+    assert (found.name, found.namespace) == (name, name)
+
+
+def test_what_json_does_not_know_is_a_text_of_yaml() -> None:
+    (found,) = parse_operations('{"operation": "Create", "object": {"a": NaN, "b": 1}}')
+    assert found.object() == {"a": "NaN", "b": 1}
+
+
+def test_a_name_that_a_program_counted_is_a_name() -> None:
+    (found,) = read_operations([{"operation": "Delete", "kind": "Pod", "name": 12}])
+    assert found.name == "12"
+
+
+@pytest.mark.parametrize(
+    ("word", "flag"), [("yes", True), ("'on'", True), ("off", False), ("n", False), ("~", False)]
+)
+def test_a_flag_may_be_a_word(word: str, flag: object) -> None:
+    (found,) = parse_operations(f"{DELETE[:-1]}, ignoreMissingObject: {word}}}")
+    assert found.ignore_missing is flag
+
+
+def test_a_text_inside_is_read_as_the_tools_of_kubernetes_read_it() -> None:
+    (found,) = parse_operations(
+        "{operation: MergePatch, kind: a, name: a, mergePatch: 'a: on\n\na: {b: 010}\n'}"
+    )
+    assert found.patch() == {"a": {"b": 8}}
 
 
 def test_only_the_first_step_of_a_json_patch_needs_a_value() -> None:

@@ -50,10 +50,58 @@ def test_what_the_api_server_would_name_has_the_same_name_each_time() -> None:
     assert planned(documents, operations, ["hook-2"]) != first
 
 
+def test_what_gets_a_name_here_is_what_an_earlier_run_made_if_it_is_there() -> None:
+    def only(**meta: Any) -> Step:
+        documents = [create(**meta)]
+        (step,) = planned(documents, read_operations(documents), ["hook-1"]).steps
+        return step
+
+    made = only(generateName="pod-")
+    assert made.uncertain
+    assert not only(name="pod").uncertain
+    other = only(generateName="pod-", labels={"a": "b"})
+    assert made.document["object"]["metadata"]["name"] not in str(other.document)
+
+
 def test_a_new_process_does_not_know_whether_the_first_open_step_was_sent() -> None:
     steps = tuple(Step(document=MERGE, outcome=outcome) for outcome in ("Patched", "", ""))
     resumed = Plan(steps=steps, covers=("hook-1",)).resumed()
     assert [step.uncertain for step in resumed.steps] == [False, True, False]
+
+
+def shares(*documents: dict[str, Any]) -> list[list[int]]:
+    steps = tuple(Step(document=document) for document in documents)
+    return Plan(steps=steps, covers=("hook-1",)).shares()
+
+
+def test_what_may_be_done_again_in_its_order_is_stored_together() -> None:
+    creates = [create(name=f"pod-{number}") for number in range(70)]
+    assert [len(share) for share in shares(*creates)] == [32, 32, 6]
+    assert shares(create(name="b"), MERGE, create(name="c")) == [[0, 1, 2]]
+    # Created again after its end it would be there.
+    gone = {"operation": "Delete", "kind": "pods", "name": "b"}
+    assert shares(create(name="b"), gone, create(name="c")) == [[0], [1, 2]]
+    assert shares(MERGE, JSON, create(name="c"), create(name="d")) == [[0], [1], [2, 3]]
+    text = {"operation": "Create", "object": "kind: Pod"}
+    assert shares(MERGE, text, create(name="c")) == [[0], [1], [2]]
+
+
+def test_a_new_process_takes_all_for_sent_that_would_have_been_stored_together() -> None:
+    documents = [create(name="a"), create(name="b"), JSON, create(name="c")]
+    steps = tuple(Step(document=document) for document in documents)
+    resumed = Plan(steps=steps, covers=("hook-1",)).resumed()
+    assert [step.uncertain for step in resumed.steps] == [True, True, False, False]
+
+
+def test_a_new_process_does_again_what_had_failed() -> None:
+    steps = (
+        Step(document=MERGE, outcome="Invalid", message="no"),
+        Step(document=MERGE, outcome="Patched"),
+    )
+    for more in ((), (Step(document=MERGE),)):
+        resumed = Plan(steps=(*steps, *more), covers=("hook-1",)).resumed()
+        assert [step.outcome for step in resumed.steps[:2]] == ["", "Patched"]
+        assert [step.uncertain for step in resumed.steps] == [False, False, *(True for _ in more)]
 
 
 def test_another_attempt_leaves_what_is_done() -> None:

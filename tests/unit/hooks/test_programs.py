@@ -45,6 +45,7 @@ def test_a_name_alone_is_no_reason_to_refuse(program: str) -> None:
         'def f: 1; "x" | modulemeta',
         "halt_error",
         "keys_unsorted",
+        "lgamma_r",
         '.a | test("(?=b)")',
         '.a | gsub("(a)\\\\1"; "")',
         '"open',

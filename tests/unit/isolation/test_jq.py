@@ -116,11 +116,16 @@ async def test_the_keys_of_what_a_program_makes_are_in_order(workers: JqWorkers)
     assert await one(workers, f"{made} | with_entries(.key |= . + .) | keys") == [["aa", "bb"]]
 
 
-async def test_what_the_library_lacks_is_there(workers: JqWorkers) -> None:
-    value = {"a": [1, {"b": 2}]}
-    assert await one(workers, "[leaf_paths]", value) == [[["a", 0], ["a", 1, "b"]]]
-    assert await one(workers, "[toarray, ([1] | toarray)]", 1) == [[[1], [1]]]
-    assert await one(workers, 'dateadd("seconds"; 60) | date', 0) == ["1970-01-01T00:01:00Z"]
+async def test_a_program_may_stop_with_what_it_has(workers: JqWorkers) -> None:
+    assert await one(workers, "1, halt, error") == [1]
+    assert await one(workers, "halt") == []
+    assert await one(workers, ".", "again") == ["again"]
+
+
+@pytest.mark.parametrize("program", ["leaf_paths", "toarray", "date", "pow10"])
+async def test_what_gojq_does_not_have_is_not_there(workers: JqWorkers, program: str) -> None:
+    with pytest.raises(InvalidPolicy, match="is not defined"):
+        await workers.compile(program, location="p")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells which children there are")

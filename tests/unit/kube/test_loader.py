@@ -11,12 +11,12 @@ import orjson
 import pytest
 from aiohttp import web
 
-from admission.pki import Pair, make_ca, make_serving
 from reconciler.clock import SystemClock
 from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad
 from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
+from reconciler.serving.pki import Pair, make_ca, make_serving
 from tests.unit.kube.conftest import Api
 
 NOW = SystemClock().now()

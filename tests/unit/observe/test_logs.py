@@ -3,22 +3,14 @@
 import io
 import logging
 import uuid
-from collections.abc import Iterator
 
 import orjson
 import pytest
-import structlog
 
 from reconciler.errors import EvaluationError
 from reconciler.observe import logs
 
-
-@pytest.fixture(autouse=True)
-def _restore() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    logging.root.handlers[:], logging.root.level = handlers, level
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("kept_logs")
 
 
 def test_json_lines_carry_time_level_part_and_fields():

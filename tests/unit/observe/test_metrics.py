@@ -23,6 +23,8 @@ UNITS = (
     "retrofit_leader",
     "retrofit_kyverno_live",
     "retrofit_setting_refused",
+    "retrofit_hook_queues_blocked",
+    "retrofit_hook_requests_waiting",
     "_depth",
 )
 

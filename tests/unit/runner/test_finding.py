@@ -18,6 +18,9 @@ async def jq() -> AsyncIterator[JqWorkers]:
     await made.close()
 
 
+RULES = "rules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}]"
+
+
 class Folder:
     def __init__(self, path: Path, jq: JqWorkers) -> None:
         self.said: list[str] = []
@@ -79,21 +82,16 @@ def hook(name: str, spec: dict[str, object]) -> dict[str, object]:
             "kubernetes[0].jqFilter: the jq program cannot be compiled",
         ),
         (
-            """
-            configVersion: v1
-            kubernetes: [{kind: Pod, namespace: {labelSelector: {matchLabels: {a: b}}}}]
-            """,
-            "kubernetes[0].namespace.labelSelector: is not supported: name the namespaces",
+            f"configVersion: v1\nkubernetesMutating: [{{name: short, {RULES}}}]",
+            "kubernetesMutating[0].name: 'short' must be a domain of three segments or more",
         ),
         (
-            """
+            f"""
             configVersion: v1
-            kubernetesValidating:
-            - name: a.b.c
-              rules:
-              - {apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}
+            kubernetesValidating: [{{name: a.b.c, {RULES}}}]
+            kubernetesMutating: [{{name: a.b.c, {RULES}}}]
             """,
-            "kubernetesValidating: is not supported: this program serves no webhooks",
+            "kubernetesMutating[0].name: bad.sh has a webhook 'a.b.c' already",
         ),
     ],
 )
@@ -108,3 +106,14 @@ async def test_one_that_cannot_be_used_keeps_no_other_from_working(
     assert (bad.spec, good.refused) == ({"executable": "bad.sh"}, "")
     assert [ref.name for ref in found.known] == ["good.sh"]
     assert folder.said == [f"bad.sh is not run: {bad.refused}"]
+
+
+async def test_a_webhook_has_one_hook(folder: Folder) -> None:
+    text = f"configVersion: v1\nkubernetesValidating: [{{name: a.b.c, {RULES}}}]"
+    folder.put("one.sh", text)
+    folder.put("two.sh", text)
+    found = await folder.find()
+    reason = "kubernetesValidating[0].name: one.sh has a webhook 'a.b.c' already"
+    assert [hook.refused for hook in found.registered] == ["", reason]
+    (hook,) = found.answering
+    assert (hook.name, [item.binding.name for item in hook.asked]) == ("one.sh", ["a.b.c"])

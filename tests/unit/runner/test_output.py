@@ -2,11 +2,8 @@
 
 import io
 import json
-import logging
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from reconciler.execution.executables import Answer
 from reconciler.execution.process import Ended
@@ -23,13 +20,10 @@ ENDED = Ended(code=0, late=False, left_behind=False, user=0.5, system=0.25, most
 
 
 @pytest.fixture
-def written() -> Iterator[io.StringIO]:
-    handlers, level = logging.root.handlers[:], logging.root.level
+def written(kept_logs: None) -> io.StringIO:
     stream = io.StringIO()
     logs.configure("json", "info", stream=stream, timed=False)
-    yield stream
-    logging.root.handlers[:], logging.root.level = handlers, level
-    structlog.reset_defaults()
+    return stream
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

@@ -1,14 +1,11 @@
 """What `retrofit-hooks start` takes, and what the documents say of it."""
 
-import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-import structlog
 from click.testing import CliRunner
 
 from reconciler.errors import InvalidSetting
@@ -16,16 +13,10 @@ from reconciler.runner.command import main
 from reconciler.runner.settings import RunnerSettings, build, runner_options, without_effect
 from tests.architecture.conftest import ROOT
 
+pytestmark = pytest.mark.usefixtures("kept_logs")
+
 PAGE = (ROOT / "docs/reference/settings.md").read_text()
 ROW = re.compile(r"^\| `--([a-z-]+)` \| `(\w+)` \| (?:`([^`]*)`)? *\|", re.MULTILINE)
-
-
-@pytest.fixture(autouse=True)
-def _restore() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    logging.root.handlers[:], logging.root.level = handlers, level
-    structlog.reset_defaults()
 
 
 def parsed(*words: str, **environment: str) -> dict[str, Any]:
@@ -103,3 +94,43 @@ def test_a_folder_that_is_not_there_ends_it_in_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["start", "--tmp-dir", "/proc/none", "--listen-port", "0"])
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: temporary files cannot be kept in /proc/none")
+
+
+def test_the_times_of_the_lease_are_in_order() -> None:
+    lease = settings("--lease-duration=5s", "--lease-renew=4s", RETROFIT_LEASE_RETRY="1s").lease
+    assert (lease.duration, lease.renew, lease.retry) == (5.0, 4.0, 1.0)
+    with pytest.raises(InvalidSetting, match="--lease-retry must be shorter than --lease-renew"):
+        settings("--lease-renew=15s")
+
+
+def test_a_certificate_is_in_files_where_they_are_named_or_there(tmp_path: Path) -> None:
+    assert not settings().admission.has_files
+    assert settings("--validating-webhook-ca=/other/ca.crt").admission.has_files
+    found = settings(CONVERSION_WEBHOOK_SERVER_CERT=str(tmp_path))
+    assert found.conversion.has_files
+    assert not found.admission.has_files
+
+
+def test_the_two_servers_have_flags_of_their_own() -> None:
+    found = settings(
+        "--conversion-webhook-client-ca=/a",
+        "--conversion-webhook-client-ca=/b",
+        VALIDATING_WEBHOOK_CLIENT_CA="/c /d",
+        VALIDATING_WEBHOOK_SERVICE_NAME="svc",
+    )
+    assert found.conversion.client_ca == (Path("/a"), Path("/b"))
+    assert found.admission.client_ca == (Path("/c"), Path("/d"))
+    assert (found.admission.service, found.admission.port) == ("svc", 9680)
+    assert (found.conversion.service, found.conversion.port) == (
+        "shell-operator-conversion-svc",
+        9681,
+    )
+    assert found.hook_parallel > 0
+
+
+@pytest.mark.parametrize(
+    "flag", ["--validating-webhook-url=http://a", "--conversion-webhook-url=a:1"]
+)
+def test_an_address_must_be_one_of_https(flag: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"webhook-url .*: write it as https://host:port"):
+        settings(flag)

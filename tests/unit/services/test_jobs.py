@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.errors import Unavailable
+from reconciler.errors import Interrupted, Unavailable
 from reconciler.services.jobs import SaysOnce, repeat
 from tests.skipping import SkippingLoop
 
@@ -61,6 +61,11 @@ def test_pauses_after_failures_double_and_begin_anew_after_a_success():
 
 def test_what_the_server_asks_for_comes_first():
     assert pauses_of(away(retry_after=7.0), every=9.0, pauses=(1.0, 3.0)) == [0.0, 7.0]
+
+
+def test_what_was_interrupted_is_tried_again():
+    ended = Interrupted("a process was ended by SIGKILL")
+    assert pauses_of(ended, ended, every=9.0, pauses=(1.0, 3.0)) == [0.0, 1.0, 2.0]
 
 
 def test_a_pause_is_no_longer_than_what_is_right_now():

@@ -10,7 +10,7 @@ from reconciler.cli.desk.stock import Stock
 from reconciler.errors import EvaluationError, InvalidSetting
 from reconciler.hooks import contexts
 from reconciler.hooks.bindings import EVENTS, HookConfig, KubernetesBinding
-from reconciler.hooks.contexts import STARTUP, Context
+from reconciler.hooks.contexts import STARTUP, Context, SnapshotOf
 from reconciler.hooks.monitor import Change, Monitor, ObservedObject, observe
 from reconciler.services.ports.jq import Jq
 
@@ -54,10 +54,18 @@ class DeskBindings:
         found, refused = await self._of(occasion)
         if not found:
             raise InvalidSetting("; ".join(refused))
+        return contexts.render(found, await self.snapshots())
+
+    async def snapshots(self) -> SnapshotOf:
+        """Return what gives what each binding sees of the objects.
+
+        Raises:
+            EvaluationError: The jq filter of a binding fails at an object.
+        """
         monitors = {
             binding.name: await self._monitor(binding) for binding in self._config.kubernetes
         }
-        return contexts.render(found, lambda name: monitors[name].snapshot())
+        return lambda name: monitors[name].snapshot()
 
     async def _of(self, occasion: Occasion) -> tuple[list[Context], list[str]]:
         if occasion.reason == ON_STARTUP:

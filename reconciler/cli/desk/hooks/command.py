@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from reconciler.cli.desk.hooks.answer import answer
 from reconciler.cli.desk.hooks.bindings import REASONS, DeskBindings, Occasion, outline
 from reconciler.cli.desk.hooks.effects import effects_of
 from reconciler.cli.desk.hooks.executing import (
@@ -17,6 +18,13 @@ from reconciler.cli.desk.hooks.executing import (
     faults_of,
 )
 from reconciler.cli.desk.hooks.report import Report
+from reconciler.cli.desk.hooks.subjects import (
+    Declared,
+    DeskHook,
+    Script,
+    declared_in,
+    is_declared,
+)
 from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.output.exits import FINDINGS
@@ -24,12 +32,8 @@ from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.table import table
 from reconciler.errors import InvalidPolicy, InvalidSetting
-from reconciler.execution.executables import Answer, Executables
-from reconciler.execution.runs import problems_of
 from reconciler.hooks.bindings import DELETED
-from reconciler.hooks.metrics import parse_metrics
-from reconciler.hooks.operations import after_failure, parse_operations
-from reconciler.hooks.values import render_json
+from reconciler.hooks.operations import after_failure, read_operations
 from reconciler.services.ports.jq import Jq
 
 _HEAD: Final = ("HOOK", "BINDING", "ON", "QUEUE")
@@ -49,6 +53,7 @@ _RUN_EPILOG = """\b
 Examples:
   retrofit hooks run hooks/pods-hook.sh --event Added -r pod.yaml
   retrofit hooks run hooks/nightly.py --event Schedule -t objects/ --yes
+  retrofit hooks run copy-settings.yaml --event Added -r settings.yaml
 """
 
 _yes = click.option(
@@ -66,6 +71,9 @@ _env = click.option(
 @click.group("hooks", epilog=_GROUP_EPILOG)
 def hooks() -> None:
     """Say which hooks a folder has, and what one would do; nothing is written to a cluster."""
+
+
+hooks.add_command(answer)
 
 
 @hooks.command("list", epilog=_LIST_EPILOG)
@@ -139,6 +147,9 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     metavar="SECONDS",
     help="For the run.",
 )
+@click.option(
+    "--hook", "name", default="", metavar="NAME", help="Which, in a file with several Hooks."
+)
 @click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
 @_env
 @_yes
@@ -149,6 +160,7 @@ def run(
     resources: tuple[str, ...],
     targets: tuple[str, ...],
     *,
+    name: str,
     seconds: float,
     added: tuple[str, ...],
     show_secrets: bool,
@@ -156,8 +168,9 @@ def run(
 ) -> None:
     """Run a hook once, and show what it is given, prints and would change.
 
-    The executable gets the files and variables that it has in a cluster, and an environment that
-    leads to none. Its operations are carried out in memory, on the objects of the files.
+    HOOK is an executable, or a file with a Hook or ClusterHook. An executable gets the files and
+    variables that it has in a cluster, and an environment that leads to none. Operations are
+    carried out in memory, on the objects of the files.
 
     \b
     Exit code:
@@ -171,63 +184,57 @@ def run(
         raise InvalidSetting(
             f"{path}: it is a folder; name one hook, or see `retrofit hooks list`"
         )
-    executables_in(path)
-    confirm(path, yes=yes)
+    try:
+        declared = declared_in(path, name) if is_declared(path) else None
+    except InvalidPolicy as error:
+        for line in faults_of(error):
+            warn(f"{path}: {line}")
+        sys.exit(FINDINGS)
+    if declared is None:
+        executables_in(path)
+        confirm(path, yes=yes)
     stock = Stock(besides if reason == DELETED else [*about, *besides])
     mask = Mask() if show_secrets else mask_of([*about, *besides])
     occasion = Occasion(reason=reason, objects=about, binding=binding)
 
     async def play() -> bool:
         async with desk_tools(added) as (executables, jq):
-            desk = _Desk(executables, jq, stock, Report(sys.stdout, mask))
-            return await desk.play(path, occasion, seconds)
+            hook: DeskHook
+            if declared is None:
+                (executable,) = executables_in(path)
+                hook = Script(
+                    executable=executable, executables=executables, jq=jq, seconds=seconds
+                )
+            else:
+                hook = Declared(hook=declared, jq=jq)
+            return await _play(hook, jq, stock, occasion, Report(sys.stdout, mask))
 
     if not asyncio.run(play()):
         sys.exit(FINDINGS)
 
 
-class _Desk:
-    """One run, from the configuration to what it would change."""
-
-    def __init__(self, executables: Executables, jq: Jq, stock: Stock, report: Report) -> None:
-        self._executables = executables
-        self._jq = jq
-        self._stock = stock
-        self._report = report
-
-    async def play(self, path: Path, occasion: Occasion, seconds: float) -> bool:
-        """Return whether the hook did its work."""
-        (executable,) = executables_in(path)
-        try:
-            config = await config_of(self._executables, executable, self._jq)
-        except InvalidPolicy as error:
-            for line in faults_of(error):
-                warn(f"{executable.name}: {line}")
-            return False
-        given = await DeskBindings(config, self._jq, self._stock).contexts(occasion)
-        self._report.contexts(given)
-        self._report.output()
-        answer = await self._executables.run(
-            executable, render_json(given), self._report.line, seconds=seconds
-        )
-        return await self._show(executable.name, answer)
-
-    async def _show(self, name: str, answer: Answer) -> bool:
-        for problem in problems_of(answer):
-            warn(f"{name}: {problem}")
-        if answer.failure is not None:
-            warn(f"{name} failed: {answer.failure}")
-        try:
-            operations = parse_operations(answer.operations)
-            metrics = parse_metrics(answer.metrics)
-        except InvalidPolicy as error:
-            for line in faults_of(error):
-                warn(f"{name}: {line}")
-            return False
-        if answer.failure is not None:
-            operations = after_failure(operations)
-        effects = await effects_of(operations, self._stock, self._jq)
-        self._report.effects(effects)
-        if metrics:
-            self._report.metrics(metrics)
-        return answer.failure is None and not any(effect.error for effect in effects)
+async def _play(hook: DeskHook, jq: Jq, stock: Stock, occasion: Occasion, report: Report) -> bool:
+    """Run a hook, from its configuration to what it would change; return whether it did well."""
+    try:
+        config = await hook.config()
+        given = await DeskBindings(config, jq, stock).contexts(occasion)
+        report.contexts(given)
+        played = await hook.play(given, report.line)
+        for problem in played.problems:
+            warn(f"{hook.name}: {problem}")
+        if played.failure:
+            warn(f"{hook.name} failed: {played.failure}")
+        operations = read_operations(played.operations)
+    except InvalidPolicy as error:
+        for line in faults_of(error):
+            warn(f"{hook.name}: {line}")
+        return False
+    if played.failure:
+        operations = after_failure(operations)
+    effects = await effects_of(
+        operations, stock, jq, confined_to=hook.confined_to, guard=hook.guard
+    )
+    report.effects(effects)
+    if played.metrics:
+        report.metrics(played.metrics)
+    return not played.failure and not any(effect.error for effect in effects)

@@ -9,6 +9,7 @@ from reconciler.cli.desk.stock import Stock
 from reconciler.errors import NoKindMatch, NotFound, RetrofitError
 from reconciler.hooks.operations import Operation
 from reconciler.memory.operations import MemoryOperations
+from reconciler.services.catalog.protection import Protection
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.ports.jq import Jq
 
@@ -34,8 +35,23 @@ class Effect:
     error: str = ""
 
 
-async def effects_of(operations: Sequence[Operation], stock: Stock, jq: Jq) -> list[Effect]:
-    """Carry operations out, each on what those before it left."""
+async def effects_of(
+    operations: Sequence[Operation],
+    stock: Stock,
+    jq: Jq,
+    *,
+    confined_to: str = "",
+    guard: Protection | None = None,
+) -> list[Effect]:
+    """Carry operations out, each on what those before it left.
+
+    Args:
+        operations: Looked at.
+        stock: What there is; it is changed.
+        jq: Evaluates programs.
+        confined_to: The namespace that a declared hook does not leave.
+        guard: Tells what a declared hook does not change; None for an executable.
+    """
     cluster = stock.cluster
     runner = OperationRunner(
         kinds=cluster,
@@ -43,11 +59,15 @@ async def effects_of(operations: Sequence[Operation], stock: Stock, jq: Jq) -> l
         writer=cluster,
         operations=MemoryOperations(cluster),
         jq=jq,
+        confined_to=confined_to,
+        protection=guard,
     )
     found: list[Effect] = []
     for operation in operations:
         api_version, name, namespace, called = _address(operation)
         kind = await cluster.named(api_version, name)
+        if kind is not None and kind.namespaced:
+            namespace = namespace or confined_to
         before = await _read(stock, kind, namespace, called)
         (result,) = await runner.run([operation])
         effect = Effect(

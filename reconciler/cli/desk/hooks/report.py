@@ -1,9 +1,9 @@
 """What a run of a hook came to, for a person."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TextIO
 
-from reconciler.cli.desk.emit import paint, render_yaml, unified_diff
+from reconciler.cli.desk.emit import paint, render_yaml, title, unified_diff
 from reconciler.cli.desk.hooks.effects import Effect
 from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import screen_of
@@ -20,6 +20,7 @@ class Report:
         self._screen = screen_of(stream)
         self._mask = mask
         self._begun = False
+        self._printed = False
 
     def contexts(self, contexts: Sequence[dict[str, Any]]) -> None:
         """Write what the hook is given."""
@@ -27,13 +28,12 @@ class Report:
         self._stream.write(render_yaml(self._mask.value(list(contexts))))
 
     def line(self, line: str, stream: str) -> None:
-        """Write a line that the hook printed."""
+        """Write a line that the hook printed, the first under its heading."""
+        if not self._printed:
+            self._head("Output")
+        self._printed = True
         mark = "" if stream == "stdout" else f"{stream}: "
         self._stream.write(f"{mark}{self._mask.text(line)}\n")
-
-    def output(self) -> None:
-        """Write what stands above the output of the hook."""
-        self._head("Output")
 
     def effects(self, effects: Sequence[Effect]) -> None:
         """Write what the operations would change."""
@@ -43,6 +43,24 @@ class Report:
         for effect in effects:
             for line in self._effect(effect):
                 self._stream.write(f"{line}\n")
+
+    def answer(self, said: str, *, refused: bool, warnings: Sequence[str] = ()) -> None:
+        """Write what the API server is answered."""
+        self._head("Answer")
+        shown = self._screen.style(self._mask.text(said), fg="red" if refused else "green")
+        self._stream.write(f"{shown}\n")
+        for warning in warnings:
+            self._stream.write(f"Warning: {self._mask.text(warning)}\n")
+
+    def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Write what an answer changes of an object."""
+        name = title(before)
+        shown = self._mask.pair(dict(before), dict(after))
+        if before == after:
+            self._stream.write(f"{name}: nothing changes\n")
+            return
+        for line in paint(_diff(*shown, (name, name)), self._screen):
+            self._stream.write(f"{line}\n")
 
     def metrics(self, metrics: Sequence[MetricOperation]) -> None:
         """Write what the hook reports."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.emit import unified_diff
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
@@ -76,7 +77,11 @@ class TestRun:
 
 
 async def run_test(
-    test: TestFile, operation: str | None = None, selector: Selector = EVERY_ROW
+    test: TestFile,
+    operation: str | None = None,
+    selector: Selector = EVERY_ROW,
+    *,
+    cue: str = "",
 ) -> TestRun:
     """Run a test.
 
@@ -84,12 +89,13 @@ async def run_test(
         test: What the file says.
         selector: Which rows count; the others do not exist.
         operation: Of the requests of rows that name none; None: as `operation_for` says.
+        cue: The command that evaluates programs in CUE; empty: nothing does.
 
     Raises:
         InvalidSetting: A file that the test names is missing or unreadable.
     """
     folder = test.path.parent
-    stage = _stage(test, folder, operation)
+    stage = _stage(test, folder, operation, cue)
     runs: dict[str, list[TriggerRun]] = {}
     chosen = selector.entries(test.expected)
     for expected in chosen:
@@ -118,7 +124,7 @@ class _Stage:
     session: Session
 
 
-def _stage(test: TestFile, folder: Path, operation: str | None) -> _Stage:
+def _stage(test: TestFile, folder: Path, operation: str | None, cue: str) -> _Stage:
     scopes = Scopes()
     values = _values(test, folder)
     files = test.files
@@ -129,7 +135,9 @@ def _stage(test: TestFile, folder: Path, operation: str | None) -> _Stage:
     session = Session(
         policies=policies.compiled,
         stock=Stock(
-            [*triggers.values(), *targets, *others, *values.namespaces], answers_of(test, folder)
+            [*triggers.values(), *targets, *others, *values.namespaces],
+            answers_of(test, folder),
+            cue_of(cue),
         ),
         values=values,
         user=None if not test.user else read_user(*_single(test.user, folder)),

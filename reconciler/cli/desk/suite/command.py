@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.suite import report
 from reconciler.cli.desk.suite.check import End
@@ -59,6 +60,7 @@ Examples:
 )
 @click.option("--fail-only", is_flag=True, help="Leave out what passed, in the table.")
 @click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
+@cue_option
 @operation_option
 @click.option(
     "--run-hooks", "runs_hooks", is_flag=True, help="Run the executables that HookTests name."
@@ -112,6 +114,7 @@ class _Suite:
     strict: bool
     jobs: int | None
     runs_hooks: bool
+    cue: str
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -140,6 +143,7 @@ class _Suite:
                 self.operation,
                 self.selector,
                 runs_hooks=self.runs_hooks,
+                cue=self.cue,
             )
         )
         outcome = report.Outcome(

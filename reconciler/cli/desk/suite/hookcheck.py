@@ -1,14 +1,22 @@
 """Tests of hooks run: what each step gave against what is expected of it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import title, unified_diff
 from reconciler.cli.desk.hooks.effects import SERVERS_OWN, effects_of
-from reconciler.cli.desk.hooks.executing import config_of, desk_tools, executables_in, faults_of
+from reconciler.cli.desk.hooks.executing import desk_tools, executables_in, faults_of
 from reconciler.cli.desk.hooks.stage import HookStage
+from reconciler.cli.desk.hooks.subjects import (
+    Declared,
+    DeskHook,
+    Script,
+    declared_in,
+    is_declared,
+)
 from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.stock import Scopes, Stock, key_of
 from reconciler.cli.desk.suite.check import End, Row, TestRun, tidy
@@ -17,10 +25,7 @@ from reconciler.cli.desk.suite.model import Expected
 from reconciler.cli.desk.suite.selector import Selector
 from reconciler.engine.patch import equal
 from reconciler.errors import InvalidPolicy, NotFound
-from reconciler.execution.discovery import Executable
-from reconciler.execution.executables import Executables
-from reconciler.hooks.operations import after_failure, decode_operations, read_operations
-from reconciler.hooks.values import render_json
+from reconciler.hooks.operations import after_failure, read_operations
 from reconciler.services.ports.jq import Jq
 
 _SECONDS: Final = 60.0
@@ -47,16 +52,22 @@ async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) ->
         InvalidSetting: A file that the test names is missing or unreadable.
     """
     rows: list[Row] = []
-    if not allowed:
+    path = test.path.parent / test.hook
+    if is_declared(path):
+        rows += await _declared_rows(test, path)
+    elif not allowed:
         for step in test.steps:
             rows += [
                 _row(test.hook, step, part, end=End.NOT_RUN, reason=_FORBIDDEN)
                 for part in _parts(step)
             ]
     else:
-        (executable,) = executables_in(test.path.parent / test.hook)
+        (executable,) = executables_in(path)
         async with desk_tools() as (executables, jq):
-            rows += [row async for row in _Play(test, executable, executables, jq).rows()]
+            script = Script(
+                executable=executable, executables=executables, jq=jq, seconds=_SECONDS
+            )
+            rows += [row async for row in _Play(test, script, jq).rows()]
     chosen = {item.location for item in selector.entries([row.expected for row in rows])}
     return TestRun(
         test=test,
@@ -65,15 +76,29 @@ async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) ->
     )
 
 
+async def _declared_rows(test: HookTest, path: Path) -> list[Row]:
+    try:
+        hook = declared_in(path)
+    except InvalidPolicy as error:
+        return list(_refused(test, error))
+    async with desk_tools() as (_, jq):
+        return [row async for row in _Play(test, Declared(hook=hook, jq=jq), jq).rows()]
+
+
+def _refused(test: HookTest, error: InvalidPolicy) -> Iterator[Row]:
+    said = "; ".join(faults_of(error))
+    for step in test.steps:
+        for part in _parts(step):
+            row = _row(test.hook, step, part, end=End.FAILED, reason="Invalid configuration")
+            yield replace(row, message=said)
+
+
 class _Play:
     """The steps of a test, one after the other."""
 
-    def __init__(
-        self, test: HookTest, executable: Executable, executables: Executables, jq: Jq
-    ) -> None:
+    def __init__(self, test: HookTest, hook: DeskHook, jq: Jq) -> None:
         self._test = test
-        self._executable = executable
-        self._executables = executables
+        self._hook = hook
         self._jq = jq
         self._stock = Stock([])
         self._scopes = Scopes()
@@ -81,12 +106,10 @@ class _Play:
     async def rows(self) -> AsyncIterator[Row]:
         """Yield a row for each part of what is expected."""
         try:
-            config = await config_of(self._executables, self._executable, self._jq)
+            config = await self._hook.config()
         except InvalidPolicy as error:
-            for step in self._test.steps:
-                for part in _parts(step):
-                    said = "; ".join(faults_of(error))
-                    yield self._row(step, part, End.FAILED, "Invalid configuration", said)
+            for row in _refused(self._test, error):
+                yield row
             return
         stage = HookStage(config, self._jq)
         for step in self._test.steps:
@@ -108,20 +131,25 @@ class _Play:
         """Run the hook, unless nothing has happened that it is for, and do what it answers."""
         if not given:
             return _Done()
-        answer = await self._executables.run(
-            self._executable, render_json(list(given)), _say_nothing, seconds=_SECONDS
-        )
-        failure = "" if answer.failure is None else str(answer.failure)
         try:
-            documents = decode_operations(answer.operations)
-            operations = read_operations(documents)
+            played = await self._hook.play(given, _say_nothing)
         except InvalidPolicy as error:
-            return _Done(failure=failure or "; ".join(faults_of(error)))
-        done = after_failure(operations) if failure else operations
-        effects = await effects_of(done, self._stock, self._jq)
+            return _Done(failure="; ".join(faults_of(error)))
+        try:
+            operations = read_operations(played.operations)
+        except InvalidPolicy as error:
+            return _Done(failure=played.failure or "; ".join(faults_of(error)))
+        done = after_failure(operations) if played.failure else operations
+        effects = await effects_of(
+            done,
+            self._stock,
+            self._jq,
+            confined_to=self._hook.confined_to,
+            guard=self._hook.guard,
+        )
         errors = [f"{item.operation.type} {item.target}: {item.error}" for item in effects]
         wrong = [said for said, item in zip(errors, effects, strict=True) if item.error]
-        return _Done(operations=documents, failure=failure or "; ".join(wrong))
+        return _Done(operations=played.operations, failure=played.failure or "; ".join(wrong))
 
     async def _judged(
         self, step: Step, part: str, given: Sequence[dict[str, Any]], done: _Done

@@ -51,6 +51,7 @@ def run_files(
     selector: Selector = EVERY_ROW,
     *,
     runs_hooks: bool = False,
+    cue: str = "",
 ) -> Iterator[FileRun]:
     """Yield the runs of test files in their order.
 
@@ -61,8 +62,11 @@ def run_files(
         operation: Of the requests of rows that name none; see `run_test`.
         selector: Which rows count.
         runs_hooks: Whether tests may run executables.
+        cue: See `run_test`.
     """
-    work = partial(run_file, operation=operation, selector=selector, runs_hooks=runs_hooks)
+    work = partial(
+        run_file, operation=operation, selector=selector, runs_hooks=runs_hooks, cue=cue
+    )
     limit = _cpus() if jobs is None else jobs
     started = clock.monotonic()
     for done, path in enumerate(paths):
@@ -81,13 +85,14 @@ def run_file(
     selector: Selector = EVERY_ROW,
     *,
     runs_hooks: bool = False,
+    cue: str = "",
 ) -> FileRun:
     """Return the run of a test file; what is wrong with it is part of the answer."""
 
     def run(test: TestFile | HookTest) -> Coroutine[Any, Any, TestRun]:
         if isinstance(test, HookTest):
             return run_hook_test(test, selector, allowed=runs_hooks)
-        return run_test(test, operation, selector)
+        return run_test(test, operation, selector, cue=cue)
 
     runs: list[TestRun] = []
     try:

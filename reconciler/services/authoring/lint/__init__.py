@@ -18,6 +18,7 @@ from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
 from reconciler.services.authoring.lint.account import account_findings, unread_findings
 from reconciler.services.authoring.lint.firing import kind_findings, lost_findings
+from reconciler.services.authoring.lint.hooks import hook_findings, lint_hook
 from reconciler.services.authoring.lint.limits import limit_findings
 from reconciler.services.authoring.lint.lockout import lockout_findings
 from reconciler.services.authoring.lint.protected import protected_objects, protected_targets
@@ -30,9 +31,11 @@ __all__ = [
     "entry_refusals",
     "find_errors",
     "find_surprises",
+    "hook_findings",
     "limit_findings",
     "lint_entry",
     "lint_exception",
+    "lint_hook",
     "lint_policy",
 ]
 

@@ -5,8 +5,7 @@ is open, a write by PATCH or by PUT, whichever is granted. What only a trigger t
 as namespace or name, is asked for in all namespaces and for any object.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.api.meta import NAMESPACES, Kind
@@ -17,13 +16,12 @@ from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.engine.values.wildcard import has_wildcard
 from reconciler.requests.account import PLACE
 from reconciler.requests.draft import READ_LATER
+from reconciler.services.authoring.rights.asking import ANY_KIND, ask, missing
 from reconciler.services.ports.access import Access
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.rollout.webhook_rules import lookup
 
-_PARALLEL = 16
 _ALL = ("",)
-_ANY_KIND = Kind(group="*", version="*", kind="*", plural="*", namespaced=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +81,7 @@ class RightsCheck:
                 triggers += _of_namespaces(program)
             for target in program.targets.target_rights() if program.targets else ():
                 if self.whole and not _known_kind(target):
-                    targets += _of_target(target, _ANY_KIND)
+                    targets += _of_target(target, ANY_KIND)
                 # An object that exists is of a kind that is served.
                 away = [] if Phase.EXISTING in program.phases else unserved[True]
                 async for kind in self._target_kinds(target, away):
@@ -91,10 +89,10 @@ class RightsCheck:
             verbs = ("get", "list") if program.on_policy_change else ("get",)
             async for kind in self._trigger_kinds(program, unserved[False]):
                 triggers += _of_trigger(program, kind, verbs)
-        known = await self._ask((*targets, *triggers))
+        known = await ask(self.access, (*targets, *triggers))
         return Lack(
-            targets=tuple(_missing(targets, known)),
-            triggers=tuple(_missing(triggers, known)),
+            targets=tuple(missing(targets, known)),
+            triggers=tuple(missing(triggers, known)),
             unserved_targets=tuple(dict.fromkeys(unserved[True])),
             unserved_triggers=tuple(dict.fromkeys(unserved[False])),
         )
@@ -109,7 +107,7 @@ class RightsCheck:
         for program in policy.in_phase(Phase.TRIGGERED):
             async for kind in self._trigger_kinds(program, [], _keeps_past):
                 needs += _of_trigger(program, kind, ("get",))
-        return tuple(_missing(needs, await self._ask(needs)))
+        return tuple(missing(needs, await ask(self.access, needs)))
 
     async def unread(
         self, policy: CompiledPolicy, kept: Iterable[CompiledEntry] = ()
@@ -125,7 +123,7 @@ class RightsCheck:
         """
         needs = [need for need in await self._of_admission(policy) if _is_told(need)]
         needs += _of_kept(kept)
-        return tuple(_missing(needs, await self._ask(needs)))
+        return tuple(missing(needs, await ask(self.access, needs)))
 
     async def unkept(self, entry: CompiledEntry) -> tuple[Need, ...]:
         """Return the rights that are missing to keep the data of a GlobalContextEntry.
@@ -134,7 +132,7 @@ class RightsCheck:
             ClusterError: The API server could not be asked.
         """
         needs = tuple(_of_kept([entry]))
-        return tuple(_missing(needs, await self._ask(needs)))
+        return tuple(missing(needs, await ask(self.access, needs)))
 
     async def _of_admission(self, policy: CompiledPolicy) -> list[Need]:
         programs = (*policy.in_phase(Phase.ADMISSION), *policy.in_phase(Phase.VERDICT))
@@ -176,7 +174,7 @@ class RightsCheck:
         for selector in dict.fromkeys(item.selector for item in scopes):
             if has_wildcard(selector.kind):
                 if self.whole:
-                    yield _ANY_KIND
+                    yield ANY_KIND
                 continue
             found = await self.kinds.find(*lookup(selector))
             if not found:
@@ -184,38 +182,6 @@ class RightsCheck:
             if selector.subresource in READ_LATER or has_wildcard(selector.subresource):
                 for kind in found:
                     yield replace(kind, subresource="")
-
-    async def _ask(self, needs: Iterable[Need]) -> Mapping[Right, bool]:
-        known: dict[Right, bool] = {}
-        gate = asyncio.Semaphore(_PARALLEL)
-
-        async def one(right: Right) -> None:
-            async with gate:
-                known[right] = await self.access.may(right)
-
-        open_ = list(needs)
-        while wanted := _unknown(open_, known):
-            await asyncio.gather(*map(one, wanted))
-        return known
-
-
-def _unknown(needs: Iterable[Need], known: Mapping[Right, bool]) -> list[Right]:
-    """Return the next right to ask about for each need that is not met yet, each once."""
-    found: dict[Right, None] = {}
-    for need in needs:
-        for option in need.options:
-            if option not in known:
-                found[option] = None
-                break
-            if known[option]:
-                break
-    return list(found)
-
-
-def _missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Need]:
-    for need in dict.fromkeys(needs):
-        if not any(known[option] for option in need.options):
-            yield need
 
 
 def _is_told(need: Need) -> bool:

@@ -1,20 +1,18 @@
 """Which rights a hook that is declared as an object needs, and which of them are missing."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from reconciler.api.meta import Kind
+from reconciler.api.meta import NAMESPACES, Kind
 from reconciler.api.rights import Need, Right
 from reconciler.hooks.bindings import KubernetesBinding
 from reconciler.hooks.declared import DeclaredHook
-from reconciler.hooks.operations import OBJECTS, OperationType
-from reconciler.languages.jmespath import braces
+from reconciler.hooks.operations import OBJECTS, OperationType, is_plain, written_target
+from reconciler.services.authoring.rights.asking import ANY_KIND, ask, missing
 from reconciler.services.ports.access import Access
 from reconciler.services.ports.objects import Kinds
 
-_ANY_KIND: Final = Kind(group="*", version="*", kind="*", plural="*", namespaced=True)
 _CHANGES: Final = (("get",), ("patch", "update"))
 _VERBS: Final[Mapping[OperationType, tuple[tuple[str, ...], ...]]] = {
     OperationType.CREATE: (("create",),),
@@ -27,6 +25,7 @@ _VERBS: Final[Mapping[OperationType, tuple[tuple[str, ...], ...]]] = {
     OperationType.DELETE_IN_BACKGROUND: (("delete",),),
     OperationType.DELETE_NON_CASCADING: (("delete",),),
 }
+_FOLLOWS: Final = (("list",), ("watch",))
 _EVERYTHING: Final = (("*",),)
 
 
@@ -69,52 +68,44 @@ class HookRights:
             if kind is None:
                 unserved.append((f"{place}.kind", binding.kind))
             else:
-                needs += _of_monitor(hook, binding, kind, place)
+                needs += _of_monitor(binding, kind, place)
         for index, text in enumerate(hook.run.texts if hook.run is not None else ()):
             place = f"spec.run.operations[{index}]"
             found = await self._of_operation(hook, text, place)
             if found is None:
-                unserved.append((place, str(_kind_of(text)[1])))
+                unserved.append((place, str(written_target(text).kind)))
             else:
                 needs += found
         if self.whole and hook.run is not None and hook.run.program:
-            needs += _needs("spec.run.jq", _ANY_KIND, hook.confined_to, "", _EVERYTHING)
-        asked = {right for need in needs for right in need.options}
-        answers = await asyncio.gather(*(self.access.may(right) for right in asked))
-        known = dict(zip(asked, answers, strict=True))
-        lacking = (need for need in needs if not any(known[right] for right in need.options))
-        return HookLack(rights=tuple(dict.fromkeys(lacking)), unserved=tuple(unserved))
+            needs += _needs("spec.run.jq", ANY_KIND, hook.confined_to, "", _EVERYTHING)
+        lacking = missing(needs, await ask(self.access, needs))
+        return HookLack(rights=tuple(lacking), unserved=tuple(unserved))
 
     async def _of_operation(
         self, hook: DeclaredHook, text: Mapping[str, Any], place: str
     ) -> list[Need] | None:
         """Return what an operation needs; None where its kind is not served."""
-        api_version, name = _kind_of(text)
-        parts = (api_version, name, text.get("subresource") or "")
-        if not all(map(_is_plain, parts)):
+        target, subresource = written_target(text), text.get("subresource") or ""
+        if not all(map(is_plain, (target.api_version, target.kind, subresource))):
             if not self.whole:
                 return []
-            return list(_needs(place, _ANY_KIND, hook.confined_to, "", _EVERYTHING))
-        kind = await self.kinds.named(str(api_version), str(name))
+            return list(_needs(place, ANY_KIND, hook.confined_to, "", _EVERYTHING))
+        kind = await self.kinds.named(target.api_version, target.kind)
         if kind is None:
             return None
-        subresource = text.get("subresource") or ""
         operation = OperationType(text["operation"])
         if operation not in OBJECTS:
             kind = replace(kind, subresource=str(subresource).strip("/"))
-        namespace, named = _place_of(text)
-        namespace = hook.confined_to or (namespace if _is_plain(namespace) else "")
-        verbs = _VERBS[operation]
-        named = named if _is_plain(named) and operation not in OBJECTS else ""
-        return list(_needs(place, kind, str(namespace), str(named), verbs))
+        namespace = hook.confined_to or (target.namespace if is_plain(target.namespace) else "")
+        name = target.name if is_plain(target.name) and operation not in OBJECTS else ""
+        return list(_needs(place, kind, namespace, name, _VERBS[operation]))
 
 
-def _of_monitor(
-    hook: DeclaredHook, binding: KubernetesBinding, kind: Kind, place: str
-) -> Iterator[Need]:
-    places = (hook.confined_to,) if hook.confined_to else binding.selection.namespaces or ("",)
-    for namespace in places:
-        yield from _needs(place, kind, namespace, "", (("list",), ("watch",)))
+def _of_monitor(binding: KubernetesBinding, kind: Kind, place: str) -> Iterator[Need]:
+    if binding.selection.namespace_labels is not None:
+        yield from _needs(f"{place}.namespace", NAMESPACES, "", "", _FOLLOWS)
+    for namespace in binding.selection.namespaces or ("",):
+        yield from _needs(place, kind, namespace, "", _FOLLOWS)
 
 
 def _needs(
@@ -123,27 +114,3 @@ def _needs(
     for options in verbs:
         rights = (Right.of(verb, kind, namespace=namespace, name=name) for verb in options)
         yield Need(location=place, options=tuple(rights))
-
-
-def _kind_of(text: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return apiVersion and kind as they are written; of an object that is a text nothing."""
-    obj = text.get("object")
-    if text["operation"] not in OBJECTS:
-        return text.get("apiVersion") or "", text.get("kind")
-    if not isinstance(obj, Mapping):
-        return None, None
-    return obj.get("apiVersion"), obj.get("kind")
-
-
-def _place_of(text: Mapping[str, Any]) -> tuple[Any, Any]:
-    obj = text.get("object")
-    if text["operation"] not in OBJECTS or not isinstance(obj, Mapping):
-        return text.get("namespace") or "", text.get("name") or ""
-    meta = obj.get("metadata")
-    meta = meta if isinstance(meta, Mapping) else {}
-    return meta.get("namespace") or "", meta.get("name") or ""
-
-
-def _is_plain(value: Any) -> bool:
-    """Tell whether a part of a template says by itself what it is."""
-    return isinstance(value, str) and not braces.contains(value)

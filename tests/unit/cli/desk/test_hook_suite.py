@@ -157,3 +157,51 @@ def test_a_broken_test_says_where(before: str, after: str, said: str) -> None:
     done = run("--run-hooks")
     assert done.exit_code == 1
     assert said in done.stdout
+
+
+DECLARED = """
+apiVersion: kube-retrofit.dev/v1alpha1
+kind: Hook
+metadata: {name: names, namespace: default}
+spec:
+  kubernetes:
+  - {name: pods, kind: Pod, executeHookOnSynchronization: false, jqFilter: .metadata.name}
+  run:
+    foreach: contexts[?watchEvent=='Added']
+    operations:
+    - operation: Create
+      object:
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: "{{ element.filterResult }}"}
+"""
+OF_DECLARED = """
+apiVersion: kube-retrofit.dev/v1alpha1
+kind: HookTest
+metadata: {name: names}
+hook: names.yaml
+steps:
+- clusterState: []
+  expect: {contexts: []}
+- clusterState: [web.yaml]
+  expect:
+    operations:
+    - {operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web}}}
+    objects: [made.yaml]
+- clusterState: [web.yaml, bad.yaml, taken.yaml]
+  expect: {failure: already exists}
+"""
+
+
+def test_a_declared_hook_is_tested_without_leave() -> None:
+    Path("names.yaml").write_text(DECLARED)
+    for file, name in (("made", "web"), ("taken", "bad")):
+        head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "
+        Path(f"{file}.yaml").write_text(f"{head}{name}}}\n")
+    Path("hook-test.yaml").write_text(OF_DECLARED)
+    done = run()
+    assert (done.exit_code, "4 passed, 0 failed" in done.output) == (0, True), done.output
+    Path("names.yaml").write_text(DECLARED.replace("Create", "Make"))
+    done = run()
+    assert done.exit_code == 1
+    assert "spec.run.operations[0].operation: 'Make' is not known" in done.output

@@ -1,7 +1,9 @@
 """A process ends at each of its writes in turn: the next one loses nothing and doubles nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,14 +11,21 @@ import pytest
 from reconciler.api.updaterequest import State
 from reconciler.hooks.declared import HOOKS
 from tests.skipping import SkippingLoop
-from tests.unit.services.hooks.world import PLACE, Ending, World, process
+from tests.unit.services.hooks.world import (
+    LABELS,
+    PLACE,
+    Ending,
+    LabelsByJq,
+    LoopClock,
+    Outage,
+    Trouble,
+    World,
+    has_ended,
+    process,
+    until,
+)
 
 NAME = "{{ element.object.metadata.name }}-{{ to_lower(element.watchEvent) }}"
-MADE = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": NAME, "labels": {"made": "y"}},
-}
 SEEDS = {
     "name": "seeds",
     "kind": "ConfigMap",
@@ -24,67 +33,100 @@ SEEDS = {
     "executeHookOnEvent": ["Added", "Deleted"],
     "executeHookOnSynchronization": False,
 }
-MOST_WRITES = 90
+ADDED = [f"seed-{number}-added" for number in range(3)]
+MOST_WRITES = 150
+
+
+def create(label: str) -> dict[str, Any]:
+    """Return an operation that leaves the name open: what is done twice may be there twice."""
+    meta = {"generateName": "made-", "labels": {"made": label}}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    return {"operation": "Create", "object": obj}
 
 
 def hook(**spec: Any) -> dict[str, Any]:
-    run = {
-        "foreach": "contexts[?type=='Event']",
-        "operations": [{"operation": "Create", "object": MADE}],
-    }
-    meta = {"name": "once", "namespace": PLACE}
+    run = {"foreach": "contexts[?type=='Event']", "operations": [create(NAME)]}
     return {
         "apiVersion": HOOKS.api_version,
         "kind": "Hook",
-        "metadata": meta,
+        "metadata": {"name": "once", "namespace": PLACE},
         "spec": {"kubernetes": [SEEDS], "run": run, **spec},
     }
 
 
-async def until(holds: Callable[[], Awaitable[bool]], ending: Ending) -> None:
-    """Wait until something holds, or the process has ended."""
-    async with asyncio.timeout(300):
-        while True:
-            if ending.came.is_set() or await holds():
-                return
-            await asyncio.sleep(0.2)
+def timed(**binding: Any) -> dict[str, Any]:
+    """Return a hook that runs by itself."""
+    # A second run finds the name taken, and says so.
+    operation = create("{{ to_lower(element.binding) }}")
+    meta = operation["object"]["metadata"]
+    meta["name"] = f"{meta.pop('generateName')}1"
+    found = hook(run={"operations": [operation]}, **binding)
+    del found["spec"]["kubernetes"]
+    return found
 
 
-async def lives(world: World, term: int, ending: Ending, wanted: set[str], most: int) -> str:
-    """Have a process work until all is made, or it ends; return what its hook says."""
-    hooks = process(world, ending, term, most)
+async def never() -> bool:
+    return False
+
+
+async def lives(
+    world: World,
+    term: int,
+    trouble: Trouble,
+    wanted: Collection[str],
+    most: int = 1,
+    jq: LabelsByJq | None = None,
+) -> str:
+    """Have a process work until all is made, or it ends; return what its hook says.
+
+    The objects that its hook is bound to are made when that is Ready.
+
+    Args:
+        world: Where.
+        term: Of it.
+        trouble: What comes over it.
+        wanted: What is to be made at least.
+        most: Bytes of a request.
+        jq: Of the process.
+    """
+    hooks = process(world, trouble, term, most, jq)
     working = asyncio.create_task(hooks.run())
 
     async def done() -> bool:
-        pending = State.PENDING in await world.states()
-        return wanted <= await world.made() and not pending
+        states = await world.states()
+        return (
+            bool(states) and State.PENDING not in states and set(wanted) <= set(await world.made())
+        )
 
-    if term == 1:
-        await until(world.ready, ending)
-        for number in range(3):
-            world.create(f"seed-{number}", seed="y")
-    await until(done, ending)
+    if ADDED[0] in wanted and not world.has("seed-0"):
+        await until(world.ready, trouble)
+        if not has_ended(trouble):
+            for number in range(3):
+                world.create(f"seed-{number}", seed="y")
+    await until(done, trouble)
+    # What a run that was repeated says is said by now.
+    await until(never, trouble, 3.0)
     said = "".join(item.account.failure for item in hooks.active.values())
     working.cancel()
     await asyncio.wait({working})
     return said
 
 
-async def life(at: int, most: int) -> tuple[bool, str, World, set[str]]:
+async def life(at: int, most: int) -> tuple[bool, str, World, list[str]]:
     """Let a process end at a write, something happen meanwhile, and another one go on."""
     world = World()
     world.cluster.create(HOOKS, hook())
     ending = Ending(at=at)
-    wanted = {f"seed-{number}-added" for number in range(3)}
+    wanted = [*ADDED]
     said = await lives(world, 1, ending, wanted, most)
-    ended = ending.came.is_set()
-    if "seed-1" in {name.rpartition("-")[0] for name in await world.made()} or not ended:
+    if (await world.made())["seed-1-added"]:
         await world.delete("seed-1")
-        wanted.add("seed-1-deleted")
-    world.create("seed-9", seed="y")
-    wanted.add("seed-9-added")
+        wanted.append("seed-1-deleted")
+    if world.has("seed-0"):
+        world.create("seed-9", seed="y")
+        wanted.append("seed-9-added")
     said += await lives(world, 2, Ending(), wanted, most)
-    return ended, said, world, wanted
+    return has_ended(ending), said, world, wanted
 
 
 @pytest.mark.parametrize("most", [1, 1 << 20], ids=["one by one", "together"])
@@ -93,7 +135,7 @@ def test_each_event_makes_its_object_once_wherever_a_process_ends(most: int) -> 
         for at in range(MOST_WRITES):
             ended, said, world, wanted = runner.run(life(at, most))
             assert not said, f"ended at write {at}"
-            assert runner.run(world.made()) == wanted, f"ended at write {at}"
+            assert runner.run(world.made()) == Counter(wanted), f"ended at write {at}"
             states = set(runner.run(world.states()))
             assert states == {State.COMPLETED}, f"ended at write {at}"
             if not ended:
@@ -102,12 +144,171 @@ def test_each_event_makes_its_object_once_wherever_a_process_ends(most: int) -> 
             pytest.fail("it writes more often than there are events")
 
 
-async def _missed() -> tuple[set[str], list[str]]:
+def at_start() -> dict[str, Any]:
+    return {"onStartup": 1}
+
+
+def once_a_day() -> dict[str, Any]:
+    """Return a schedule that is due soon."""
+    due = LoopClock().now() + timedelta(seconds=5)
+    crontab = f"{due.second} {due.minute} {due.hour} * * *"
+    return {"schedule": [{"name": "daily", "crontab": crontab}]}
+
+
+@pytest.mark.parametrize(("binding", "made"), [(at_start, "onstartup"), (once_a_day, "daily")])
+def test_what_runs_by_itself_runs_once_wherever_a_process_ends(
+    binding: Callable[[], dict[str, Any]], made: str
+) -> None:
+    async def lifes(at: int) -> tuple[bool, str, World]:
+        world = World()
+        world.cluster.create(HOOKS, timed(**binding()))
+        ending = Ending(at=at)
+        said = await lives(world, 1, ending, [made])
+        for term in (2, 3):
+            said += await lives(world, term, Ending(), [made])
+        return has_ended(ending), said, world
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for at in range(MOST_WRITES):
+            ended, said, world = runner.run(lifes(at))
+            assert not said, f"ended at write {at}"
+            assert runner.run(world.made()) == Counter([made]), f"ended at write {at}"
+            assert set(runner.run(world.states())) == {State.COMPLETED}, f"ended at write {at}"
+            if not ended:
+                break
+        else:
+            pytest.fail("it writes more often than it has to")
+
+
+@pytest.mark.parametrize("allowed", [False, True], ids=["must not fail", "may fail"])
+@pytest.mark.parametrize("most", [1, 1 << 20], ids=["one by one", "together"])
+def test_each_event_makes_its_object_once_whenever_the_api_server_is_away(
+    most: int, *, allowed: bool
+) -> None:
+    async def one(at: int) -> tuple[bool, str, World]:
+        world, outage = World(), Outage(at=at)
+        world.cluster.create(HOOKS, hook(kubernetes=[{**SEEDS, "allowFailure": allowed}]))
+        said = await lives(world, 1, outage, ADDED, most)
+        return outage.seen > at, said, world
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for at in range(MOST_WRITES):
+            came, said, world = runner.run(one(at))
+            assert not said, f"away from write {at} on"
+            made = runner.run(world.made())
+            # A run that may fail has failed where an operation got no answer.
+            assert made == Counter(ADDED) or (allowed and made <= Counter(ADDED)), f"write {at}"
+            assert set(runner.run(world.states())) == {State.COMPLETED}, f"write {at}"
+            if not came:
+                break
+        else:
+            pytest.fail("it writes more often than there are events")
+
+
+def test_the_end_of_a_process_for_jq_loses_nothing() -> None:
+    async def one(ends: int) -> tuple[int, Counter[str]]:
+        world, jq = World(), LabelsByJq(ends=ends)
+        world.create("seed-before", seed="y")
+        world.cluster.create(HOOKS, hook(kubernetes=[{**SEEDS, "jqFilter": LABELS}]))
+        await lives(world, 1, Ending(), ADDED, 1, jq)
+        return jq.seen, await world.made()
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for ends in range(MOST_WRITES):
+            seen, made = runner.run(one(ends))
+            assert made == Counter(ADDED), f"ended at {ends}"
+            if seen <= ends:
+                break
+        else:
+            pytest.fail("more is filtered than there is")
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20], ids=["one by one", "together"])
+def test_what_happened_before_the_start_of_an_api_server_is_given_as_well(most: int) -> None:
+    async def three(at: int) -> tuple[bool, str, World]:
+        world, ending = World(), Ending(at=at)
+        world.cluster.create(HOOKS, hook())
+        said = await lives(world, 1, Ending(), ADDED, most)
+        await world.delete("seed-1")
+        world.create("seed-8", seed="y")
+        world.create("seed-9", seed="y")
+        world.restart()
+        wanted = [*ADDED, "seed-1-deleted", "seed-8-added", "seed-9-added"]
+        said += await lives(world, 2, ending, wanted, most)
+        said += await lives(world, 3, Ending(), wanted, most)
+        assert await world.made() == Counter(wanted), f"ended at write {at}"
+        assert not [event.reason for event in world.events.emitted]
+        return has_ended(ending), said, world
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for at in range(MOST_WRITES):
+            ended, said, world = runner.run(three(at))
+            assert not said, f"ended at write {at}"
+            assert set(runner.run(world.states())) == {State.COMPLETED}, f"ended at write {at}"
+            if not ended:
+                break
+        else:
+            pytest.fail("it writes more often than there are events")
+
+
+def test_what_nobody_knows_any_more_is_said_to_be_missed() -> None:
+    async def two() -> list[str]:
+        world = World()
+        world.cluster.create(HOOKS, hook())
+        await lives(world, 1, Ending(), ADDED)
+        world.create("seed-8", seed="y")
+        await world.forget()
+        await lives(world, 2, Ending(), [])
+        assert await world.made() == Counter(ADDED)
+        return [f"{event.reason}: {event.note}" for event in world.events.emitted]
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        (said,) = runner.run(two())
+    assert said.startswith("EventsMissed: seeds:")
+    assert said.endswith("nothing of it is given to the hook, which wants no Synchronization")
+
+
+async def _repeated(events: int) -> tuple[Counter[str], set[State]]:
+    """Let runs fail while events come, and no more of them when those have come."""
     world = World()
-    world.cluster.create(
-        HOOKS, hook(run={"operations": [{"operation": "Create", "object": MADE}]})
-    )
-    await lives(world, 1, Ending(), {f"seed-{number}-added" for number in range(3)}, 1)
+    patch = {"kind": "ConfigMap", "name": "late", "mergePatch": {"data": {"a": "b"}}}
+    operations = [create(NAME), {"operation": "MergePatch", **patch}]
+    run = {"foreach": "contexts[?type=='Event']", "operations": operations}
+    world.cluster.create(HOOKS, hook(run=run))
+    hooks = process(world, Ending(), 1, 1)
+    working = asyncio.create_task(hooks.run())
+    await until(world.ready, Ending())
+    for number in range(events):
+        # Some of them come while it is stored that a run has failed.
+        world.create(f"seed-{number}", seed="y")
+        await asyncio.sleep(0.007)
+
+    async def failed() -> bool:
+        return any(item.account.failed > 1 for item in hooks.active.values())
+
+    async def done() -> bool:
+        return set(await world.states()) == {State.COMPLETED}
+
+    await until(failed, Ending())
+    world.create("late")
+    await until(done, Ending(), 100.0)
+    working.cancel()
+    await asyncio.wait({working})
+    return await world.made(), set(await world.states())
+
+
+@pytest.mark.parametrize("events", [1, 40])
+def test_a_run_that_is_repeated_for_one_operation_has_created_once(events: int) -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        made, states = runner.run(_repeated(events))
+    assert made == Counter(f"seed-{number}-added" for number in range(events))
+    assert states == {State.COMPLETED}
+
+
+async def _missed() -> tuple[Counter[str], list[str]]:
+    world = World()
+    world.cluster.create(HOOKS, hook(run={"operations": [create(NAME)]}))
+    await lives(world, 1, Ending(), ADDED)
     return await world.made(), [event.reason for event in world.events.emitted]
 
 
@@ -116,3 +317,45 @@ def test_nothing_is_said_to_be_missed_while_nothing_is() -> None:
         made, said = runner.run(_missed())
     assert len(made) == 3
     assert said == []
+
+
+async def _blind(at: int) -> tuple[bool, set[str], bool]:
+    """Let a process find by a list what happened, end at a write, and another one go on.
+
+    Returns whether it ended, what was not made, and whether it was said that events were missed.
+    """
+    world, ending = World(), Ending(at=at)
+    world.cluster.create(HOOKS, hook())
+
+    async def done() -> bool:
+        states, made = await world.states(), set(await world.made())
+        return State.PENDING not in states and (world.missed or set(ADDED) <= made)
+
+    working = asyncio.create_task(process(world, ending, 1, 1).run())
+    await until(world.ready, ending)
+    for number in range(3):
+        world.create(f"seed-{number}", seed="y")
+    await world.forget()
+    began = not has_ended(ending)
+    await until(done, ending)
+    for term in (2, 3):
+        working.cancel()
+        await asyncio.wait({working})
+        working = asyncio.create_task(process(world, Ending(), term, 1).run())
+        await until(done, Ending(), 100.0)
+    working.cancel()
+    await asyncio.wait({working})
+    left = set(ADDED) - set(await world.made()) if began else set()
+    return has_ended(ending), left, world.missed
+
+
+def test_what_a_list_shows_is_recorded_as_a_whole_or_said_to_be_missed() -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for at in range(MOST_WRITES):
+            ended, left, missed = runner.run(_blind(at))
+            assert not left or missed, f"ended at write {at}"
+            if not ended:
+                assert not left
+                break
+        else:
+            pytest.fail("it writes more often than there are events")

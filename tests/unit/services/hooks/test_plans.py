@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pytest
+
 from reconciler.api.meta import CONFIG_MAPS, ObjectRef
-from reconciler.api.updaterequest import State, UpdateRequest
+from reconciler.api.updaterequest import Reason, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.contexts import Context, ContextType
@@ -38,26 +41,34 @@ HOOK: Final = {
 DECLARED: Final = compile_hook(HOOK)
 
 
-def create(name: str) -> dict[str, Any]:
+def create(name: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
     meta = {"name": name, "namespace": "shop"}
-    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data or {}}
     return {"operation": "Create", "object": obj}
 
 
+@dataclass(frozen=True)
 class Copies:
-    """Answers a copy of each object that it is run for."""
+    """Answers a copy of each object that it is run for.
+
+    Attributes:
+        data: Of the copies.
+    """
+
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
     ) -> RunResult:
         names = [context["object"]["metadata"]["name"] for context in contexts]
-        return RunResult(operations=[create(f"copy-{name}") for name in names])
+        return RunResult(operations=[create(f"copy-{name}", self.data) for name in names])
 
 
 class World:
     """A process that begins with three requests, the first of which an earlier one has planned."""
 
-    def __init__(self) -> None:
+    def __init__(self, copies: Copies | None = None) -> None:
+        self.copies = copies or Copies()
         self.cluster, self.clock = MemoryCluster(), SystemClock()
         self.requests = MemoryRequests(self.cluster, "shop")
         self.ended: list[UpdateRequest] = []
@@ -100,7 +111,7 @@ class World:
             informers=(),
             runner=HookRun(
                 requests=self.known,
-                runs=Copies(),
+                runs=self.copies,
                 operations=operations,
                 ref=DECLARED.ref,
                 config=DECLARED.config,
@@ -152,3 +163,31 @@ async def test_what_came_after_a_plan_is_run_for_itself() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await work
     assert await world.names() == {"copy-s1", "copy-s2", "copy-s3"}
+
+
+@pytest.mark.parametrize("value", [1 << 80, "\ud800", [[1 << 80]]], ids=["long", "half", "deep"])
+async def test_an_answer_that_is_no_json_fails_the_run_and_nothing_else(value: object) -> None:
+    world = World(Copies({"value": value}))
+    await world.record(1)
+    await world.dispatcher.load()
+    work = asyncio.ensure_future(world.dispatcher.run())
+    found: list[UpdateRequest] = []
+
+    async def failed() -> bool:
+        found[:] = [item async for item in world.requests.waiting()]
+        return work.done() or any(item.status.attempts for item in found)
+
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                if await failed():
+                    break
+                await asyncio.sleep(0.05)
+        assert not work.done()
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+    (request,) = found
+    assert request.status.reason is Reason.HOOK_FAILED
+    assert "cannot be written as JSON" in request.status.message
+    assert await world.names() == set()

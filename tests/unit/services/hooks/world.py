@@ -1,17 +1,33 @@
 """Hooks at work on an in-memory cluster, in a process that can end at any of its writes."""
 
 import asyncio
+import contextlib
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import override
 
-from reconciler.api.meta import CONFIG_MAPS, Kind, Object, policy_ref, resource_version
+from reconciler.api.meta import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    Kind,
+    Object,
+    policy_ref,
+    resource_version,
+)
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
-from reconciler.errors import EvaluationError
+from reconciler.errors import EvaluationError, Gone, Interrupted, NotFound, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
@@ -28,6 +44,7 @@ from reconciler.services.hooks.service import HookDeps, Hooks, Orders
 from reconciler.services.ports.watching import WatchEvent, WatchScope
 
 PLACE = "shop"
+LABELS = ".metadata.labels"
 _CALL = 0.01
 """Seconds to a write, and from there to its answer."""
 
@@ -40,6 +57,38 @@ class LoopClock:
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+class Trouble(Protocol):
+    """What may come over a process at each of its writes, and before it has their answer."""
+
+    async def step(self) -> None:
+        """Come to a write, or to its answer."""
+
+
+@dataclass(slots=True)
+class Outage:
+    """An API server that is away for a while; half of the first writes have an effect before.
+
+    Attributes:
+        at: From which write or answer on, counted from 0.
+        seconds: For how long.
+    """
+
+    at: int
+    seconds: float = 3.0
+    seen: int = 0
+    over: float = 0.0
+
+    async def step(self) -> None:
+        """Come to a write, or to its answer, which are not there while it is away."""
+        now = asyncio.get_running_loop().time()
+        if self.seen == self.at:
+            self.over = now + self.seconds
+        self.seen += 1
+        await asyncio.sleep(_CALL)
+        if now < self.over:
+            raise Unavailable("no answer")
 
 
 @dataclass(slots=True)
@@ -66,82 +115,155 @@ class Ending:
             await asyncio.Event().wait()
 
 
-class EndingRequests(MemoryRequests):
-    """Requests of a process that ends."""
+def has_ended(trouble: Trouble) -> bool:
+    """Tell whether a process has come to its end."""
+    return isinstance(trouble, Ending) and trouble.came.is_set()
 
-    def __init__(self, cluster: MemoryCluster, ending: Ending) -> None:
+
+async def until(
+    holds: Callable[[], Awaitable[bool]], trouble: Trouble, seconds: float = 4000.0
+) -> None:
+    """Wait until something holds, the process has ended, or the time is over."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                if has_ended(trouble) or await holds():
+                    return
+                await asyncio.sleep(0.5)
+
+
+class TroubledRequests(MemoryRequests):
+    """Requests of a process that something comes over."""
+
+    def __init__(self, cluster: MemoryCluster, trouble: Trouble) -> None:
         super().__init__(cluster, "kyverno")
-        self._ending = ending
+        self._trouble = trouble
 
     @override
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
-        await self._ending.step()
+        await self._trouble.step()
         version = await super().create(name, labels, spec)
-        await self._ending.step()
+        await self._trouble.step()
         return version
 
     @override
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
-        await self._ending.step()
+        await self._trouble.step()
         stored = await super().write_status(request, status)
-        await self._ending.step()
+        await self._trouble.step()
         return stored
 
+    @override
+    async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
+        await self._trouble.step()
+        await super().create_recorded(request, labels, data)
+        await self._trouble.step()
 
-class EndingOperations(MemoryOperations):
-    """Operations of a process that ends."""
+    @override
+    async def delete_recorded(self, request: str, *, former: bool = False) -> None:
+        await self._trouble.step()
+        await super().delete_recorded(request, former=former)
+        await self._trouble.step()
 
-    def __init__(self, cluster: MemoryCluster, ending: Ending) -> None:
+
+class TroubledOperations(MemoryOperations):
+    """Operations of a process that something comes over."""
+
+    def __init__(self, cluster: MemoryCluster, trouble: Trouble) -> None:
         super().__init__(cluster)
-        self._ending = ending
+        self._trouble = trouble
 
     @override
     async def create(self, kind: Kind, obj: Object) -> Object:
-        await self._ending.step()
+        await self._trouble.step()
         made = await super().create(kind, obj)
-        await self._ending.step()
+        await self._trouble.step()
         return made
 
 
-class NoJq:
-    """No hook here has a program."""
+@dataclass(slots=True)
+class LabelsByJq:
+    """Knows one program, that for the labels, and is ended by somebody at one of its inputs.
+
+    Attributes:
+        ends: At which, counted from 0; negative: never.
+    """
+
+    ends: int = -1
+    seen: int = 0
 
     async def compile(self, program: str, *, location: str) -> None:
-        raise AssertionError(program, location)
+        assert program == LABELS, location
 
-    async def evaluate(self, program: str, inputs: Any) -> list[list[Any] | EvaluationError]:
-        raise AssertionError(program, inputs)
+    async def evaluate(
+        self, program: str, inputs: Sequence[Any]
+    ) -> list[list[Any] | EvaluationError]:
+        assert program == LABELS
+        if self.ends in range(self.seen, self.seen + len(inputs)):
+            self.ends = -1
+            raise Interrupted("the process for jq programs was ended by SIGKILL")
+        self.seen += len(inputs)
+        return [[item["metadata"].get("labels")] for item in inputs]
 
 
 class World:
-    """A cluster that outlives its processes, and remembers what has happened."""
+    """A cluster that outlives its processes, and remembers what has happened.
 
-    def __init__(self) -> None:
+    Attributes:
+        hooks: The kind of its hooks.
+    """
+
+    def __init__(self, hooks: Kind = HOOKS) -> None:
+        self.hooks = hooks
         self.cluster = MemoryCluster()
-        self.cluster.serve(CONFIG_MAPS)
+        self.cluster.serve(CONFIG_MAPS, NAMESPACES)
         for kind in HOOK_KINDS:
             self.cluster.serve(kind, replace(kind, subresource="status"))
         self.events = MemoryEvents()
         self._past: list[WatchEvent] = []
+        self._forgotten = self._watched_from = 0
         self._news = asyncio.Event()
 
-    def create(self, name: str, **labels: str) -> None:
+    def create(self, name: str, namespace: str = PLACE, **labels: str) -> None:
         """Create a ConfigMap that hooks may be bound to."""
-        meta = {"namespace": PLACE, "name": name, "labels": labels}
+        meta = {"namespace": namespace, "name": name, "labels": labels}
         obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
         made = self.cluster.create(CONFIG_MAPS, obj)
         self._happened("ADDED", made, resource_version(made))
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, namespace: str = PLACE) -> None:
         """Delete one."""
-        gone = await self.cluster.get(CONFIG_MAPS, PLACE, name)
-        self.cluster.delete(CONFIG_MAPS, PLACE, name)
+        gone = await self.cluster.get(CONFIG_MAPS, namespace, name)
+        self.cluster.delete(CONFIG_MAPS, namespace, name)
         page = await self.cluster.list_page(CONFIG_MAPS)
         self._happened("DELETED", gone, page.resource_version)
 
-    def forget(self) -> None:
-        """Let the API server know nothing any more of what has happened."""
+    async def label(self, namespace: str, **labels: str) -> None:
+        """Give a namespace these labels and no others; make it if it is not there."""
+        meta = {"name": namespace, "labels": labels}
+        wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+        try:
+            before = await self.cluster.get(NAMESPACES, "", namespace)
+        except NotFound:
+            made = self.cluster.create(NAMESPACES, wanted)
+        else:
+            old = before["metadata"]
+            made = {**before, "metadata": {**old, "labels": labels}}
+            made = await self.cluster.change(NAMESPACES, before, made)
+        # As a watch says it that is of the label alone.
+        event = "ADDED" if "seed" in labels else "DELETED"
+        self._happened(event, made, resource_version(made))
+
+    async def forget(self) -> None:
+        """Let the API server end all watches, and know nothing any more of what has happened."""
+        page = await self.cluster.list_page(CONFIG_MAPS)
+        self._forgotten = int(page.resource_version)
         self._past.clear()
+        self._news.set()
+
+    def restart(self) -> None:
+        """Let the API server begin anew, which knows of the past what is stored, and no events."""
+        self._watched_from = int(self._past[-1].version)
 
     def _happened(self, event: str, obj: Object, version: str) -> None:
         self._past.append(WatchEvent(type=event, version=version, object=copy.deepcopy(obj)))
@@ -149,25 +271,57 @@ class World:
 
     async def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
         """Yield what has happened since a resourceVersion to objects with the label seed."""
-        del scope
-        place = 0
-        while True:
+        place, forgotten = 0, self._forgotten
+        if int(since) < max(forgotten, self._watched_from):
+            raise Gone("too old resource version", status=410)
+        while forgotten == self._forgotten:
             self._news.clear()
             for event in self._past[place:]:
-                labels = event.object["metadata"].get("labels") or {}
-                if int(event.version) > int(since) and "seed" in labels:
+                if int(event.version) > int(since) and _is_of(scope, event):
                     yield event
             place = len(self._past)
-            await self._news.wait()
+            if not await self._has_news():
+                page = await self.cluster.list_page(CONFIG_MAPS)
+                yield WatchEvent(type="BOOKMARK", version=page.resource_version, object={})
 
-    async def made(self) -> set[str]:
-        """Return the names of what hooks have created."""
+    async def _has_news(self) -> bool:
+        """Wait for something to happen, no longer than the API server does before it says so."""
+        try:
+            async with asyncio.timeout(60):
+                return await self._news.wait()
+        except TimeoutError:
+            return False
+
+    async def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
+        """Yield the objects with the label seed as they were."""
+        if int(version) < self._forgotten:
+            raise Gone("too old resource version", status=410)
+        found: dict[str, Object] = {}
+        for event in self._past:
+            if int(event.version) <= int(version) and _is_of(scope, event):
+                found.pop(event.object["metadata"]["name"], None)
+                if event.type != "DELETED":
+                    found[event.object["metadata"]["name"]] = event.object
+        for obj in found.values():
+            yield obj
+
+    def has(self, name: str) -> bool:
+        """Tell whether an object was ever created that hooks may be bound to."""
+        return any(event.object["metadata"]["name"] == name for event in self._past)
+
+    async def made(self) -> Counter[str]:
+        """Return how often hooks have created what, as its label says."""
         page = await self.cluster.list_page(CONFIG_MAPS, labels="made")
-        return {item["metadata"]["name"] for item in page.items}
+        return Counter(item["metadata"]["labels"]["made"] for item in page.items)
+
+    @property
+    def missed(self) -> bool:
+        """Tell whether it was said that events are known to nobody any more."""
+        return any(event.reason == "EventsMissed" for event in self.events.emitted)
 
     async def ready(self) -> bool:
         """Tell whether all hooks say that they are."""
-        page = await self.cluster.list_page(HOOKS)
+        page = await self.cluster.list_page(self.hooks)
         said = [(item.get("status") or {}).get("conditions") or () for item in page.items]
         return all([item["status"] for item in items] == ["True"] for items in said)
 
@@ -178,17 +332,27 @@ class World:
         return waiting + [item.status.state async for item in requests.finished()]
 
 
+def _is_of(scope: WatchScope, event: WatchEvent) -> bool:
+    meta = event.object["metadata"]
+    if (event.object["kind"], meta.get("namespace", "")) == ("Namespace", ""):
+        return scope.kind == NAMESPACES
+    placed = scope.namespace in {"", meta.get("namespace")}
+    return scope.kind == CONFIG_MAPS and placed and "seed" in (meta.get("labels") or {})
+
+
 class Objects:
     """The hooks of a `World`; none comes or goes while a process runs."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: MemoryCluster, kind: Kind, trouble: Trouble) -> None:
         self._cluster = cluster
+        self._kind = kind
+        self._trouble = trouble
 
     def look(self) -> None:
         """They are served all the time."""
 
     async def stored(self) -> list[Object]:
-        return list((await self._cluster.list_page(HOOKS)).items)
+        return list((await self._cluster.list_page(self._kind)).items)
 
     async def events(self) -> AsyncIterator[tuple[str, Object]]:
         await asyncio.Event().wait()
@@ -196,22 +360,28 @@ class Objects:
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         ref = policy_ref(hook)
-        stored = await self._cluster.get(HOOKS, ref.namespace, ref.name)
-        kind = replace(HOOKS, subresource="status")
-        return await self._cluster.change(kind, stored, {**stored, "status": dict(status)})
+        stored = await self._cluster.get(self._kind, ref.namespace, ref.name)
+        kind = replace(self._kind, subresource="status")
+        await self._trouble.step()
+        written = await self._cluster.change(kind, stored, {**stored, "status": dict(status)})
+        await self._trouble.step()
+        return written
 
 
-def process(world: World, ending: Ending, term: int, most: int) -> Hooks:
+def process(
+    world: World, trouble: Trouble, term: int, most: int, jq: LabelsByJq | None = None
+) -> Hooks:
     """Return the hooks of a process that works on a world.
 
     Args:
         world: Which.
-        ending: Of the process.
+        trouble: What comes over the process.
         term: Of who leads.
         most: Bytes of one request.
+        jq: Of the process.
     """
     clock, cluster = LoopClock(), world.cluster
-    stored = EndingRequests(cluster, ending)
+    stored = TroubledRequests(cluster, trouble)
     requests = HookRequests(
         requests=stored,
         clock=clock,
@@ -220,12 +390,13 @@ def process(world: World, ending: Ending, term: int, most: int) -> Hooks:
     )
     active: dict[Any, Any] = {}
     dispatcher = HookDispatcher(requests=requests, hooks=active, clock=clock, jitter=lambda: 0.0)
-    orders, jq, objects = Orders(term=lambda: term), NoJq(), Objects(cluster)
+    orders, jq = Orders(term=lambda: term), jq or LabelsByJq()
+    objects = Objects(cluster, world.hooks, trouble)
     runner = OperationRunner(
         kinds=cluster,
         reader=cluster,
         writer=cluster,
-        operations=EndingOperations(cluster, ending),
+        operations=TroubledOperations(cluster, trouble),
         jq=jq,
     )
     deps = HookDeps(
@@ -252,6 +423,7 @@ def process(world: World, ending: Ending, term: int, most: int) -> Hooks:
         operations=lambda namespace: replace(runner, confined_to=namespace),
         runs_here=lambda _: True,
         runs_of=lambda hook: DeclaredRuns(hook=hook, jq=jq, isolation=NoIsolation()),
+        uncalled=lambda _hook, _key: "",
         orders=orders,
         clock=clock,
         say=print,

@@ -15,6 +15,7 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
+from reconciler.installation import BESIDE
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip, merge_targets
 from reconciler.requests.redaction import withheld
 from reconciler.services.processing.attempt import DENIALS, Unconfirmed
@@ -76,6 +77,19 @@ async def test_one_named_target_costs_one_read_of_each_and_one_write(
     await attempt(await world.ask(world.install(make.policy()), trigger))
     calls = world.wire.calls
     assert (calls["get"], calls["list"], calls["change"]) == (2, 0, 1)
+
+
+async def test_what_the_settings_exclude_is_skipped_with_their_name(
+    world, make, target, trigger, attempt
+):
+    world.index.languages.installation = BESIDE
+    world.processor = replace(world.processor, is_excluded=lambda key: key.name == "s")
+    ended, _ = await attempt(await world.ask(world.install(make.policy()), trigger))
+    (result,) = ended.targets
+    assert (result.outcome, result.message) == (
+        Outcome.SKIPPED,
+        "resourceFilters in the ConfigMap kube-retrofit excludes it",
+    )
 
 
 class TestPolicy:

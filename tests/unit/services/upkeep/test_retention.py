@@ -8,7 +8,7 @@ from reconciler.api.meta import ANNOTATION_RETRY_FAILED
 from reconciler.api.updaterequest import RequestStatus, State, UpdateRequest
 from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import minute
-from reconciler.requests.naming import retry_name
+from reconciler.requests.naming import plan_name, recorded_name, retry_name
 from reconciler.services.upkeep.retention import AT_ONCE, FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
 from tests.unit.services.conftest import START, Make, World
@@ -171,6 +171,20 @@ class TestRecordedSecrets:
     ):
         request = await recorded("ur-1", 9, notice=False)
         collector.on_deleted(replace(request, status=RequestStatus()))
+        await collector.collect()
+        assert await self.secrets(world) == []
+
+    async def test_that_of_a_plan_which_a_process_left_goes_too(self, world, collector, finished):
+        for name in ("hook-1", "hook-2"):
+            await world.requests.create_recorded(plan_name(name), {}, b"[]")
+            request = await finished(name, 1, notice=False)
+            status = replace(request.status, plan_secret=recorded_name(plan_name(name)))
+            request = await world.requests.write_status(request, status)
+        collector.on_deleted(request)
+        await collector.collect()
+        assert await self.secrets(world) == [recorded_name(plan_name("hook-1"))]
+        await collector.resync()
+        world.clock.tick(300)
         await collector.collect()
         assert await self.secrets(world) == []
 

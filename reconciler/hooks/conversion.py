@@ -1,0 +1,107 @@
+"""Conversions between the versions of a CustomResourceDefinition: which steps, and what they keep.
+
+A version may be written with its group or without. Written without, it is that of any group.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from reconciler.api.meta import Object
+from reconciler.engine.reading import kind_of
+from reconciler.errors import InvalidPolicy
+
+Owner = TypeVar("Owner", bound=Hashable)
+
+_PLACE = "$CONVERSION_RESPONSE_PATH: convertedObjects"
+_KEPT = ("name", "namespace", "uid")
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionStep(Generic[Owner]):
+    """A conversion from one version to another.
+
+    Attributes:
+        owner: Who makes it.
+    """
+
+    start: str
+    goal: str
+    owner: Owner
+
+
+def is_version(one: str, other: str) -> bool:
+    """Tell whether two texts name the same version."""
+    if "/" in one and "/" in other:
+        return one == other
+    return one.rpartition("/")[2] == other.rpartition("/")[2]
+
+
+def shortest_chain(
+    steps: Sequence[ConversionStep[Owner]], start: str, goal: str
+) -> tuple[ConversionStep[Owner], ...]:
+    """Return the fewest steps that lead from one version to another; none where nothing does.
+
+    Of several that are as short, the one whose versions are written as those that are looked for,
+    then the one that was declared first.
+    """
+    waiting: deque[tuple[str, tuple[ConversionStep[Owner], ...]]] = deque([(start, ())])
+    seen = {start}
+    while waiting:
+        version, chain = waiting.popleft()
+        fitting = [step for step in steps if is_version(step.start, version)]
+        # Stable: what is written in full comes first.
+        fitting.sort(key=lambda step: (step.goal != goal, step.start != version))
+        for step in fitting:
+            longer = (*chain, step)
+            if is_version(step.goal, goal):
+                return longer
+            if step.goal not in seen:
+                seen.add(step.goal)
+                waiting.append((step.goal, longer))
+    return ()
+
+
+def check_converted(
+    before: Sequence[Object], after: Sequence[Any], versions: Sequence[str]
+) -> tuple[Object, ...]:
+    """Return objects that were converted, looked through.
+
+    Args:
+        before: As they were given.
+        after: As they came back, in the same order.
+        versions: One of which they must have now.
+
+    Raises:
+        InvalidPolicy: They are others than those that were given.
+    """
+    if len(after) != len(before):
+        reason = f"has {len(after)} objects, {len(before)} were to be converted"
+        raise InvalidPolicy(_PLACE, reason)
+    for index, (old, new) in enumerate(zip(before, after, strict=True)):
+        _check(old, new, versions, f"{_PLACE}[{index}]")
+    return tuple(after)
+
+
+def _check(old: Object, new: Any, versions: Sequence[str], place: str) -> None:
+    meta = new.get("metadata") if isinstance(new, Mapping) else None
+    if not isinstance(new, Mapping) or not isinstance(meta, Mapping):
+        what = "an object" if not isinstance(new, Mapping) else "an object with metadata"
+        raise InvalidPolicy(place, f"expected {what}, got {kind_of(new)}")
+    version = new.get("apiVersion")
+    if not isinstance(version, str) or not any(is_version(version, item) for item in versions):
+        raise InvalidPolicy(f"{place}.apiVersion", f"is {version!r:.80}, expected {versions[0]}")
+    if new.get("kind") != old.get("kind"):
+        reason = f"is {new.get('kind')!r:.80}, and a conversion keeps {old.get('kind')!r}"
+        raise InvalidPolicy(f"{place}.kind", reason)
+    for name in _KEPT:
+        kept = (old.get("metadata") or {}).get(name)
+        if meta.get(name) != kept:
+            reason = f"is {meta.get(name)!r:.80}, and a conversion keeps {kept!r}"
+            raise InvalidPolicy(f"{place}.metadata.{name}", reason)
+
+
+def versions_of(objects: Sequence[Object]) -> tuple[str, ...]:
+    """Return the versions that objects have, each once, in their order."""
+    return tuple(dict.fromkeys(str(obj.get("apiVersion", "")) for obj in objects))

@@ -1,0 +1,161 @@
+"""What a hook answers the API server: to an AdmissionReview, and to a ConversionReview.
+
+A file holds one value of JSON, as the original reads it: whatever stands behind it is not looked
+at, nor are fields that nobody knows, and the case of a field does not matter.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol
+
+import orjson
+
+from reconciler.engine.reading import kind_of
+from reconciler.errors import InvalidPolicy
+
+_ADMISSION: Final = "$VALIDATING_RESPONSE_PATH"
+_CONVERSION: Final = "$CONVERSION_RESPONSE_PATH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionAnswer:
+    """What a hook says of a request.
+
+    Attributes:
+        message: Why it is refused, for whoever made it.
+        patch: Operations of a JSON patch; of a hook that changes objects only.
+    """
+
+    allowed: bool
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    patch: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionAnswer:
+    """What a hook made of objects.
+
+    Attributes:
+        failed: Why it converts nothing; empty where it did.
+    """
+
+    objects: tuple[Any, ...] = ()
+    failed: str = ""
+
+
+class ResponseFiles(Protocol):
+    """What a run wrote for the API server, as text."""
+
+    @property
+    def admission(self) -> str:
+        """Return the answer to an AdmissionReview."""
+        ...
+
+    @property
+    def conversion(self) -> str:
+        """Return the answer to a ConversionReview."""
+        ...
+
+
+def parse_admission(text: str) -> AdmissionAnswer:
+    """Read the answer to an AdmissionReview.
+
+    Raises:
+        InvalidPolicy: It is none.
+    """
+    fields = _fields(text, _ADMISSION)
+    allowed, message = fields.boolean("allowed"), fields.text("message")
+    if allowed is None and not message:
+        message = f"the hook does not say in {_ADMISSION} whether it is allowed"
+    return AdmissionAnswer(
+        allowed=bool(allowed),
+        message=message,
+        warnings=fields.texts("warnings"),
+        patch=_patch(fields.text("patch")),
+    )
+
+
+def parse_conversion(text: str) -> ConversionAnswer:
+    """Read the answer to a ConversionReview.
+
+    Raises:
+        InvalidPolicy: It is none.
+    """
+    fields = _fields(text, _CONVERSION)
+    return ConversionAnswer(
+        objects=tuple(fields.items("convertedObjects")), failed=fields.text("failedMessage")
+    )
+
+
+class _Fields:
+    """The fields of an answer; a field that is null is not there."""
+
+    def __init__(self, raw: Mapping[str, Any], place: str) -> None:
+        self._raw = {name.lower(): value for name, value in raw.items() if value is not None}
+        self._place = place
+
+    def boolean(self, name: str) -> bool | None:
+        value = self._raw.get(name.lower())
+        if value is not None and not isinstance(value, bool):
+            self._refuse(name, f"expected true or false, got {kind_of(value)}")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._raw.get(name.lower(), "")
+        if not isinstance(value, str):
+            self._refuse(name, f"expected a text, got {kind_of(value)}")
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        value = self._raw.get(name.lower(), [])
+        if not isinstance(value, list):
+            self._refuse(name, f"expected a list, got {kind_of(value)}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self.items(name)
+        for index, item in enumerate(found):
+            if not isinstance(item, str):
+                self._refuse(f"{name}[{index}]", f"expected a text, got {kind_of(item)}")
+        return tuple(found)
+
+    def _refuse(self, name: str, reason: str) -> NoReturn:
+        raise InvalidPolicy(f"{self._place}: {name}", reason)
+
+
+def _fields(text: str, place: str) -> _Fields:
+    if not text.strip():
+        raise InvalidPolicy(place, "is empty: write the answer there as JSON")
+    try:
+        value, _ = json.JSONDecoder(parse_constant=_no_number).raw_decode(text.lstrip())
+        # What no answer can be made of: half of a character, numbers beyond 64 bits.
+        orjson.dumps(value)
+    except RecursionError as error:
+        raise InvalidPolicy(place, "is nested too deeply") from error
+    except (ValueError, TypeError) as error:
+        raise InvalidPolicy(place, f"is not JSON: {error}") from error
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidPolicy(place, f"expected an object, got {kind_of(value)}")
+    return _Fields(value or {}, place)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _patch(text: str) -> tuple[Mapping[str, Any], ...]:
+    if not text:
+        return ()
+    place = f"{_ADMISSION}: patch"
+    try:
+        patch = orjson.loads(base64.b64decode("".join(text.split()), validate=True))
+    except (binascii.Error, ValueError) as error:
+        reason = "must be a JSON patch in base64, as from base64 -w0"
+        raise InvalidPolicy(place, f"{reason}: {error}") from error
+    if not isinstance(patch, list) or not all(isinstance(item, Mapping) for item in patch):
+        raise InvalidPolicy(place, "must be a list of operations, as RFC 6902 has them")
+    return tuple(patch)

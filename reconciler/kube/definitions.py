@@ -1,0 +1,35 @@
+"""The `Definitions` port."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reconciler.api.meta import Kind
+from reconciler.kube.client import Client
+from reconciler.kube.decoding import JSON_PATCH
+
+DEFINITIONS: Final = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+
+
+class KubeDefinitions:
+    """CustomResourceDefinitions by their names."""
+
+    def __init__(self, client: Client) -> None:
+        self._definitions = client.resource(DEFINITIONS)
+
+    async def conversion(self, name: str) -> Mapping[str, Any]:
+        """Return how its objects are converted."""
+        found = await self._definitions.get(name)
+        conversion: Mapping[str, Any] = found["spec"].get("conversion") or {}
+        return conversion
+
+    async def convert_by(self, name: str, conversion: Mapping[str, Any]) -> None:
+        """Have its objects converted in another way."""
+        # The whole of it, so that nothing of the other way stays beside it.
+        patch = [{"op": "add", "path": "/spec/conversion", "value": dict(conversion)}]
+        await self._definitions.patch(patch, name, content_type=JSON_PATCH)

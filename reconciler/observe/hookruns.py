@@ -1,0 +1,33 @@
+"""What is counted of the runs of declared hooks."""
+
+from dataclasses import dataclass
+
+from reconciler.observe.labels import OTHER
+from reconciler.observe.metrics import Metrics
+from reconciler.services.hooks.accounts import HookAccounts
+from reconciler.services.hooks.dispatch import RunReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRunCounter:
+    """Counts runs, and what waits for one."""
+
+    metrics: Metrics
+
+    def watch(self, accounts: HookAccounts) -> None:
+        """Have shown what waits, as of the moment that somebody looks."""
+        self.metrics.hook_requests_waiting.set_function(lambda: accounts.waiting)
+        self.metrics.hook_queues_blocked.set_function(lambda: accounts.blocked)
+
+    def ran(self, report: RunReport) -> None:
+        """Take in a run that has ended."""
+        metrics = self.metrics
+        hook, binding = metrics.labels.rule(report.hook.key, report.binding)
+        # A binding has one queue, so that its label is bounded as that of the binding is.
+        labels = hook, binding, OTHER if binding == OTHER else report.queue
+        metrics.hook_runs.labels(*labels).observe(report.seconds)
+        if not report.failure:
+            metrics.hook_run_successes.labels(*labels).inc()
+            return
+        errors = metrics.hook_run_allowed_errors if report.allowed else metrics.hook_run_errors
+        errors.labels(*labels).inc()

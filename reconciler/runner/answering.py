@@ -1,0 +1,96 @@
+"""What the API server asks of hooks, over HTTP."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from reconciler.hooks.responses import AdmissionAnswer
+from reconciler.observe.logs import logger
+from reconciler.services.hooks import conversions
+from reconciler.services.hooks.answering import (
+    FAILED,
+    AdmissionAnswers,
+    AskedBinding,
+    ConversionAnswers,
+    ConversionFailed,
+    Converter,
+    Verdict,
+)
+from reconciler.services.hooks.webhook_config import path_of
+from reconciler.serving.http import JSON, Respond, error_response
+from reconciler.serving.review import (
+    allow,
+    converted,
+    decode_admission,
+    decode_conversion,
+    deny,
+    unconverted,
+)
+
+_BUG: Final = "kube-retrofit failed on this request because of a bug; the log of retrofit-hooks"
+
+_log = logger("hooks.answering")
+
+
+def admission_posts(
+    answers: AdmissionAnswers, asked: Sequence[AskedBinding]
+) -> dict[str, Respond]:
+    """Return what answers AdmissionReviews, by the path of each binding."""
+
+    def respond_for(binding: AskedBinding) -> Respond:
+        async def respond(_http: web.Request, body: bytes) -> web.Response:
+            review = decode_admission(body)
+            uid = str(review["request"]["uid"])
+            try:
+                verdict = await answers.review(binding, review)
+            except Exception:  # noqa: BLE001  (who made the request must get an answer)
+                _log.exception("admission request failed", uid=uid)
+                message = f"{_BUG} says more under uid {uid}"
+                answer = AdmissionAnswer(allowed=False, message=message)
+                verdict = Verdict(answer=answer, code=FAILED)
+            return web.Response(body=_render(uid, verdict, binding), content_type=JSON)
+
+        return respond
+
+    return {path_of(binding): respond_for(binding) for binding in asked}
+
+
+def conversion_posts(
+    answers: ConversionAnswers, converters: Sequence[Converter]
+) -> dict[str, Respond]:
+    """Return what answers ConversionReviews, by the path of each definition."""
+
+    def respond_for(chosen: Sequence[Converter]) -> Respond:
+        async def respond(_http: web.Request, body: bytes) -> web.Response:
+            review = decode_conversion(body)
+            uid = str(review["request"]["uid"])
+            try:
+                answer = converted(uid, await answers.convert(chosen, review))
+            except ConversionFailed as error:
+                _log.warning("objects are not converted", reason=str(error))
+                answer = unconverted(uid, str(error))
+            except Exception:  # noqa: BLE001  (who wants the objects must get an answer)
+                _log.exception("conversion failed", uid=uid)
+                answer = unconverted(uid, f"{_BUG} says more under uid {uid}")
+            return web.Response(body=answer, content_type=JSON)
+
+        return respond
+
+    by_path: dict[str, list[Converter]] = {}
+    for item in converters:
+        by_path.setdefault(conversions.path_of(item.binding.crd), []).append(item)
+    return {path: respond_for(chosen) for path, chosen in by_path.items()}
+
+
+async def unknown(http: web.Request) -> web.Response:
+    """Answer what no hook is bound to."""
+    return error_response(404, f"no hook answers {http.method} {http.path}")
+
+
+def _render(uid: str, verdict: Verdict, binding: AskedBinding) -> bytes:
+    answer = verdict.answer
+    if not answer.allowed:
+        return deny(uid, answer.message, code=verdict.code, warnings=answer.warnings)
+    patch = answer.patch if binding.mutating else ()
+    return allow(uid, warnings=answer.warnings, patch=patch)

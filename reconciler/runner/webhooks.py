@@ -1,0 +1,216 @@
+"""The servers that the API server calls: certificates, sockets, and their life."""
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from reconciler.clock import Clock
+from reconciler.errors import NotInstalled
+from reconciler.kube.client import Client
+from reconciler.kube.secrets import NamedSecrets
+from reconciler.observe.health import Readiness
+from reconciler.observe.hookmetrics import HookProgramMetrics
+from reconciler.observe.listening import bind
+from reconciler.observe.logs import logger
+from reconciler.runner.answering import admission_posts, conversion_posts, unknown
+from reconciler.runner.settings import RunnerSettings, WebhookSettings
+from reconciler.services.ports.webhooks import Endpoint
+from reconciler.serving.bodies import Bodies
+from reconciler.serving.callers import Callers
+from reconciler.serving.certificatefiles import CertificateFiles
+from reconciler.serving.certificates import (
+    Certificates,
+    SecretNames,
+    ServingCertificates,
+    server_names,
+)
+from reconciler.serving.http import HttpServer, Respond, Transport
+from reconciler.wiring.answering import AnsweringHooks
+
+_SECRETS: Final = SecretNames(
+    ca="retrofit-hooks-ca",
+    serving="retrofit-hooks-tls",
+    cure="apply manifests/hooks/webhooks in this namespace, or name the files of a certificate",
+)
+_MIB: Final = 1024 * 1024
+_LARGEST: Final = 16 * _MIB
+"""Bytes of a review: an object before and after."""
+_TOGETHER: Final = 64 * _MIB
+_BODY_SECONDS: Final = 5.0
+_DRAIN: Final = 15.0
+
+_log = logger("hooks.webhooks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDeps:
+    """What both servers stand on.
+
+    Attributes:
+        client: Writes the Secrets of the certificate, also in a replica that does not lead.
+        namespace: Of the program.
+    """
+
+    settings: RunnerSettings
+    client: Client
+    clock: Clock
+    metrics: HookProgramMetrics
+    readiness: Readiness
+    namespace: str
+
+    def certificates(self, server: WebhookSettings, callers: Callers) -> ServingCertificates:
+        """Return the certificate of a server: that of its files, else one of its own making."""
+        if server.has_files:
+            return CertificateFiles(
+                certificate=server.certificate,
+                key=server.key,
+                ca=server.ca,
+                callers=callers,
+                flags=server.flags,
+            )
+        # Both servers share the Secrets, so each certificate has the names of both.
+        both = (self.settings.admission, self.settings.conversion)
+        names = (server_names(item.service, self.namespace, item.url) for item in both)
+        return Certificates(
+            NamedSecrets(self.client, self.namespace),
+            frozenset[str]().union(*names),
+            self.clock,
+            callers=callers,
+            called=_SECRETS,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class AnsweringServer:
+    """One port at which the API server asks hooks.
+
+    Attributes:
+        name: Of it, for people.
+        posts: What answers, by the path.
+    """
+
+    name: str
+    settings: WebhookSettings
+    deps: WebhookDeps
+    posts: Mapping[str, Respond]
+    certificates: ServingCertificates
+    callers: Callers
+    listener: socket.socket
+    _serving: bool = field(default=False)
+
+    @classmethod
+    def of(
+        cls, name: str, settings: WebhookSettings, deps: WebhookDeps, posts: Mapping[str, Respond]
+    ) -> Self:
+        """Return a server that listens, and answers from `run` on.
+
+        Raises:
+            InvalidSetting: The port is taken, or a file cannot be used.
+        """
+        callers = Callers(files=settings.client_ca, flag=f"{settings.flags}-client-ca")
+        made = cls(
+            name=name,
+            settings=settings,
+            deps=deps,
+            posts=posts,
+            certificates=deps.certificates(settings, callers),
+            callers=callers,
+            listener=bind(settings.address, settings.port, flag=f"{settings.flags}-listen-port"),
+        )
+        deps.readiness.add(name, made._unready)
+        return made
+
+    def endpoint(self) -> Endpoint:
+        """Return where the API server finds it.
+
+        Raises:
+            NotInstalled: It has no certificate yet.
+        """
+        if not self.certificates.bundle:
+            raise NotInstalled(f"{self.name}: {self.certificates.problem or 'no certificate yet'}")
+        return Endpoint(
+            url=self.settings.url,
+            service=self.settings.service,
+            ca_bundle=self.certificates.bundle,
+        )
+
+    async def run(self) -> None:
+        """Serve until cancelled, then let the requests in flight end."""
+        try:
+            await self.certificates.obtain(self._say)
+            await self._serve()
+        finally:
+            self.listener.close()
+
+    async def _serve(self) -> None:
+        server = HttpServer(self._transport(), self.posts, unknown)
+        await server.start(self.listener, lambda: self.certificates.context)
+        self._serving = True
+        _log.info("serving", webhooks=self.name, port=self.listener.getsockname()[1])
+        try:
+            await self.certificates.run()
+        finally:
+            self.deps.readiness.stop()
+            await server.close()
+
+    def _transport(self) -> Transport:
+        return Transport(
+            bodies=Bodies(largest=_LARGEST, together=_TOGETHER, timeout=_BODY_SECONDS),
+            drain_timeout=_DRAIN,
+            clock=self.deps.clock,
+            metrics=self.deps.metrics,
+            callers=self.callers,
+        )
+
+    def _unready(self) -> str | None:
+        return self.certificates.problem or (None if self._serving else "not serving yet")
+
+    def _say(self, text: str) -> None:
+        _log.warning("waiting", webhooks=self.name, reason=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """The servers of a program; None where no hook needs it."""
+
+    admission: AnsweringServer | None
+    conversion: AnsweringServer | None
+
+    @classmethod
+    def of(cls, deps: WebhookDeps, hooks: AnsweringHooks) -> Self:
+        """Return those that hooks need.
+
+        Raises:
+            InvalidSetting: A port is taken, or a file cannot be used.
+        """
+        posts = admission_posts(hooks.admission, hooks.asked)
+        conversions = conversion_posts(hooks.conversion, hooks.converters)
+        deps.readiness.add("snapshots", lambda: hooks.snapshots.missing or None)
+        settings = deps.settings
+        return cls(
+            admission=AnsweringServer.of("admission", settings.admission, deps, posts)
+            if posts
+            else None,
+            conversion=AnsweringServer.of("conversion", settings.conversion, deps, conversions)
+            if conversions
+            else None,
+        )
+
+    @property
+    def loops(self) -> dict[str, Awaitable[None]]:
+        """Return what serves."""
+        both = (self.admission, self.conversion)
+        return {item.name: item.run() for item in both if item is not None}
+
+    @property
+    def endpoints(self) -> tuple[Callable[[], Endpoint], Callable[[], Endpoint]]:
+        """Return what gives where admission and conversion are asked for."""
+        return _endpoint_of(self.admission), _endpoint_of(self.conversion)
+
+
+def _endpoint_of(server: AnsweringServer | None) -> Callable[[], Endpoint]:
+    def nowhere() -> Endpoint:
+        raise NotInstalled("no hook is asked there")
+
+    return nowhere if server is None else server.endpoint

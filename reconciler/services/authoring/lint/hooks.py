@@ -1,0 +1,146 @@
+"""What the author of a hook should know before it is applied."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from reconciler.api.meta import Object
+from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.errors import InvalidPolicy
+from reconciler.hooks.bindings import ADDED, MAIN_QUEUE, KubernetesBinding
+from reconciler.hooks.crontab import parse_crontab
+from reconciler.hooks.declared import DeclaredHook, compile_hook
+from reconciler.hooks.operations import (
+    OBJECTS,
+    OperationType,
+    is_plain,
+    patched_metadata,
+    written_target,
+)
+from reconciler.services.catalog.protection import Protection
+from reconciler.services.hooks.compiling import compile_programs
+from reconciler.services.ports.jq import Jq
+
+_ANY_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""What never comes after this day never comes."""
+
+
+async def lint_hook(hook: Object, jq: Jq) -> tuple[Finding, ...]:
+    """Return everything to say about a Hook or ClusterHook.
+
+    Raises:
+        Interrupted: Its jq programs could not be compiled, by nobody's fault who wrote them.
+    """
+    try:
+        compiled = compile_hook(hook)
+        await compile_programs(compiled.programs, jq)
+    except InvalidPolicy as error:
+        return tuple(map(invalid, (error, *error.others)))
+    return hook_findings(compiled, Protection())
+
+
+def hook_findings(hook: DeclaredHook, guard: Protection) -> tuple[Finding, ...]:
+    """Return what to say about a hook that compiles: why it is refused, what is hardly meant.
+
+    Args:
+        hook: Declared, or an executable.
+        guard: Tells what no hook changes.
+    """
+    return (*_shared_queue(hook), *_never_due(hook), *_protected(hook, guard), *_loops(hook))
+
+
+def _shared_queue(hook: DeclaredHook) -> Iterator[Finding]:
+    pace = hook.config.pace
+    if pace is None or not pace.interval:
+        return
+    queues = {
+        **{
+            f"kubernetes[{index}]": item.queue for index, item in enumerate(hook.config.kubernetes)
+        },
+        **{f"schedule[{index}]": item.queue for index, item in enumerate(hook.config.schedules)},
+    }
+    for place, queue in queues.items():
+        if queue == MAIN_QUEUE:
+            yield Finding(
+                level=Level.WARNING,
+                code="shared-queue",
+                location=f"spec.{place}",
+                text=f"the hook runs every {pace.interval:g} s at most, and while it waits so"
+                f" do all other hooks in queue {MAIN_QUEUE}",
+                cure="name a queue of its own",
+            )
+
+
+def _never_due(hook: DeclaredHook) -> Iterator[Finding]:
+    for index, binding in enumerate(hook.config.schedules):
+        location = f"spec.schedule[{index}].crontab"
+        if parse_crontab(binding.crontab, location=location).next(_ANY_DAY) is None:
+            yield Finding(
+                level=Level.WARNING,
+                code="never-due",
+                location=location,
+                text=f"no moment fits {binding.crontab!r}, so it never runs",
+                cure="name a day that its month has",
+            )
+
+
+def _protected(hook: DeclaredHook, guard: Protection) -> Iterator[Finding]:
+    for index, text in enumerate(hook.run.texts if hook.run is not None else ()):
+        location, target = f"spec.run.operations[{index}]", written_target(text)
+        namespace = hook.confined_to or target.namespace
+        plain = is_plain(target.api_version) and is_plain(namespace)
+        if plain and (reason := guard.of_api_version(target.api_version, namespace)):
+            yield _refusal("protected-target", location, reason)
+        operation = OperationType(text["operation"])
+        patch = text.get("mergePatch") or text.get("jsonPatch")
+        for field in sorted(patched_metadata(operation, patch, guard.guarded)):
+            yield _refusal("guarded-metadata", location, guard.of_field(field))
+
+
+def _refusal(code: str, location: str, reason: str) -> Finding:
+    return Finding(level=Level.ERROR, code=code, location=location, text=reason)
+
+
+def _loops(hook: DeclaredHook) -> Iterator[Finding]:
+    """Yield operations that make objects for which the hook runs again."""
+    for index, text in enumerate(hook.run.texts if hook.run is not None else ()):
+        obj = text.get("object")
+        if text["operation"] not in OBJECTS or not isinstance(obj, Mapping):
+            continue
+        for binding in hook.config.kubernetes:
+            if ADDED in binding.events and _may_see(hook, binding, text, obj):
+                yield Finding(
+                    level=Level.WARNING,
+                    code="may-loop",
+                    location=f"spec.run.operations[{index}].object",
+                    text=f"binding {binding.name!r} sees the {obj['kind']} that is made here as"
+                    " Added, so that the hook runs for it again",
+                    cure="give what it is bound to a label, and name that in labelSelector",
+                )
+
+
+def _may_see(
+    hook: DeclaredHook, binding: KubernetesBinding, text: Mapping[str, Any], obj: Mapping[str, Any]
+) -> bool:
+    """Tell whether a binding may select what an operation makes, whatever variables give."""
+    target, chosen = written_target(text), binding.selection
+    if not is_plain(target.kind) or target.kind.lower() != binding.kind.lower():
+        return False
+    namespace = hook.confined_to or target.namespace
+    if (
+        _is_other(target.api_version, (binding.api_version,) if binding.api_version else ())
+        or _is_other(namespace, chosen.namespaces or ())
+        or _is_other(target.name, chosen.names or ())
+    ):
+        return False
+    meta = obj.get("metadata")
+    labels = meta.get("labels") if isinstance(meta, Mapping) else None
+    if chosen.labels is None or isinstance(labels, str):
+        return chosen.labels is None
+    written = labels if isinstance(labels, Mapping) else {}
+    return all(map(is_plain, written.values())) and chosen.labels.accepts(dict(written))
+
+
+def _is_other(value: Any, named: Collection[str]) -> bool:
+    """Tell whether a part of an operation says by itself that it is none of these."""
+    return bool(named) and is_plain(value) and value not in named

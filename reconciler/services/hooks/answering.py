@@ -1,0 +1,322 @@
+"""Answers of hooks that the API server waits for: to AdmissionReviews, and to ConversionReviews.
+
+Nothing is recorded: what is asked about may be refused yet, by somebody else. A run has the time
+of its binding, and waiting for its turn counts.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from reconciler.api.meta import Object
+from reconciler.clock import Clock, Deadline
+from reconciler.engine.program import IGNORE
+from reconciler.errors import Interrupted, InvalidPolicy
+from reconciler.hooks import contexts
+from reconciler.hooks.bindings import AdmissionBinding, ConversionBinding, HookConfig
+from reconciler.hooks.contexts import Context, SnapshotOf
+from reconciler.hooks.conversion import (
+    ConversionStep,
+    check_converted,
+    shortest_chain,
+    versions_of,
+)
+from reconciler.hooks.ports import Answers, HookRef, Reply, RunFailure
+from reconciler.hooks.responses import (
+    AdmissionAnswer,
+    ConversionAnswer,
+    ResponseFiles,
+    parse_admission,
+    parse_conversion,
+)
+from reconciler.services.catalog.protection import standing_namespaces
+
+_Said = TypeVar("_Said")
+
+FORBIDDEN: Final = 403
+FAILED: Final = 500
+_MARGIN: Final = 0.5
+"""Seconds of a time limit that are for the way there and back."""
+_CONVERSION: Final = 30
+"""Seconds that the API server waits for a conversion; no setting changes it."""
+_LOG: Final = "the log of retrofit-hooks says more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredHook:
+    """A hook that is asked.
+
+    Attributes:
+        name: Of its executable, for people.
+    """
+
+    ref: HookRef
+    name: str
+    config: HookConfig
+
+    @property
+    def asked(self) -> tuple["AskedBinding", ...]:
+        """Return its bindings to admission."""
+        both = (False, self.config.validating), (True, self.config.mutating)
+        return tuple(
+            AskedBinding(hook=self, binding=binding, mutating=mutating)
+            for mutating, bindings in both
+            for binding in bindings
+        )
+
+    @property
+    def converters(self) -> tuple["Converter", ...]:
+        """Return its bindings to conversion."""
+        return tuple(Converter(hook=self, binding=item) for item in self.config.conversions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedBinding:
+    """A binding to admission.
+
+    Attributes:
+        mutating: It may change the object.
+    """
+
+    hook: AnsweredHook
+    binding: AdmissionBinding
+    mutating: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a request is answered.
+
+    Attributes:
+        code: The HTTP status of the person's request, where it is refused.
+    """
+
+    answer: AdmissionAnswer
+    code: int = FORBIDDEN
+
+
+class Snapshots(Protocol):
+    """What the objects of bindings are now."""
+
+    def of(self, hook: HookRef) -> SnapshotOf:
+        """Return what gives the snapshots of a hook."""
+        ...
+
+    def problem(self, hook: HookRef, bindings: Sequence[str]) -> str:
+        """Return why snapshots are not complete; empty where they are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookCalls:
+    """Runs hooks side by side, so many at a time.
+
+    Attributes:
+        turns: Has one place for each process.
+    """
+
+    answers: Answers
+    snapshots: Snapshots
+    turns: asyncio.Semaphore
+    clock: Clock
+
+    async def ask(
+        self,
+        hook: AnsweredHook,
+        context: Context,
+        deadline: Deadline,
+        read: Callable[[ResponseFiles], _Said],
+    ) -> Reply[_Said]:
+        """Return what a hook says of a review, or why it says nothing."""
+        if problem := self.snapshots.problem(hook.ref, context.snapshots):
+            return Reply(failure=RunFailure(reason=f"a snapshot is not complete: {problem}"))
+        try:
+            async with asyncio.timeout(deadline.left):
+                await self.turns.acquire()
+        except TimeoutError:
+            reason = f"no process was free for {deadline.seconds:g} s: raise --hook-parallel"
+            return Reply(failure=RunFailure(reason=reason))
+        try:
+            given = contexts.render([context], self.snapshots.of(hook.ref))
+            return await self.answers.ask(
+                hook.ref, hook.config, given, read, seconds=deadline.left
+            )
+        except Interrupted as error:
+            return Reply(failure=RunFailure(reason=str(error)))
+        finally:
+            self.turns.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionAnswers:
+    """Has hooks say whether requests are allowed, and what is changed of their objects.
+
+    Attributes:
+        namespace: Of the program. Nothing in it is asked about, nor in `kube-system`.
+    """
+
+    calls: HookCalls
+    namespace: str
+
+    async def review(self, asked: AskedBinding, review: Mapping[str, Any]) -> Verdict:
+        """Return the answer to an AdmissionReview.
+
+        Args:
+            asked: The binding that the API server calls.
+            review: As it came, with a request.
+        """
+        if _place(review["request"]) in standing_namespaces(self.namespace):
+            return Verdict(answer=AdmissionAnswer(allowed=True))
+        binding = asked.binding
+        deadline = Deadline(self.calls.clock, _limit(binding.timeout))
+        context = contexts.of_review(binding, review, mutating=asked.mutating)
+        reply = await self.calls.ask(asked.hook, context, deadline, _verdict)
+        if reply.answer is not None:
+            return Verdict(answer=reply.answer)
+        return _failed(asked, reply)
+
+
+def _verdict(files: ResponseFiles) -> AdmissionAnswer:
+    return parse_admission(files.admission)
+
+
+def _conversion(files: ResponseFiles) -> ConversionAnswer:
+    return parse_conversion(files.conversion)
+
+
+def _failed(asked: AskedBinding, reply: Reply[AdmissionAnswer]) -> Verdict:
+    """Return what holds in the place of an answer: its failure policy, where it did not end well.
+
+    A hook that ended well and does not say what it means has refused.
+    """
+    text = _said(asked.hook, reply)
+    if not reply.ran and asked.binding.failure_policy == IGNORE:
+        return Verdict(answer=AdmissionAnswer(allowed=True, warnings=(f"not looked at: {text}",)))
+    code = FORBIDDEN if reply.ran else FAILED
+    return Verdict(answer=AdmissionAnswer(allowed=False, message=text), code=code)
+
+
+class ConversionFailed(Exception):
+    """Objects cannot be converted; the text is for whoever wants them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converter:
+    """A binding to conversion, and the hook that has it."""
+
+    hook: AnsweredHook
+    binding: ConversionBinding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionAnswers:
+    """Has hooks convert objects, by the fewest steps."""
+
+    calls: HookCalls
+
+    async def convert(
+        self, converters: Sequence[Converter], review: Mapping[str, Any]
+    ) -> list[Object]:
+        """Return the objects of a ConversionReview, in the version that it asks for.
+
+        Args:
+            converters: Of one CustomResourceDefinition.
+            review: As it came, with a request.
+
+        Raises:
+            ConversionFailed: They cannot be converted.
+        """
+        deadline = Deadline(self.calls.clock, _limit(_CONVERSION))
+        request = review["request"]
+        wanted, objects = str(request["desiredAPIVersion"]), list(request["objects"])
+        for version in versions_of(objects):
+            if version == wanted:
+                continue
+            places = [at for at, obj in enumerate(objects) if obj["apiVersion"] == version]
+            path = _Path(review=review, start=version, goal=wanted)
+            found = await self._along(
+                path, converters, tuple(objects[at] for at in places), deadline
+            )
+            for at, obj in zip(places, found, strict=True):
+                objects[at] = obj
+        return objects
+
+    async def _along(
+        self,
+        path: "_Path",
+        converters: Sequence[Converter],
+        objects: tuple[Object, ...],
+        deadline: Deadline,
+    ) -> tuple[Object, ...]:
+        for step in path.steps(converters):
+            if versions_of(objects) == (path.goal,):
+                break
+            objects = await self._step(path, step, objects, deadline)
+        if versions_of(objects) != (path.goal,):
+            raise ConversionFailed(f"conversion to {path.goal} ended at {versions_of(objects)[0]}")
+        return objects
+
+    async def _step(
+        self,
+        path: "_Path",
+        step: ConversionStep[Converter],
+        objects: tuple[Object, ...],
+        deadline: Deadline,
+    ) -> tuple[Object, ...]:
+        hook = step.owner.hook
+        request = {**path.review["request"], "objects": list(objects)}
+        context = contexts.of_conversion(
+            step.owner.binding, (step.start, step.goal), {**path.review, "request": request}
+        )
+        reply = await self.calls.ask(hook, context, deadline, _conversion)
+        try:
+            if reply.answer is None:
+                raise ConversionFailed(_said(hook, reply))
+            if reply.answer.failed:
+                raise ConversionFailed(reply.answer.failed)
+            return check_converted(objects, reply.answer.objects, (step.goal, path.goal))
+        except InvalidPolicy as error:
+            raise ConversionFailed(f"hook {hook.name}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Path:
+    """What is to be converted."""
+
+    review: Mapping[str, Any]
+    start: str
+    goal: str
+
+    def steps(self, converters: Sequence[Converter]) -> tuple[ConversionStep[Converter], ...]:
+        known = [
+            ConversionStep(start, goal, owner)
+            for owner in converters
+            for start, goal in owner.binding.conversions
+        ]
+        found = shortest_chain(known, self.start, self.goal)
+        if not found:
+            pairs = ", ".join(f"{step.start} to {step.goal}" for step in known) or "nothing"
+            raise ConversionFailed(
+                f"no hook converts {self.start} to {self.goal}; there is {pairs}"
+            )
+        return found
+
+
+def _said(hook: AnsweredHook, reply: Reply[Any]) -> str:
+    reason = "" if reply.failure is None else reply.failure.brief
+    if reply.ran:
+        return f"hook {hook.name} gave no answer: {reason}"
+    return f"hook {hook.name} failed ({reason}); {_LOG}"
+
+
+def _limit(seconds: int) -> float:
+    return max(seconds - _MARGIN, seconds / 2)
+
+
+def _place(request: Mapping[str, Any]) -> str:
+    """Return the namespace that a request is about; a Namespace is its own."""
+    kind = request.get("kind")
+    named = kind if isinstance(kind, Mapping) else {}
+    is_namespace = not named.get("group") and named.get("kind") == "Namespace"
+    return str(request.get("name" if is_namespace else "namespace") or "")

@@ -1,0 +1,115 @@
+"""Has the API server ask hooks for conversions, by what their definitions say.
+
+Nothing is taken back when a hook goes: without a conversion the API server would only rename the
+versions of objects, and lose what the other version does not have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.errors import ClusterError, Conflict
+from reconciler.hooks.ports import HookRef
+from reconciler.services.hooks.answering import Converter
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.webhooks import Definitions, Endpoint
+from reconciler.signals import Signal
+
+_EVERY: Final = 15.0
+_UNWRITTEN: Final = "its definition is not written yet"
+_WEBHOOK: Final = "Webhook"
+
+
+def path_of(definition: str) -> str:
+    """Return the address at which objects of a definition are converted."""
+    return f"/{definition}"
+
+
+@dataclass(slots=True, kw_only=True)
+class HookConversions:
+    """Writes the definitions; only a leader does.
+
+    Attributes:
+        namespace: Of the program.
+        endpoint: Gives where it is called; raises `NotInstalled` while nobody knows.
+        converters: All bindings to conversion.
+        say: Gets a sentence for the log.
+        found: What is in the way of a binding of a hook, by its key; empty where nothing is.
+    """
+
+    definitions: Definitions
+    namespace: str
+    endpoint: Callable[[], Endpoint]
+    converters: Sequence[Converter]
+    say: Callable[[str], None]
+    found: Signal[[HookRef, str, str]] = field(default_factory=Signal)
+    _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
+
+    def problem(self, hook: HookRef, key: str) -> str:
+        """Return what is in the way of a binding, empty where it is called."""
+        return self._problems.get((hook, key), f"{key}: {_UNWRITTEN}")
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        await repeat(
+            self.settle,
+            every=_EVERY,
+            pauses=(0.5, _EVERY),
+            tell=SaysOnce(say=self.say).tell,
+            failing="a definition is not as it must be: ",
+        )
+
+    async def settle(self) -> None:
+        """Write what has to be; a definition that cannot be written holds up no other.
+
+        Raises:
+            ClusterError: The first that was in the way.
+        """
+        errors: list[ClusterError] = []
+        for name in dict.fromkeys(item.binding.crd for item in self.converters):
+            problem = ""
+            try:
+                await self._keep(name)
+            except ClusterError as error:
+                errors.append(error)
+                problem = str(error)
+            self._found(name, problem)
+        if errors:
+            raise errors[0]
+
+    async def _keep(self, name: str) -> None:
+        wanted = {
+            "strategy": _WEBHOOK,
+            "webhook": {
+                "clientConfig": self.endpoint().client(self.namespace, path_of(name)),
+                "conversionReviewVersions": ["v1"],
+            },
+        }
+        stored = await self.definitions.conversion(name)
+        if stored == wanted:
+            return
+        if other := self._other(stored):
+            raise Conflict(
+                f"CustomResourceDefinition {name} is converted by {other}: take that away, or set"
+                " its spec.conversion to {strategy: None}",
+                status=409,
+            )
+        await self.definitions.convert_by(name, wanted)
+        self.say(f"CustomResourceDefinition {name} is converted by hooks now")
+
+    def _other(self, stored: Mapping[str, Any]) -> str:
+        """Return who else converts, empty where nobody does."""
+        client = (stored.get("webhook") or {}).get("clientConfig") or {}
+        service, url = client.get("service") or {}, str(client.get("url") or "")
+        if stored.get("strategy") != _WEBHOOK:
+            return ""
+        if service.get("namespace") == self.namespace or (url and self.endpoint().url):
+            return ""
+        return url or f"Service {service.get('namespace')}/{service.get('name')}"
+
+    def _found(self, definition: str, problem: str) -> None:
+        for item in self.converters:
+            if item.binding.crd == definition:
+                said = f"{item.binding.name}: {problem}" if problem else ""
+                self._problems[item.hook.ref, item.binding.key] = said
+                self.found.emit(item.hook.ref, item.binding.key, said)

@@ -1,0 +1,88 @@
+"""Snapshots for hooks that the API server waits for, which every replica answers.
+
+What is recorded is the work of a leader; these follow objects for their snapshots only, and
+record nothing.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+from reconciler.hooks.bindings import HookConfig
+from reconciler.hooks.contexts import SnapshotOf
+from reconciler.hooks.ports import HookRef
+from reconciler.hooks.records import Passed, Record
+from reconciler.services.hooks.accounts import HookAccount
+from reconciler.services.hooks.following import InformerDeps
+from reconciler.services.hooks.namespaces import Informers, informers_of, snapshot_of
+
+
+class Unrecorded:
+    """Takes what an informer records, and keeps nothing of it."""
+
+    async def add(self, record: Record) -> None:
+        """Take a record."""
+
+    def passed(self, marker: Passed) -> None:
+        """Take how far a watch has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookSnapshots:
+    """Follows the objects that the answers of some hooks are to show."""
+
+    _informers: Mapping[HookRef, Informers]
+
+    @classmethod
+    def following(cls, deps: InformerDeps, hooks: Mapping[HookRef, HookConfig]) -> Self:
+        """Return what follows whatever the answered bindings of hooks include."""
+        return cls({hook: _informers(deps, config) for hook, config in hooks.items()})
+
+    def of(self, hook: HookRef) -> SnapshotOf:
+        """Return what gives the snapshots of a hook."""
+        return partial(snapshot_of, self._informers[hook])
+
+    def problem(self, hook: HookRef, bindings: Sequence[str]) -> str:
+        """Return why snapshots are not complete; empty where they are."""
+        for name in bindings:
+            for informer in self._informers[hook]:
+                if informer.binding.name == name and not informer.synced.is_set():
+                    told = informer.account.problems.items()
+                    said = (problem for (binding, _), problem in told if binding == name)
+                    return next(filter(None, said), f"{name}: its objects are not listed yet")
+        return ""
+
+    @property
+    def missing(self) -> str:
+        """Return why a snapshot is not complete; empty where all are."""
+        problems = (
+            self.problem(hook, [item.binding.name for item in informers])
+            for hook, informers in self._informers.items()
+        )
+        return next(filter(None, problems), "")
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informers in self._informers.values():
+                for informer in informers:
+                    group.create_task(informer.run())
+            # There may be nothing to follow.
+            await asyncio.Event().wait()
+
+
+def _informers(deps: InformerDeps, config: HookConfig) -> Informers:
+    wanted = {name for binding in config.answered for name in binding.snapshots}
+    chosen = (
+        replace(binding, events=(), on_synchronization=False)
+        for binding in config.kubernetes
+        if binding.name in wanted
+    )
+    account = HookAccount(object={})
+    return tuple(informers_of(deps, chosen, account, Unrecorded(), synchronized=_nothing))
+
+
+def _nothing() -> None:
+    """Nobody waits in a queue for these."""

@@ -1,0 +1,101 @@
+"""The webhook configurations of a program's hooks; pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from reconciler.api.meta import PREFIX, Object
+from reconciler.engine.match.selectors import LabelSelector
+from reconciler.hooks.bindings import AdmissionBinding
+from reconciler.services.catalog.protection import outside_of_them
+from reconciler.services.hooks.answering import AskedBinding
+from reconciler.services.ports.webhooks import (
+    MANAGED_BY,
+    MUTATING,
+    ConfigurationRef,
+    Endpoint,
+)
+
+MANAGER: Final = "retrofit-hooks"
+OWNER: Final = f"{PREFIX}hooks-in"
+"""The annotation with the namespace of the program that keeps a configuration."""
+
+
+def path_of(asked: AskedBinding) -> str:
+    """Return the address that a binding is called at."""
+    return f"/{'mutating' if asked.mutating else 'validating'}/{asked.binding.name}"
+
+
+def configuration(
+    ref: ConfigurationRef,
+    asked: Sequence[AskedBinding],
+    endpoint: Endpoint,
+    namespace: str,
+    owner: Mapping[str, Any] | None,
+) -> Object:
+    """Return a configuration, with every default that the API server would set.
+
+    Args:
+        ref: Its kind and name.
+        asked: The bindings that it is for.
+        endpoint: Where they are called.
+        namespace: Of the program.
+        owner: An object with which it goes.
+    """
+    meta: Object = {
+        "name": ref.name,
+        "labels": {MANAGED_BY: MANAGER},
+        "annotations": {OWNER: namespace},
+    }
+    if owner is not None:
+        meta["ownerReferences"] = [dict(owner)]
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": ref.kind,
+        "metadata": meta,
+        "webhooks": [_webhook(ref.kind, item, endpoint, namespace) for item in asked],
+    }
+
+
+def _webhook(kind: str, asked: AskedBinding, endpoint: Endpoint, namespace: str) -> Object:
+    binding = asked.binding
+    found: Object = {
+        "name": binding.name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": endpoint.client(namespace, path_of(asked)),
+        "rules": [{"scope": "*", **_listed(rule)} for rule in binding.rules],
+        "matchPolicy": "Equivalent",
+        "failurePolicy": binding.failure_policy,
+        "sideEffects": binding.side_effects,
+        "timeoutSeconds": binding.timeout,
+        "namespaceSelector": _namespaces(binding, namespace),
+        "objectSelector": _selector(binding.object_labels),
+    }
+    if binding.conditions:
+        found["matchConditions"] = [dict(item) for item in binding.conditions]
+    if kind == MUTATING:
+        found["reinvocationPolicy"] = "Never"
+    return found
+
+
+def _listed(rule: Mapping[str, Any]) -> Object:
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in rule.items()}
+
+
+def _namespaces(binding: AdmissionBinding, namespace: str) -> Object:
+    chosen = _selector(binding.namespace_labels)
+    own = outside_of_them(namespace)
+    return {**chosen, "matchExpressions": [own, *chosen.get("matchExpressions", ())]}
+
+
+def _selector(labels: LabelSelector | None) -> Object:
+    if labels is None:
+        return {}
+    found: Object = {}
+    if labels.source.get("matchLabels"):
+        found["matchLabels"] = dict(labels.source["matchLabels"])
+    if expressions := labels.source.get("matchExpressions"):
+        # The API server takes an operator without values only where there are none.
+        found["matchExpressions"] = [
+            {name: value for name, value in item.items() if value} for item in expressions
+        ]
+    return found

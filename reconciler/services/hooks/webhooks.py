@@ -1,0 +1,193 @@
+"""Keeps the webhook configurations of a program's hooks as the hooks want them.
+
+Who edits or deletes one finds it restored; one that no hook needs any more is removed.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reconciler.api.meta import Object, resource_version
+from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid
+from reconciler.hooks.ports import HookRef
+from reconciler.services.catalog.configurations import Written, is_in_step
+from reconciler.services.hooks.answering import AskedBinding
+from reconciler.services.hooks.webhook_config import MANAGER, OWNER, configuration
+from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.ports.webhooks import (
+    MANAGED_BY,
+    MUTATING,
+    VALIDATING,
+    ConfigurationRef,
+    Endpoint,
+    Webhooks,
+)
+from reconciler.signals import Signal
+
+_EVERY: Final = 15.0
+_NAME_FLAG: Final = "--validating-webhook-configuration-name"
+_UNWRITTEN: Final = "its webhook is not written yet"
+
+
+class Foreign(Conflict):
+    """A configuration belongs to somebody else."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HookWebhooks:
+    """Writes the configurations; only a leader does.
+
+    Attributes:
+        webhooks: As they are stored.
+        name: Of both configurations.
+        namespace: Of the program.
+        endpoint: Gives where the bindings are called; raises `NotInstalled` while nobody knows.
+        asked: All bindings to admission.
+        say: Gets a sentence for the log.
+        found: What is in the way of a binding of a hook, by its key; empty where nothing is.
+    """
+
+    webhooks: Webhooks
+    name: str
+    namespace: str
+    endpoint: Callable[[], Endpoint]
+    asked: Sequence[AskedBinding]
+    say: Callable[[str], None]
+    found: Signal[[HookRef, str, str]] = field(default_factory=Signal)
+    _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
+    _written: dict[ConfigurationRef, Written] = field(default_factory=dict)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def look(self) -> None:
+        """Somebody wrote or deleted one: look soon."""
+        self._woken.set()
+
+    def problem(self, hook: HookRef, key: str) -> str:
+        """Return what is in the way of a binding, empty where it is called."""
+        return self._problems.get((hook, key), f"{key}: {_UNWRITTEN}")
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        told = SaysOnce(say=self.say)
+
+        def tell(problem: str) -> None:
+            told.tell(problem)
+            if problem:
+                self._found(self.asked, problem)
+
+        await repeat(
+            self.settle,
+            # Where no hook is asked there is nothing to restore.
+            every=_EVERY if self.asked else math.inf,
+            woken=self._woken,
+            pauses=(0.5, _EVERY),
+            tell=tell,
+            failing="the webhook configuration is not as it must be: ",
+        )
+
+    async def settle(self) -> None:
+        """Make, restore and remove what has to be."""
+        self._woken.clear()
+        for kind, mutating in ((VALIDATING, False), (MUTATING, True)):
+            ref = ConfigurationRef(kind, self.name)
+            asked = [item for item in self.asked if item.mutating is mutating]
+            if asked:
+                await self._keep(ref, asked)
+            else:
+                await self._remove(ref)
+
+    async def _keep(self, ref: ConfigurationRef, asked: Sequence[AskedBinding]) -> None:
+        live = await self.webhooks.get(ref)
+        if live is not None and (reason := self._why_foreign(live)):
+            raise Foreign(f"{ref} {reason}: choose another name with {_NAME_FLAG}", status=409)
+        left, refused = list(asked), dict[str, str]()
+        try:
+            await self._put(ref, live, left)
+        except Invalid:
+            refused = await self._refused(ref, asked)
+            if not refused:
+                raise
+            left = [item for item in asked if item.binding.name not in refused]
+            await self._put(ref, live, left)
+        self._found(left, "")
+        for item in asked:
+            if reason := refused.get(item.binding.name, ""):
+                self._found((item,), f"{item.binding.name}: the API server refuses it: {reason}")
+
+    async def _put(
+        self, ref: ConfigurationRef, live: Object | None, asked: Sequence[AskedBinding]
+    ) -> None:
+        written, body = self._written.get(ref), await self._body(ref, asked)
+        if live is not None and is_in_step(live, body, written):
+            self._written[ref] = Written(body=body, stored=live)
+            return
+        if written is not None and written.body == body:
+            what = "deleted" if live is None else "changed"
+            self.say(f"{ref} was {what} by somebody else: it is restored")
+        if live is None:
+            stored = await self._create(ref, body)
+        else:
+            meta = {**body["metadata"], "resourceVersion": resource_version(live)}
+            stored = await self.webhooks.replace({**body, "metadata": meta})
+        self._written[ref] = Written(body=body, stored=stored)
+
+    async def _create(self, ref: ConfigurationRef, body: Object) -> Object:
+        try:
+            return await self.webhooks.create(body)
+        except AlreadyExists as error:
+            raise Conflict(f"{ref} was made by somebody else meanwhile", status=409) from error
+
+    async def _body(self, ref: ConfigurationRef, asked: Sequence[AskedBinding]) -> Object:
+        owner = await self.webhooks.owner()
+        return configuration(ref, asked, self.endpoint(), self.namespace, owner)
+
+    async def _refused(
+        self, ref: ConfigurationRef, asked: Iterable[AskedBinding]
+    ) -> dict[str, str]:
+        """Return why the API server does not take bindings, by their names."""
+        found: dict[str, str] = {}
+        for item in asked:
+            try:
+                await self.webhooks.check(await self._body(ref, (item,)))
+            except Invalid as error:
+                found[item.binding.name] = str(error)
+        return found
+
+    async def _remove(self, ref: ConfigurationRef) -> None:
+        try:
+            live = await self.webhooks.get(ref)
+        except Forbidden:
+            # A program that never had such a hook needs no right to it.
+            return
+        if live is not None and _is_marked(live, self.namespace):
+            await self.webhooks.delete(ref)
+            self.say(f"{ref} is removed: no hook needs it any more")
+
+    def _why_foreign(self, live: Object) -> str:
+        """Return why a configuration is not to be touched, empty where it may be."""
+        meta = live.get("metadata") or {}
+        if (meta.get("labels") or {}).get(MANAGED_BY) == MANAGER:
+            other = (meta.get("annotations") or {}).get(OWNER, "")
+            same = other in {"", self.namespace}
+            return "" if same else f"belongs to the hooks of namespace {other}"
+        # One that shell-operator left in this namespace is taken over.
+        called = {_service_namespace(item) for item in live.get("webhooks") or ()}
+        return "" if called <= {self.namespace} else "was made by somebody else"
+
+    def _found(self, asked: Iterable[AskedBinding], problem: str) -> None:
+        for item in asked:
+            self._problems[item.hook.ref, item.binding.key] = problem
+            self.found.emit(item.hook.ref, item.binding.key, problem)
+
+
+def _is_marked(live: Object, namespace: str) -> bool:
+    meta = live.get("metadata") or {}
+    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    return labels.get(MANAGED_BY) == MANAGER and notes.get(OWNER) == namespace
+
+
+def _service_namespace(webhook: Mapping[str, Any]) -> str:
+    service = (webhook.get("clientConfig") or {}).get("service") or {}
+    return str(service.get("namespace") or "")

@@ -1,0 +1,107 @@
+"""Chains of conversions, and what a conversion may not change."""
+
+import pytest
+
+from reconciler.errors import InvalidPolicy
+from reconciler.hooks.conversion import (
+    ConversionStep,
+    check_converted,
+    is_version,
+    shortest_chain,
+    versions_of,
+)
+
+
+def chain(text, start, goal):
+    """Return the chain as text; ``text`` has the steps, as ``a>b b>c``."""
+    steps = [ConversionStep(*item.split(">"), owner=0) for item in text.split()]
+    return " ".join(f"{step.start}>{step.goal}" for step in shortest_chain(steps, start, goal))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("v1", "v1", True),
+        ("a/v1", "v1", True),
+        ("v1", "a/v1", True),
+        ("a/v1", "a/v1", True),
+        ("a/v1", "b/v1", False),
+        ("v1", "v1beta1", False),
+        ("a/v1beta1", "v1", False),
+    ],
+)
+def test_a_version_is_the_same_with_its_group_and_without(one, other, same):
+    assert is_version(one, other) is same
+
+
+@pytest.mark.parametrize(
+    ("steps", "start", "goal", "found"),
+    [
+        ("v1a>v1b", "g/v1a", "g/v1b", "v1a>v1b"),
+        ("v1a>v1b v1b>v1", "g/v1a", "g/v1", "v1a>v1b v1b>v1"),
+        # The short way, wherever it was declared.
+        ("v1>v2 v2>v3 v3>v4 v1>v4", "v1", "v4", "v1>v4"),
+        ("v1>v2 v2>v3 v1>v5 v5>v3 v3>v4", "v1", "v4", "v1>v2 v2>v3 v3>v4"),
+        ("v1>v2 v2>v1 v2>v3", "v1", "v3", "v1>v2 v2>v3"),
+        # v1 is no part of v1beta1.
+        ("v1alpha1>v1 v1beta1>v2", "v1alpha1", "v2", ""),
+        ("v1>v2", "v2", "v1", ""),
+        ("v1>v2", "v3", "v2", ""),
+        ("v1>v2", "v1", "v3", ""),
+        ("", "v1", "v2", ""),
+        # Versions of other groups are others; one without a group is of any.
+        ("u/v1>s/v1 s/v1>s/v2 v2>v3", "u/v1", "s/v3", "u/v1>s/v1 s/v1>s/v2 v2>v3"),
+        ("u/v1>s/v1 s/v1>s/v2 v2>v3", "u/v1", "u/v2", ""),
+        ("v1>v2 g/v1>g/v2", "g/v1", "g/v2", "g/v1>g/v2"),
+        ("v1>v2 v1>g/v2", "g/v1", "g/v2", "v1>g/v2"),
+    ],
+)
+def test_the_shortest_chain_is_found(steps, start, goal, found):
+    assert chain(steps, start, goal) == found
+
+
+def test_many_steps_are_no_work():
+    steps = [
+        ConversionStep(f"v{a}", f"v{b}", 0) for a in range(60) for b in range(60) if 0 < b - a < 9
+    ]
+    assert len(shortest_chain(steps, "v0", "v59")) == 8
+    assert shortest_chain(steps, "v59", "v0") == ()
+
+
+def make(version="g/v1", **meta):
+    return {
+        "apiVersion": version,
+        "kind": "CronTab",
+        "metadata": {"name": "a", "namespace": "n", "uid": "u", **meta},
+    }
+
+
+def test_labels_and_whatever_is_no_metadata_may_change():
+    new = {**make("g/v2", labels={"a": "b"}), "spec": {"x": 1}}
+    assert check_converted([make()], [new], ("v2",)) == (new,)
+    assert check_converted([make()], [make("g/v3")], ("v2", "g/v3")) == (make("g/v3"),)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ([], "has 0 objects, 1 were to be converted"),
+        ([make("g/v2"), make("g/v2")], "has 2 objects"),
+        ([None], "[0]: expected an object, got"),
+        ([{"apiVersion": "g/v2", "kind": "CronTab"}], "expected an object with metadata"),
+        ([make()], "[0].apiVersion: is 'g/v1', expected g/v2"),
+        ([{**make("g/v2"), "apiVersion": 2}], "[0].apiVersion: is 2, expected g/v2"),
+        ([{**make("g/v2"), "kind": "Cron"}], "[0].kind: is 'Cron', and a conversion keeps"),
+        ([make("g/v2", name="b")], "[0].metadata.name: is 'b', and a conversion keeps 'a'"),
+        ([make("g/v2", namespace=None)], "[0].metadata.namespace: is None"),
+        ([make("g/v2", uid="v")], "[0].metadata.uid: is 'v'"),
+    ],
+)
+def test_what_a_conversion_may_not_do_is_refused_with_its_place(after, said):
+    with pytest.raises(InvalidPolicy) as caught:
+        check_converted([make()], after, ("g/v2",))
+    assert said in str(caught.value)
+
+
+def test_the_versions_of_objects_are_named_once():
+    assert versions_of([make(), make("g/v2"), make()]) == ("g/v1", "g/v2")

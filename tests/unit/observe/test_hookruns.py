@@ -1,0 +1,58 @@
+"""What is counted and told of the runs of declared hooks."""
+
+from reconciler.api.meta import PolicyRef
+from reconciler.memory.requests import MemoryEvents
+from reconciler.observe.hookruns import HookRunCounter
+from reconciler.observe.metrics import create_metrics
+from reconciler.services.hooks.dispatch import RunReport
+from reconciler.services.hooks.telling import HookEvents
+
+
+def report(*, failure: str = "", allowed: bool = False, binding: str = "pods") -> RunReport:
+    return RunReport(
+        hook=PolicyRef(
+            api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="h"
+        ),
+        uid="u",
+        binding=binding,
+        queue="slow",
+        seconds=0.2,
+        requests=1,
+        failure=failure,
+        allowed=allowed,
+    )
+
+
+def test_runs_are_counted_by_how_they_ended() -> None:
+    metrics = create_metrics()
+    counter = HookRunCounter(metrics=metrics)
+    for item in (report(), report(failure="no"), report(failure="no", allowed=True)):
+        counter.ran(item)
+    labels = {"hook": "shop/h", "binding": "pods", "queue": "slow"}
+    names = ("run_success_total", "run_errors_total", "run_allowed_errors_total")
+    for name in (*names, "run_seconds_count"):
+        expected = 3 if name == "run_seconds_count" else 1
+        assert metrics.registry.get_sample_value(f"retrofit_hook_{name}", labels) == expected
+
+
+def test_the_names_of_tenants_make_a_bounded_number_of_series() -> None:
+    metrics = create_metrics()
+    for number in range(1000):
+        HookRunCounter(metrics=metrics).ran(report(binding=f"b-{number}"))
+    family = next(
+        item for item in metrics.registry.collect() if item.name == "retrofit_hook_run_success"
+    )
+    counts = [sample for sample in family.samples if sample.name.endswith("_total")]
+    assert len(counts) == metrics.labels.rules + 1
+
+
+def test_a_run_that_failed_is_an_event_of_its_hook() -> None:
+    events = MemoryEvents()
+    told = HookEvents(events=events)
+    for item in (report(), report(failure="no such pod"), report(failure="no", allowed=True)):
+        told.ran(item)
+    first, second = events.emitted
+    assert first.regarding["kind"] == "Hook"
+    assert (first.severity, first.reason) == ("Warning", "HookFailed")
+    assert first.note == "pods: no such pod; queue slow waits"
+    assert second.note == "pods: no; which its binding allows"

@@ -1,0 +1,92 @@
+"""Operations with Secrets: what is put aside for them goes, wherever a process ends."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from reconciler.api.updaterequest import State
+from reconciler.hooks.declared import HOOKS
+from reconciler.installation import REPLACING
+from reconciler.memory.kinds import SECRETS
+from reconciler.memory.requests import MemoryRequests
+from reconciler.services.upkeep.retention import FinishedRequestCollector
+from reconciler.services.upkeep.retries import Retries
+from tests.skipping import SkippingLoop
+from tests.unit.services.hooks.world import (
+    PLACE,
+    Ending,
+    LoopClock,
+    World,
+    has_ended,
+    process,
+    until,
+)
+
+MOST_WRITES = 60
+
+
+def secret(name: str) -> dict[str, Any]:
+    meta = {"name": name, "labels": {"made": name}}
+    obj = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"a": "b"}}
+    return {"operation": "CreateOrUpdate", "object": obj}
+
+
+HOOK = {
+    "apiVersion": HOOKS.api_version,
+    "kind": "Hook",
+    "metadata": {"name": "once", "namespace": PLACE},
+    "spec": {"onStartup": 1, "run": {"operations": [secret("one"), secret("two")]}},
+}
+
+
+class Later(LoopClock):
+    """An hour on."""
+
+    @override
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=1)
+
+
+async def secrets(world: World, namespace: str) -> list[str]:
+    page = await world.cluster.list_page(SECRETS, namespace=namespace)
+    return [item["metadata"]["name"] for item in page.items]
+
+
+async def life(at: int) -> tuple[bool, list[str], list[str]]:
+    """Let a process end at a write; return whether it did, what was made, and what is left."""
+    world = World()
+    world.cluster.serve(SECRETS)
+    world.cluster.create(HOOKS, HOOK)
+
+    async def done() -> bool:
+        states = await world.states()
+        return bool(states) and State.PENDING not in states
+
+    for term, ending in enumerate((first := Ending(at=at), Ending()), start=1):
+        working = asyncio.create_task(process(world, ending, term, 1 << 20).run())
+        await until(done, ending)
+        working.cancel()
+        await asyncio.wait({working})
+    requests = MemoryRequests(world.cluster, "kyverno")
+    collector = FinishedRequestCollector(
+        requests=requests, clock=Later(), retries=Retries(requests=requests, say=pytest.fail)
+    )
+    await collector.resync()
+    await collector.collect()
+    left = await secrets(world, REPLACING.recorded)
+    return has_ended(first), await secrets(world, PLACE), left
+
+
+def test_no_secret_of_a_plan_is_left_wherever_a_process_ends() -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for at in range(MOST_WRITES):
+            ended, made, left = runner.run(life(at))
+            assert sorted(made) == ["one", "two"], f"ended at write {at}"
+            assert left == [], f"ended at write {at}"
+            if not ended:
+                break
+        else:
+            pytest.fail("it writes more often than it has to")

@@ -1,0 +1,275 @@
+"""The webhook configurations of hooks: made, restored, left to others, and removed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object, PolicyRef
+from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotInstalled
+from reconciler.hooks.config import load_config
+from reconciler.services.hooks.answering import AnsweredHook
+from reconciler.services.hooks.webhooks import HookWebhooks
+from reconciler.services.ports.webhooks import (
+    MUTATING,
+    VALIDATING,
+    ConfigurationRef,
+    Endpoint,
+    ref_of,
+)
+
+REF = PolicyRef(
+    api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="hook.sh"
+)
+RULES = "rules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}]"
+BOTH = f"""
+configVersion: v1
+kubernetesValidating:
+- name: one.example.com
+  failurePolicy: Ignore
+  sideEffects: NoneOnDryRun
+  timeoutSeconds: 3
+  labelSelector: {{matchExpressions: [{{key: a, operator: Exists}}]}}
+  namespace: {{labelSelector: {{matchLabels: {{b: c}}}}}}
+  matchConditions: [{{name: x, expression: "true"}}]
+  {RULES}
+- {{name: two.example.com, {RULES}}}
+kubernetesMutating: [{{name: three.example.com, {RULES}}}]
+"""
+NAME = "shell-operator-hooks"
+FIRST = ConfigurationRef(VALIDATING, NAME)
+SECOND = ConfigurationRef(MUTATING, NAME)
+
+
+class Stored:
+    """Configurations in memory, as an API server keeps them."""
+
+    def __init__(self) -> None:
+        self.found: dict[ConfigurationRef, Object] = {}
+        self.refused = ""
+        self.forbidden = False
+        self.writes = 0
+
+    async def get(self, ref: ConfigurationRef) -> Object | None:
+        if self.forbidden:
+            raise Forbidden("no right", permission="get")
+        return self.found.get(ref)
+
+    async def create(self, configuration: Object) -> Object:
+        if ref_of(configuration) in self.found:
+            raise AlreadyExists("there is one")
+        return self._keep(configuration)
+
+    async def replace(self, configuration: Object) -> Object:
+        stored = self.found[ref_of(configuration)]["metadata"]["resourceVersion"]
+        if configuration["metadata"]["resourceVersion"] != stored:
+            raise Conflict("another version is stored")
+        return self._keep(configuration)
+
+    async def delete(self, ref: ConfigurationRef) -> None:
+        del self.found[ref]
+
+    async def check(self, configuration: Object) -> None:
+        if self.refused in {item["name"] for item in configuration["webhooks"]}:
+            raise Invalid("webhooks[0].matchConditions[0]: no")
+
+    async def owner(self) -> Mapping[str, Any] | None:
+        return {"apiVersion": "v1", "kind": "ClusterRole", "name": NAME, "uid": "u"}
+
+    def _keep(self, configuration: Object) -> Object:
+        if self.refused in {item["name"] for item in configuration["webhooks"]}:
+            raise Invalid("webhooks[0].matchConditions[0]: no")
+        self.writes += 1
+        meta = {**configuration["metadata"], "resourceVersion": str(self.writes)}
+        self.found[ref_of(configuration)] = {**configuration, "metadata": meta}
+        return self.found[ref_of(configuration)]
+
+
+class World:
+    def __init__(self) -> None:
+        self.stored = Stored()
+        self.said: list[str] = []
+        self.told: dict[str, str] = {}
+        self.bundle = b"CA"
+
+    def endpoint(self) -> Endpoint:
+        if not self.bundle:
+            raise NotInstalled("no certificate yet")
+        return Endpoint(service="svc", ca_bundle=self.bundle)
+
+    def keeper(self, text: str = BOTH, namespace: str = "shop") -> HookWebhooks:
+        hook = AnsweredHook(ref=REF, name="hook.sh", config=load_config(text))
+        made = HookWebhooks(
+            webhooks=self.stored,
+            name=NAME,
+            namespace=namespace,
+            endpoint=self.endpoint,
+            asked=hook.asked,
+            say=self.said.append,
+        )
+        made.found.subscribe(self._tell)
+        return made
+
+    def _tell(self, hook: PolicyRef, key: str, problem: str) -> None:
+        assert hook == REF
+        self.told[key] = problem
+
+    def names(self, ref: ConfigurationRef = FIRST) -> list[str]:
+        return [item["name"] for item in self.stored.found[ref]["webhooks"]]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_webhook_says_what_its_binding_says(world: World) -> None:
+    keeper = world.keeper()
+    assert keeper.problem(REF, "admission one.example.com").endswith("is not written yet")
+    await keeper.settle()
+    first, second = world.stored.found[FIRST]["webhooks"]
+    assert first == {
+        "name": "one.example.com",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {
+            "service": {
+                "name": "svc",
+                "namespace": "shop",
+                "path": "/validating/one.example.com",
+                "port": 443,
+            },
+            "caBundle": "Q0E=",
+        },
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods"],
+                "operations": ["CREATE"],
+                "scope": "*",
+            }
+        ],
+        "matchPolicy": "Equivalent",
+        "failurePolicy": "Ignore",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 3,
+        "namespaceSelector": {
+            "matchLabels": {"b": "c"},
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": [
+                        "kube-retrofit-beside-recorded",
+                        "kube-retrofit-recorded",
+                        "kube-system",
+                        "shop",
+                    ],
+                }
+            ],
+        },
+        "objectSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+        "matchConditions": [{"name": "x", "expression": "true"}],
+    }
+    assert (second["failurePolicy"], second["timeoutSeconds"]) == ("Fail", 10)
+    (third,) = world.stored.found[SECOND]["webhooks"]
+    assert third["reinvocationPolicy"] == "Never"
+    assert third["clientConfig"]["service"]["path"] == "/mutating/three.example.com"
+    assert set(world.told.values()) == {""}
+    assert keeper.problem(REF, "admission one.example.com") == ""
+
+
+async def test_what_is_as_it_must_be_is_not_written_again(world: World) -> None:
+    keeper = world.keeper()
+    for _ in range(3):
+        await keeper.settle()
+    assert world.stored.writes == 2
+    # So does the next process.
+    await world.keeper().settle()
+    assert world.stored.writes == 2
+
+
+async def test_what_somebody_took_away_or_changed_is_restored_and_said(world: World) -> None:
+    keeper = world.keeper()
+    await keeper.settle()
+    del world.stored.found[FIRST]
+    world.stored.found[SECOND] = {**world.stored.found[SECOND], "webhooks": []}
+    await keeper.settle()
+    assert world.names() == ["one.example.com", "two.example.com"]
+    assert world.names(SECOND) == ["three.example.com"]
+    assert world.said == [
+        f"{FIRST} was deleted by somebody else: it is restored",
+        f"{SECOND} was changed by somebody else: it is restored",
+    ]
+
+
+async def test_a_new_certificate_is_written_without_a_word(world: World) -> None:
+    keeper = world.keeper()
+    await keeper.settle()
+    world.bundle = b"CB"
+    await keeper.settle()
+    client = world.stored.found[FIRST]["webhooks"][0]["clientConfig"]
+    assert client["caBundle"] == "Q0I="
+    assert world.said == []
+
+
+async def test_what_no_hook_needs_any_more_is_removed(world: World) -> None:
+    await world.keeper().settle()
+    await world.keeper("configVersion: v1\nonStartup: 1").settle()
+    assert world.stored.found == {}
+    assert world.said[0] == f"{FIRST} is removed: no hook needs it any more"
+
+
+async def test_a_program_without_such_hooks_needs_no_rights(world: World) -> None:
+    world.stored.forbidden = True
+    await world.keeper("configVersion: v1\nonStartup: 1").settle()
+    with pytest.raises(Forbidden):
+        await world.keeper().settle()
+
+
+async def test_that_of_another_program_stays(world: World) -> None:
+    await world.keeper(namespace="other").settle()
+    before = dict(world.stored.found)
+    with pytest.raises(Conflict, match="belongs to the hooks of namespace other: choose another"):
+        await world.keeper().settle()
+    await world.keeper("configVersion: v1\nonStartup: 1").settle()
+    assert world.stored.found == before
+
+
+@pytest.mark.parametrize(("place", "taken"), [("shop", True), ("elsewhere", False)])
+async def test_one_that_shell_operator_left_in_the_namespace_is_taken_over(
+    world: World, place: str, *, taken: bool
+) -> None:
+    service = {"name": "old", "namespace": place}
+    old = {
+        "kind": VALIDATING,
+        "metadata": {"name": NAME, "resourceVersion": "7"},
+        "webhooks": [{"name": "old.example.com", "clientConfig": {"service": service}}],
+    }
+    world.stored.found[FIRST] = old
+    if taken:
+        await world.keeper().settle()
+        assert world.names() == ["one.example.com", "two.example.com"]
+        return
+    with pytest.raises(Conflict, match="was made by somebody else: choose another name"):
+        await world.keeper().settle()
+    assert world.stored.found == {FIRST: old}
+
+
+async def test_one_that_the_api_server_refuses_is_left_out_with_its_reason(world: World) -> None:
+    world.stored.refused = "one.example.com"
+    await world.keeper().settle()
+    assert world.names() == ["two.example.com"]
+    assert world.told == {
+        "admission one.example.com": "one.example.com: the API server refuses it:"
+        " webhooks[0].matchConditions[0]: no",
+        "admission two.example.com": "",
+        "admission three.example.com": "",
+    }
+
+
+async def test_without_a_certificate_nothing_is_written(world: World) -> None:
+    world.bundle = b""
+    with pytest.raises(NotInstalled, match="no certificate yet"):
+        await world.keeper().settle()
+    assert world.stored.found == {}
