@@ -31,8 +31,8 @@ FOLDER = "RETROFIT_TEST_RIGHTS"
 """Where the processes of a run leave what was used."""
 MANIFESTS = Path(__file__).parents[1] / "manifests"
 BASE = MANIFESTS / "base"
-FOLDERS = (BASE, *sorted(MANIFESTS.glob("dialects/*")))
-"""What grants rights to programs, that of languages which a cluster need not have included."""
+FOLDERS = (BASE, *sorted(MANIFESTS.glob("dialects/*")), MANIFESTS / "components/ui")
+"""What grants rights to programs, that of parts which a cluster need not have included."""
 _DECISION = "authorization.k8s.io/decision"
 _REASON = "authorization.k8s.io/reason"
 _CREATED = 201
@@ -88,9 +88,11 @@ GRANTED_BY_USERS = (
         Right("kyverno-background-controller", verb, _ANY, _ANY)
         for verb in ("get", "list", "watch", "create", "update", "patch")
     ),
-    # By `view`, and by roles with the label of this one, it reads single old and deleted objects.
-    # No other verb that `view` grants it may be used: only what the base grants itself.
-    Right("kyverno-admission-controller", "get", _ANY, _ANY),
+    # By `view`, and by roles with the label of this one: single old and deleted objects, and what
+    # the GlobalContextEntries keep that a rule names before an object is stored.
+    *(
+        Right("kyverno-admission-controller", verb, _ANY, _ANY) for verb in ("get", "list", "watch")
+    ),
     # What an older version recorded there, where docs/reference/rbac.md has somebody grant it.
     Right("kube-retrofit-controller", "get", "", "secrets", "kyverno"),
     Right("kube-retrofit-controller", "delete", "", "secrets", "kyverno"),

@@ -67,6 +67,10 @@ async def test_the_account_of_the_component_is_enough_and_may_no_more(rig: Rig) 
         assert await asyncio.to_thread(allowed, rig) == {
             "clusterpolicies.kyverno.io",
             "policies.kyverno.io",
+            "modrules.api.kubemod.io",
+            "overridepolicies.policy.kcloudlabs.io",
+            "clusteroverridepolicies.policy.kcloudlabs.io",
+            "clustervalidatepolicies.policy.kcloudlabs.io",
             "updaterequests.kyverno.io",
             "leases.coordination.k8s.io",
         }
