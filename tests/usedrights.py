@@ -90,9 +90,9 @@ GRANTED_BY_USERS = (
     ),
     # By `view`, and by roles with the label of this one: single old and deleted objects, and what
     # the GlobalContextEntries keep that a rule names before an object is stored.
-    *(
-        Right("kyverno-admission-controller", verb, _ANY, _ANY) for verb in ("get", "list", "watch")
-    ),
+    Right("kyverno-admission-controller", "get", _ANY, _ANY),
+    Right("kyverno-admission-controller", "list", _ANY, _ANY),
+    Right("kyverno-admission-controller", "watch", _ANY, _ANY),
     # What an older version recorded there, where docs/reference/rbac.md has somebody grant it.
     Right("kube-retrofit-controller", "get", "", "secrets", "kyverno"),
     Right("kube-retrofit-controller", "delete", "", "secrets", "kyverno"),

@@ -186,10 +186,20 @@ def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
         helm("upgrade", *RELEASE, str(CHART), *values, single, f"--set=image.tag={tag}")
         running.wait(10, within=30.0)
     assert (running.row.refused, running.row.lost) == (0, 0)
-    (page,) = pods(cluster, "app.kubernetes.io/component=ui", BESIDE.namespace)
-    board = json.loads(cluster.kubectl("get", "--raw", PAGE.format(page)))
-    assert [item["policy"] for item in board["policies"]] == ["stream"]
-    assert board["leader"]["fresh"]
+
+    def shown() -> bool:
+        found = pods(cluster, "app.kubernetes.io/component=ui", BESIDE.namespace)
+        if len(found) != 1:
+            return False
+        try:
+            board = json.loads(cluster.kubectl("get", "--raw", PAGE.format(*found)))
+        except ClusterError:
+            return False
+        policies = [item["policy"] for item in board["policies"]]
+        return policies == ["stream"] and board["leader"]["fresh"]
+
+    # The upgrade took the Lease with the Pod that held it.
+    wait_until(shown, within=60.0, what="the page shows the policy and who leads")
     cluster.kubectl("delete", "rcpol", "--all")
     helm("uninstall", *RELEASE, "--wait")
     cluster.kubectl("delete", "namespace", BESIDE.namespace, within=ROLLOUT)

@@ -152,7 +152,8 @@ def test_what_does_not_end_or_grows_is_stopped(text: str) -> None:
     start = time.process_time()
     with pytest.raises(EvaluationError):
         rendered(text)
-    assert time.process_time() - start < 5
+    # Seconds of a core, many times what it takes: a busy machine counts some of its own as ours.
+    assert time.process_time() - start < 20
 
 
 def test_what_is_nested_too_deeply_for_the_stack_is_an_error() -> None:
