@@ -34,6 +34,8 @@ from reconciler.installation import BESIDE
 
 OVERLAYS = ROOT / "manifests/overlays"
 BEFORE = ROOT / "tests/integration/upgrade/0.1.0.jsonl"
+STANDINS = str(ROOT / "tests/integration/standins.yaml")
+"""The kinds of cert-manager and of the Prometheus operator, which no program acts on here."""
 RELEASE = ("kube-retrofit", f"--namespace={BESIDE.namespace}")
 PAGE = f"/api/v1/namespaces/{BESIDE.namespace}/pods/{{}}:8080/proxy/api/board"
 
@@ -146,6 +148,32 @@ def test_from_three_replicas_to_one(cluster: Cluster, triggers: Streams) -> None
         rolled_out(cluster)
         running.wait(10, within=30.0)
     assert (running.row.refused, running.row.lost) == (0, 0)
+
+
+def test_the_profiles_for_what_others_run_are_installed_and_removed(
+    cluster: Cluster, triggers: Streams, clean: set[str]
+) -> None:
+    profiles = ("tenants", "monitoring", "cert-manager")
+    cluster.kubectl("apply", "--server-side", "-f", STANDINS)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", STANDINS)
+    apply(cluster, "default")
+    rolled_out(cluster)
+    applied(cluster, POLICY)
+    ready(cluster)
+    with triggers("three more profiles") as running:
+        for profile in profiles:
+            apply(cluster, profile)
+            rolled_out(cluster)
+            running.wait(5, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+    cluster.kubectl("delete", "cpol", "--all")
+    for profile in profiles:
+        removed = ("delete", "--ignore-not-found", "-k", str(OVERLAYS / profile))
+        cluster.kubectl(*removed, within=ROLLOUT)
+    cluster.kubectl("delete", "-f", STANDINS)
+    wait_until(
+        lambda: outside(cluster) <= clean, within=60.0, what="only what was there before is left"
+    )
 
 
 def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
