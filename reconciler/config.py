@@ -246,6 +246,9 @@ class ControllerSettings(ProcessSettings):
     lease_duration: float = _setting(15.0, "Leader lease: taken over after.", duration=True)
     lease_renew: float = _setting(10.0, "Leader lease: given up after.", duration=True)
     lease_retry: float = _setting(2.0, "Leader lease: tried again after.", duration=True)
+    pod_uid: str = _setting(
+        "", "Leader lease: uid of the own Pod, whose restarted container takes it over at once."
+    )
     retain_completed: float = _setting(600.0, "Keep Completed requests.", duration=True)
     retain_skip: float = _setting(600.0, "Keep Skip requests.", duration=True)
     retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)

@@ -237,11 +237,21 @@ def test_tokens_that_expire(cluster: Cluster, stream: Streams, short_tokens: Sho
             assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
+def holder(cluster: Cluster) -> str:
+    """Return the process that leads; it begins with the name of its pod."""
+    path = "jsonpath={.spec.holderIdentity}"
+    return cluster.kubectl("get", "lease", "kube-retrofit-controller", *KYVERNO, "-o", path)
+
+
 def leader(cluster: Cluster) -> str:
     """Return the pod that leads."""
-    path = "jsonpath={.spec.holderIdentity}"
-    holder = cluster.kubectl("get", "lease", "kube-retrofit-controller", *KYVERNO, "-o", path)
-    return holder.partition("_")[0]
+    return holder(cluster).partition("_")[0]
+
+
+def kill(pod: Object) -> None:
+    """Kill the first container of a pod, as nothing in it can prevent."""
+    container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    os.kill(process_of(container), signal.SIGKILL)
 
 
 def test_a_deleted_leader(cluster: Cluster, stream: Streams) -> None:
@@ -259,12 +269,26 @@ def test_a_killed_admission_process(cluster: Cluster, stream: Streams) -> None:
     with stream("admission process killed with -9") as running:
         running.wait(10, within=30.0)
         _, pod = min(pods(cluster, component(ADMISSION)).items())
-        container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
-        os.kill(process_of(container), signal.SIGKILL)
+        kill(pod)
         running.wait(50, within=60.0)
     # The API server tries a webhook once: what was on its way to that process is refused.
     assert running.row.lost == 0
     assert running.row.refused < running.row.accepted / 10
+    rolled_out(cluster)
+
+
+def test_a_killed_leader_leads_again_as_soon_as_its_container_is_restarted(
+    cluster: Cluster, stream: Streams
+) -> None:
+    with stream("leader process killed with -9") as running:
+        running.wait(10, within=30.0)
+        old = holder(cluster)
+        kill(pods(cluster, component(CONTROLLER))[leader(cluster)])
+        wait_until(lambda: holder(cluster) != old, within=60.0, what="another process leads")
+        running.wait(10, within=30.0)
+    # The other pod would have waited for the end of the Lease.
+    assert leader(cluster) == old.partition("_")[0]
+    assert (running.row.refused, running.row.lost) == (0, 0)
     rolled_out(cluster)
 
 

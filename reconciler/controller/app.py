@@ -262,7 +262,12 @@ def _assemble(
     readiness: Readiness,
     stop: asyncio.Event,
 ) -> Controller:
-    clock, identity, log, metrics = SystemClock(), new_identity(), reporter.log, reporter.metrics
+    clock, identity, log, metrics = (
+        SystemClock(),
+        new_identity(settings.pod_uid),
+        reporter.log,
+        reporter.metrics,
+    )
     election = _election(settings, lease_client, clock, identity)
     client.allow_writes(lambda: election.leading)
     base = Base.of(client, settings, clock, log.warning)
@@ -358,6 +363,7 @@ def _election(
             renew=settings.lease_renew,
             retry=settings.lease_retry,
         ),
+        pod=settings.pod_uid,
     )
 
 

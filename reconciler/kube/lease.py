@@ -4,8 +4,9 @@
 refused connection ends it, it writes local time as UTC and it does not give the Lease back.
 
 A holder counts as gone when its record did not change for its lease duration *as seen here*, on
-the monotonic clock, so clocks of different machines need not agree. A renewal counts from before
-it was sent. A Lease does not fence: every write is guarded by a resourceVersion for that.
+the monotonic clock, so clocks of different machines need not agree; at once where it was in the
+same Pod, whose containers never run twice. A renewal counts from before it was sent. A Lease does
+not fence: every write is guarded by a resourceVersion for that.
 """
 
 import asyncio
@@ -38,9 +39,13 @@ class Timing:
     retry: float = 2.0
 
 
-def new_identity() -> str:
-    """Return a name that no other process has."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
+def new_identity(pod: str = "") -> str:
+    """Return a name that no other process has.
+
+    Args:
+        pod: Uid of the Pod that the process is in, which is then a part of it.
+    """
+    return "_".join(part for part in (socket.gethostname(), pod, str(uuid.uuid4())) if part)
 
 
 class Election:
@@ -62,6 +67,7 @@ class Election:
         identity: str,
         name: str = LEASE_NAME,
         timing: Timing | None = None,
+        pod: str = "",
     ) -> None:
         self.started, self.lost = Signal[[]](), Signal[[]]()
         self.held_by = Signal[[str]]()
@@ -75,6 +81,7 @@ class Election:
         self._name = name
         self.identity = identity
         self._timing = timing or Timing()
+        self._pod = pod
         self._leading = False
         self._renewed_at = 0.0
         self._lease: Object = {}
@@ -150,7 +157,7 @@ class Election:
         others = self.holder != self.identity and known not in (None, lease.get("spec"))
         self.witnessed = self.witnessed or others
         others = self.holder not in {"", self.identity}
-        if others and not self._expired():
+        if others and not (self._expired() or self._followed()):
             return False
         self.abandoned = others
         try:
@@ -174,6 +181,10 @@ class Election:
         spec = self._lease.get("spec") or {}
         duration = float(spec.get("leaseDurationSeconds") or self._timing.duration)
         return self._clock.monotonic() - self._observed_at >= duration
+
+    def _followed(self) -> bool:
+        """Tell whether the holder was in this Pod: its container is restarted after its end."""
+        return bool(self._pod) and f"_{self._pod}_" in self.holder
 
     async def _create(self, limit: float) -> bool:
         body = {

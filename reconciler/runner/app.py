@@ -151,7 +151,7 @@ class Program:
             say=self.log.error,
         )
         self.log.info("hooks found", hooks=[hook.spec["executable"] for hook in found.registered])
-        identity = new_identity()
+        identity = new_identity(self.settings.pod_uid)
         election = Election(
             self.lease_client,
             self.clock,
@@ -159,6 +159,7 @@ class Program:
             identity=identity,
             name=_LEASE,
             timing=self.settings.lease,
+            pod=self.settings.pod_uid,
         )
         self.client.allow_writes(lambda: election.leading)
         election.started.subscribe(self._won.set)

@@ -79,6 +79,7 @@ class RunnerSettings:
         hook_memory: Bytes of address space of a process, 0 for no limit.
         hook_timeout: Seconds that a run may take, 0 for no limit.
         lease: When another replica takes over.
+        pod_uid: Of the own Pod, whose restarted container takes over at once; may be empty.
     """
 
     hooks_dir: Path
@@ -98,6 +99,7 @@ class RunnerSettings:
     hook_memory: int
     hook_timeout: float
     lease: Timing
+    pod_uid: str
     installation: Installation
     hook_parallel: int
     configuration: str
@@ -276,6 +278,12 @@ _OPTIONS: Final = (
             ("retry", "2s", "tried again after"),
         )
     ),
+    _option(
+        "pod-uid",
+        "RETROFIT_POD_UID",
+        "",
+        "Leader lease: uid of the own Pod, whose restarted container takes it over at once.",
+    ),
     *(
         _option(name.replace("_", "-"), variable, "", f"Without effect: {reason}.", hidden=True)
         for name, (variable, reason) in _WITHOUT_EFFECT.items()
@@ -328,6 +336,7 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
         hook_memory=values["hook_memory"],
         hook_timeout=values["hook_timeout"],
         lease=lease,
+        pod_uid=values["pod_uid"],
         installation=INSTALLATIONS[values["policy_group"]],
         hook_parallel=values["hook_parallel"] or 2 * (os.cpu_count() or 1),
         configuration=values["validating_webhook_configuration_name"],

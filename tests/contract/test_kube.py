@@ -286,15 +286,16 @@ async def test_rights_are_reviewed(client, place):
 class Candidate:
     """One elector with a log of what it was told."""
 
-    def __init__(self, client, place):
+    def __init__(self, client, place, pod=""):
         self.told = asyncio.Queue()
         self.holders = asyncio.Queue()
         self.election = Election(
             client,
             SystemClock(),
             namespace=place,
-            identity=new_identity(),
+            identity=new_identity(pod),
             timing=QUICK,
+            pod=pod,
         )
         self.election.started.subscribe(lambda: self.told.put_nowait("started"))
         self.election.lost.subscribe(lambda: self.told.put_nowait("lost"))
@@ -311,8 +312,8 @@ class Candidate:
 async def candidates(client: Client, place: str) -> AsyncIterator[Callable[[], Candidate]]:
     started = []
 
-    def start():
-        started.append(Candidate(client, place))
+    def start(pod=""):
+        started.append(Candidate(client, place, pod))
         return started[-1]
 
     yield start
@@ -359,6 +360,29 @@ async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candida
     assert time.monotonic() - began >= 2
     assert candidate.election.abandoned
     lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
+    assert lease["spec"]["leaseTransitions"] == 7
+
+
+async def test_the_lease_of_a_container_that_was_restarted_is_not_waited_for(
+    client, place, candidates
+):
+    pod, other = "pod-1", "pod-2"
+    spec = {
+        "holderIdentity": new_identity(pod),
+        # No candidate would outlive it here.
+        "leaseDurationSeconds": 3600,
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+        "leaseTransitions": 6,
+    }
+    await create(client, LEASES, place, "kube-retrofit-controller", spec=spec)
+    for elsewhere in (candidates(other), candidates()):
+        async with asyncio.timeout(20):
+            assert await elsewhere.holders.get() == spec["holderIdentity"]
+    restarted = candidates(pod)
+    await told(restarted, "started")
+    assert restarted.election.abandoned
+    lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
+    assert lease["spec"]["holderIdentity"] == restarted.election.identity
     assert lease["spec"]["leaseTransitions"] == 7
 
 

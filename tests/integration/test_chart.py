@@ -235,7 +235,7 @@ def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
         "--reports=false",
         "--resync=1m",
     ]
-    assert container["env"] == [{"name": "TZ", "value": "UTC"}]
+    assert container["env"] == [*plain["env"], {"name": "TZ", "value": "UTC"}]
     assert container["resources"] == {**plain["resources"], "limits": {"memory": "1Gi"}}
     assert template["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "platform"}
     assert template["metadata"]["annotations"]["example.com/seen"] == "yes"

@@ -107,7 +107,7 @@ yes
 {{- end -}}
 {{- $_ := set $container "args" (append $container.args (printf "--%s=%s" $flag $text)) -}}
 {{- end -}}
-{{- $env := $program.env -}}
+{{- $env := concat ($container.env | default list) $program.env -}}
 {{- if and $root.Values.clientCertificate (eq (first $container.command) "retrofit-admission") -}}
 {{- $env = concat (list (dict "name" "RETROFIT_CLIENT_CA_FILE" "value" "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt") (dict "name" "RETROFIT_CLIENT_NAMES" "value" "kube-apiserver-webhooks")) $env -}}
 {{- end -}}
