@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, PREFIX, Object
+from reconciler.api.updaterequest import State
 from reconciler.dialects.kinitiras.labelled import ANNOTATION as OBJECTS
 from reconciler.dialects.kinitiras.labelled import LABEL
 from reconciler.errors import ClusterError
@@ -104,6 +106,20 @@ async def ready(rig: Rig, *written: Object, reason: str = "Succeeded") -> None:
         return ""
 
     await rig.settle(missing, within=40.0)
+
+
+async def skipped_without(rig: Rig, held: Object) -> None:
+    """Delete a paused policy, and wait until its one request has ended because of that."""
+    name, place = held["metadata"]["name"], _place(held)
+
+    async def are(state: State, reason: str) -> Any:
+        found = [item.status for item in await rig.requests(f"{place}/{name}" if place else name)]
+        said = [(status.state, status.reason) for status in found]
+        return "" if said == [(state, reason)] else said or "no request"
+
+    await rig.settle(partial(are, State.PENDING, "Paused"), within=15.0)
+    await rig.delete(held["kind"], name, place)
+    await rig.settle(partial(are, State.SKIP, "PolicyGone"), within=15.0)
 
 
 def _place(obj: Object) -> str:
@@ -276,6 +292,19 @@ async def test_a_tenants_policy_does_not_leave_its_namespace(policies: Rig) -> N
         "mutateExisting"
     ]
     assert (figures["onExisting"], figures["failed"]) == (True, 0)
+
+
+@pytest.mark.parametrize("kind", ["OverridePolicy", "ClusterOverridePolicy"])
+async def test_what_waits_for_a_policy_that_goes_is_skipped(policies: Rig, kind: str) -> None:
+    rig = policies
+    await rig.create(labelled(config_map(rig.namespace, "a")))
+    marks = {ANNOTATION_EXISTING: "true", f"{PREFIX}paused": "true"}
+    held = overriding(
+        rig, "held", label("team", "blue"), select=CONFIG_MAPS, kind=kind, annotations=marks
+    )
+    await ready(rig, held)
+    await skipped_without(rig, held)
+    assert await labels(rig, "a") == {}
 
 
 @pytest.mark.parametrize(

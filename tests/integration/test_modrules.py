@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, PREFIX, Object
 from reconciler.cli.main import retrofit
 from reconciler.errors import ClusterError, Denied, Invalid
 from tests.faults.rig import Rig, config_map, pod
+from tests.integration.test_kinitiras import skipped_without
 from tests.unit.dialects.kubemod.modrules import POD, modrule
 
 pytestmark = pytest.mark.cluster
@@ -195,6 +196,15 @@ async def test_a_tenants_rule_does_not_leave_its_namespace(modrules: Rig) -> Non
     assert "Completed, 2/2 done" in await desk(rig, "status", named)
     # All are as the rule wants them already.
     assert "0 objects would be changed" in await desk(rig, "preview", named)
+
+
+async def test_what_waits_for_a_rule_that_goes_is_skipped(modrules: Rig) -> None:
+    rig = modrules
+    await rig.create(config_map(rig.namespace, "a"))
+    held = labelling(rig, annotations={ANNOTATION_EXISTING: "true", f"{PREFIX}paused": "true"})
+    await ready(rig, held)
+    await skipped_without(rig, held)
+    assert await labels(rig, "a") == {}
 
 
 async def test_rules_of_the_system_namespace_are_for_the_cluster(modrules: Rig) -> None:

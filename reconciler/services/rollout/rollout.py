@@ -207,7 +207,7 @@ class Rollout(SaysOnce):
             if ref in refused:
                 yield self._write(ref, _not_ready(refused[ref]))
             elif acts(compiled) and (obstacle := in_force.obstacle_of(compiled)):
-                yield self._suspend(ref, obstacle)
+                yield self._suspend(compiled, obstacle)
             elif self.index.get(ref) is compiled:
                 yield self._finish(ref, compiled)
         for invalid in self.index.invalid():
@@ -222,12 +222,14 @@ class Rollout(SaysOnce):
         languages = self.index.languages
         return languages.is_served(ref) and not languages.standing_by(ref)
 
-    async def _suspend(self, ref: PolicyRef, obstacle: Obstacle) -> None:
+    async def _suspend(self, compiled: CompiledPolicy, obstacle: Obstacle) -> None:
         """Say that a policy is not in force, also while its figures are written every second."""
-        wanted = _not_ready(obstacle.message, obstacle.cause)
+        ref, wanted = compiled.ref, _not_ready(obstacle.message, obstacle.cause)
         try:
             await self._write(ref, wanted)
         except Conflict:
+            if not compiled.in_background:
+                raise
             await self.index.take_in(await self.policies.get(ref))
             await self._write(ref, wanted)
 
