@@ -4,7 +4,7 @@ The author of a policy: `InvalidPolicy`, `EvaluationError`.
 The machine, or a rule that asks too much of it: `Interrupted`.
 The cluster, at one object: `Conflict`, `NotFound`, `Forbidden`, `Invalid`, `Denied`,
 `NoKindMatch`.
-The cluster, at this moment: `Throttled`, `Unavailable`, `Unauthorized`, `NotReady`,
+The cluster, at this moment: `Throttled`, `Unavailable`, `Unfinished`, `Unauthorized`, `NotReady`,
 `ResponseTooLarge`.
 This project, at this moment: `NotInstalled`, `Overloaded`.
 The person who starts a program: `InvalidSetting`.
@@ -279,6 +279,12 @@ class Unavailable(ClusterError):
     """No usable answer: connection refused, time-out, 5xx."""
 
     kind_of_failure = "the server gave no usable answer"
+
+
+class Unfinished(Unavailable):
+    """The call was done, and what it began is not over yet: an object waits for its finalizers."""
+
+    kind_of_failure = "what the call began is not over yet"
 
 
 class ResponseTooLarge(ClusterError):

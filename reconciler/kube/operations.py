@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
-from reconciler.errors import NotFound, Unavailable
+from reconciler.errors import NotFound, Unfinished
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON_PATCH, MERGE_PATCH
 from reconciler.kube.retrying import holds
@@ -65,7 +65,7 @@ class KubeOperations:
             return bool((found.get("metadata") or {}).get("uid") != uid)
 
         if not await holds(is_gone, within=self._patience):
-            raise Unavailable(
+            raise Unfinished(
                 f'{kind.resource} "{name}" is deleted, but still there after'
                 f" {self._patience:g} s: it waits for what it owns, or for a finalizer"
             )

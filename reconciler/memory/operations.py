@@ -6,7 +6,7 @@ import jsonpatch
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.patch.merge7386 import apply_merge_patch
-from reconciler.errors import Invalid, NotFound, Unavailable
+from reconciler.errors import Invalid, NotFound, Unfinished
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.ports.objects import Propagation
 
@@ -46,4 +46,4 @@ class MemoryOperations:
             await self._cluster.get(kind, namespace, name)
         except NotFound:
             return
-        raise Unavailable(f'{kind.resource} "{name}" is deleted, but waits for a finalizer')
+        raise Unfinished(f'{kind.resource} "{name}" is deleted, but waits for a finalizer')

@@ -48,14 +48,14 @@ class ActiveHook:
         return snapshot_of(self.informers, binding)
 
     async def attempt(
-        self, covered: Sequence[UpdateRequest], contexts: Sequence[Context]
+        self, covered: Sequence[UpdateRequest], contexts: Sequence[Context], *, repeated: bool
     ) -> RunOutcome:
-        """Run it for requests that belong together."""
+        """Run it for requests that belong together; see `HookRun.attempt`."""
 
         def given() -> Sequence[Mapping[str, Any]]:
             return render(contexts, self.snapshot_of)
 
-        return await self.runner.attempt(covered, given)
+        return await self.runner.attempt(covered, given, repeated=repeated)
 
     async def run(self) -> None:
         """Follow and record until cancelled."""

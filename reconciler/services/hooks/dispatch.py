@@ -237,7 +237,7 @@ class HookDispatcher:
         if pace is not None:
             self._buckets[ref] = self._buckets[ref].take(pace, started)
         allowed = all(task.allow_failure for task in line.queue.running)
-        outcome = await hook.attempt(covered, contexts)
+        outcome = await hook.attempt(covered, contexts, repeated=not allowed)
         await self._settle(line, covered, outcome, allowed=allowed)
         hook.account.ran(self.clock.now(), outcome.failure, counts=not allowed)
         self.ran.emit(

@@ -1,6 +1,7 @@
 """The operations of a hook, carried out in their order.
 
-One that fails does not stop those after it, as in the original. What rests on a read is written
+One that fails does not stop those after it, as in the original, but for one that the API server
+was not there for: see `running`. What rests on a read is written
 with a guard, and decided again where the object has changed meanwhile.
 """
 

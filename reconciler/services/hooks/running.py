@@ -1,5 +1,10 @@
-"""One attempt at a run: contexts, the hook, its operations, and what is stored of it."""
+"""One attempt at a run: contexts, the hook, its operations, and what is stored of it.
 
+An operation for which the API server was not there holds up those after it, so that they keep
+their order. What concerns one object (a missing right, a refusal, a webhook that fails) does not.
+"""
+
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -7,6 +12,7 @@ from typing import Any, Final
 from reconciler.api.meta import ObjectRef, ref_of
 from reconciler.api.updaterequest import Outcome, TargetStatus, UpdateRequest
 from reconciler.errors import (
+    ClusterError,
     Forbidden,
     Invalid,
     InvalidPolicy,
@@ -14,6 +20,7 @@ from reconciler.errors import (
     Throttled,
     Unauthorized,
     Unavailable,
+    Unfinished,
 )
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.operations import OBJECTS, Operation, after_failure, read_operations
@@ -29,6 +36,11 @@ from reconciler.services.hooks.requests import HookRequests
 
 _REPEATED: Final = (Forbidden, Unavailable, Throttled, Unauthorized)
 """What lies at the moment, or at a right: the operation is right as it stands."""
+_AWAY: Final = (Unavailable, Throttled, Unauthorized)
+_AT_ONE_OBJECT: Final = 500
+"""What the API server answers where a webhook fails, which may be for this object alone."""
+_PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
+"""Seconds until something to be created is sent again, as other calls are by the client."""
 _LONGEST: Final = 300
 
 
@@ -64,19 +76,22 @@ class HookRun:
         self,
         covered: Sequence[UpdateRequest],
         contexts: Callable[[], Sequence[Mapping[str, Any]]],
+        *,
+        repeated: bool,
     ) -> RunOutcome:
         """Run the hook, or go on with what it answered in an earlier attempt.
 
         Args:
             covered: What the run is for, in order.
             contexts: Gives what the hook reads.
+            repeated: Another attempt follows one that fails.
 
         Raises:
             ClusterError: Nothing can be stored, so nothing was done.
         """
         plan = await self.requests.read_plan(covered[0].name)
         if plan is not None:
-            return await self._carry_out(plan, covered[0].name)
+            return await self._carry_out(plan, covered[0].name, repeated=repeated)
         try:
             result = await self.runs.run(self.ref, self.config, contexts())
             documents = list(result.operations)
@@ -95,10 +110,13 @@ class HookRun:
             await self.requests.store_plan(covered[0].name, plan)
         except Invalid as error:
             return RunOutcome(failure=_one_line(str(error)))
-        return await self._carry_out(plan, covered[0].name)
+        return await self._carry_out(plan, covered[0].name, repeated=repeated)
 
-    async def _carry_out(self, plan: Plan, name: str) -> RunOutcome:
-        """Carry the open steps of a plan out, and note what has become of them."""
+    async def _carry_out(self, plan: Plan, name: str, *, repeated: bool) -> RunOutcome:
+        """Carry the open steps of a plan out, and note what has become of them.
+
+        What another attempt has to do first is not overtaken.
+        """
         results: list[OperationResult] = []
         last = {share[-1] for share in plan.shares()}
         for index, operation in enumerate(plan.operations()):
@@ -106,15 +124,31 @@ class HookRun:
             if step.outcome:
                 results.append(OperationResult(operation=operation, outcome=Outcome(step.outcome)))
                 continue
-            result = await self.operations.carry_out(operation, uncertain=step.uncertain)
+            step, result = await self._step(step, operation)
             results.append(result)
-            plan = plan.with_step(index, _noted(step, result))
+            plan = plan.with_step(index, step)
             self.requests.note_plan(name, plan)
             ended = index in last or result.error is not None
             if ended and index + 1 < len(plan.steps):
                 await self.requests.store_plan(name, plan)
+            if repeated and _is_away(result.error):
+                break
         await self._settle(name, plan, results)
         return self._outcome(results)
+
+    async def _step(self, step: Step, operation: Operation) -> tuple[Step, OperationResult]:
+        """Carry a step out; return it with what has become of it.
+
+        Who has a plan knows what it has created itself, and may send that again at once.
+        """
+        pauses = iter(_PAUSES if operation.type in OBJECTS else ())
+        while True:
+            result = await self.operations.carry_out(operation, uncertain=step.uncertain)
+            step = _noted(step, result)
+            pause = next(pauses, None)
+            if pause is None or not _is_away(result.error):
+                return step, result
+            await asyncio.sleep(max(_asked(result.error), pause))
 
     async def _settle(self, name: str, plan: Plan, results: Sequence[OperationResult]) -> None:
         """Keep the plan of a run whose failures a repetition cures, else run the hook again."""
@@ -149,6 +183,18 @@ def _noted(step: Step, result: OperationResult) -> Step:
         message="" if result.error is None else _one_line(_said(result)),
         uncertain=step.uncertain or isinstance(result.error, Unavailable),
     )
+
+
+def _is_away(error: RetrofitError | None) -> bool:
+    """Tell whether the API server was not there for a call, as it may not be for the next."""
+    if isinstance(error, Unfinished) or not isinstance(error, _AWAY):
+        return False
+    return error.status != _AT_ONE_OBJECT
+
+
+def _asked(error: RetrofitError | None) -> float:
+    """Return for how many seconds the API server wants to be left in peace."""
+    return (error.retry_after if isinstance(error, ClusterError) else None) or 0.0
 
 
 def _said(result: OperationResult) -> str:

@@ -213,6 +213,6 @@ class Operations(Protocol):
 
         Raises:
             NotFound: There is no such object.
-            Unavailable: It is still there, after twenty seconds in the foreground.
+            Unfinished: It is still there, after twenty seconds in the foreground.
         """
         ...

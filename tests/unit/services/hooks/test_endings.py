@@ -18,6 +18,7 @@ from tests.unit.services.hooks.world import (
     LabelsByJq,
     LoopClock,
     Outage,
+    Refusals,
     Trouble,
     World,
     has_ended,
@@ -198,6 +199,27 @@ def test_each_event_makes_its_object_once_whenever_the_api_server_is_away(
             made = runner.run(world.made())
             # A run that may fail has failed where an operation got no answer.
             assert made == Counter(ADDED) or (allowed and made <= Counter(ADDED)), f"write {at}"
+            assert set(runner.run(world.states())) == {State.COMPLETED}, f"write {at}"
+            if not came:
+                break
+        else:
+            pytest.fail("it writes more often than there are events")
+
+
+@pytest.mark.parametrize("every", [0, 1, 3], ids=["once", "all for a while", "each third"])
+@pytest.mark.parametrize("most", [1, 1 << 20], ids=["one by one", "together"])
+def test_the_order_is_kept_whichever_calls_are_answered_503(most: int, every: int) -> None:
+    async def one(at: int) -> tuple[bool, str, World]:
+        world, refusals = World(), Refusals(at=at, every=every)
+        world.cluster.create(HOOKS, hook())
+        said = await lives(world, 1, refusals, ADDED, most)
+        return refusals.seen > at, said, world
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        for at in range(MOST_WRITES):
+            came, said, world = runner.run(one(at))
+            assert not said, f"refused from write {at} on"
+            assert runner.run(world.made_in_order()) == ADDED, f"refused from write {at} on"
             assert set(runner.run(world.states())) == {State.COMPLETED}, f"write {at}"
             if not came:
                 break

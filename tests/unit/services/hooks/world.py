@@ -92,6 +92,35 @@ class Outage:
 
 
 @dataclass(slots=True)
+class Refusals:
+    """Writes that are answered 503, whether or not they have an effect before.
+
+    Attributes:
+        at: The first of them, or of their answers, counted from 0.
+        every: From then on each so many-th is, for a while; 0: that one alone.
+        seconds: For how long.
+    """
+
+    at: int
+    every: int = 0
+    seconds: float = 15.0
+    seen: int = 0
+    over: float = 0.0
+
+    async def step(self) -> None:
+        """Come to a write, or to its answer."""
+        now = asyncio.get_running_loop().time()
+        after = self.seen - self.at
+        self.seen += 1
+        await asyncio.sleep(_CALL)
+        if after == 0:
+            self.over = now + self.seconds
+        elif after < 0 or not self.every or after % self.every or now > self.over:
+            return
+        raise Unavailable("the API server answered 503", status=503)
+
+
+@dataclass(slots=True)
 class Ending:
     """The end of a process, at one of its writes; half of them have an effect before.
 
@@ -313,6 +342,12 @@ class World:
         """Return how often hooks have created what, as its label says."""
         page = await self.cluster.list_page(CONFIG_MAPS, labels="made")
         return Counter(item["metadata"]["labels"]["made"] for item in page.items)
+
+    async def made_in_order(self) -> list[str]:
+        """Return what hooks have created, the first of it first."""
+        page = await self.cluster.list_page(CONFIG_MAPS, labels="made")
+        made = sorted(page.items, key=lambda item: int(resource_version(item)))
+        return [item["metadata"]["labels"]["made"] for item in made]
 
     @property
     def missed(self) -> bool:

@@ -1,0 +1,179 @@
+"""What an operation that fails holds up: what comes after it, where the API server was away."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from typing_extensions import override
+
+from reconciler.api.meta import CONFIG_MAPS, Kind, Object, ObjectRef
+from reconciler.api.updaterequest import RequestSpec, Source, State, UpdateRequest
+from reconciler.errors import (
+    ClusterError,
+    Denied,
+    Forbidden,
+    Invalid,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    Unfinished,
+)
+from reconciler.hooks.bindings import HookConfig
+from reconciler.hooks.declared import HOOKS
+from reconciler.hooks.ports import HookRef, RunResult
+from reconciler.isolation.jq import JqWorkers
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.operations import MemoryOperations
+from reconciler.memory.requests import MemoryRequests
+from reconciler.requests.lifecycle import Retention
+from reconciler.services.hooks.operations import OperationRunner
+from reconciler.services.hooks.requests import HookRequests
+from reconciler.services.hooks.running import HookRun, RunOutcome
+from tests.skipping import SkippingLoop
+from tests.unit.services.hooks.world import PLACE, LoopClock
+
+HOOK: Final = HookRef(api_version=HOOKS.api_version, kind="Hook", namespace=PLACE, name="once")
+MANY: Final = 100
+AWAY: Final = [
+    Unavailable("no answer"),
+    Unavailable("the API server answered 503", status=503),
+    Throttled("slow down", status=429, retry_after=1.0),
+    Unauthorized("renew the token", status=401),
+]
+AT_ONE_OBJECT: Final = [
+    Unavailable("a webhook cannot be called", status=500),
+    Unfinished("it waits for a finalizer"),
+    Forbidden("no right", permission="create configmaps"),
+    Invalid("not so", status=422),
+    Denied("a webhook says no", status=403),
+]
+
+
+@dataclass(frozen=True)
+class Creates:
+    """A hook that creates objects.
+
+    Attributes:
+        naming: Of the first: its field of the metadata.
+    """
+
+    naming: str
+
+    async def run(
+        self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
+    ) -> RunResult:
+        metas = [{self.naming: "first-"}, {"name": "second"}, {"name": "third"}]
+        return RunResult(
+            operations=[
+                {
+                    "operation": "Create",
+                    "object": {
+                        "apiVersion": "v1",
+                        "kind": "ConfigMap",
+                        "metadata": {**meta, "namespace": PLACE},
+                    },
+                }
+                for meta in metas
+            ]
+        )
+
+
+class FirstFails(MemoryOperations):
+    """Operations of which the creation of the first object fails, so many times."""
+
+    def __init__(self, cluster: MemoryCluster, error: ClusterError, times: int) -> None:
+        super().__init__(cluster)
+        self._error = error
+        self._left = times
+
+    @override
+    async def create(self, kind: Kind, obj: Object) -> Object:
+        if obj["metadata"]["name"].startswith("first-") and self._left:
+            self._left -= 1
+            raise self._error
+        return await super().create(kind, obj)
+
+
+@dataclass
+class World:
+    """One request, and what runs a hook for it."""
+
+    error: ClusterError
+    times: int
+    naming: str = "generateName"
+    cluster: MemoryCluster = field(default_factory=MemoryCluster)
+
+    async def attempt(self, *, repeated: bool = True) -> tuple[RunOutcome, list[str]]:
+        """Return how the attempt ended, and the names that are there then, in their order."""
+        requests = HookRequests(
+            requests=MemoryRequests(self.cluster, PLACE),
+            clock=LoopClock(),
+            retention=Retention(seconds=dict.fromkeys(State, 600.0)),
+            ended=lambda _: None,
+        )
+        runner = HookRun(
+            requests=requests,
+            runs=Creates(self.naming),
+            operations=OperationRunner(
+                kinds=self.cluster,
+                reader=self.cluster,
+                writer=self.cluster,
+                operations=FirstFails(self.cluster, self.error, self.times),
+                jq=JqWorkers(workers=0),
+            ),
+            ref=HOOK,
+            config=HookConfig(),
+        )
+        covered = await self._stored(requests)
+        outcome = await runner.attempt(covered, list, repeated=repeated)
+        page = await self.cluster.list_page(CONFIG_MAPS, namespace=PLACE)
+        made = sorted(page.items, key=lambda item: int(item["metadata"]["resourceVersion"]))
+        return outcome, [item["metadata"]["name"].partition("-")[0] for item in made]
+
+    async def _stored(self, requests: HookRequests) -> list[UpdateRequest]:
+        place = ObjectRef(api_version="v1", kind="ConfigMap", namespace=PLACE, name="seed")
+        spec = RequestSpec(policy=HOOK, rule="seeds", resource=place, source=Source.WATCH)
+        await MemoryRequests(self.cluster, PLACE).create("r1", {}, spec)
+        return await requests.load()
+
+
+def attempted(world: World, *, repeated: bool = True) -> tuple[RunOutcome, list[str]]:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        return runner.run(world.attempt(repeated=repeated))
+
+
+def named(error: ClusterError) -> str:
+    return f"{type(error).__name__} {error.status}"
+
+
+@pytest.mark.parametrize("error", AWAY, ids=named)
+def test_what_comes_after_an_api_server_that_is_away_waits(error: ClusterError) -> None:
+    outcome, made = attempted(World(error, MANY))
+    assert str(error) in outcome.failure
+    assert made == []
+
+
+@pytest.mark.parametrize("error", AT_ONE_OBJECT, ids=named)
+def test_what_is_wrong_with_one_object_holds_up_no_other(error: ClusterError) -> None:
+    outcome, made = attempted(World(error, MANY))
+    assert str(error) in outcome.failure
+    assert made == ["second", "third"]
+
+
+@pytest.mark.parametrize("error", AWAY, ids=named)
+def test_a_run_that_may_fail_does_what_it_can(error: ClusterError) -> None:
+    outcome, made = attempted(World(error, MANY), repeated=False)
+    assert str(error) in outcome.failure
+    assert made == ["second", "third"]
+
+
+@pytest.mark.parametrize("naming", ["generateName", "name"])
+@pytest.mark.parametrize("error", AWAY, ids=named)
+def test_an_api_server_that_is_away_for_a_moment_fails_no_run(
+    error: ClusterError, naming: str
+) -> None:
+    outcome, made = attempted(World(error, 2, naming))
+    assert outcome.failure == ""
+    assert made == ["first", "second", "third"]
