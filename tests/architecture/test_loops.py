@@ -14,6 +14,7 @@ LOOPS = {
     ("services/processing/dispatch.py", "_try_suspects"): "ends with the first list",
     ("services/processing/dispatch.py", "drain"): "ends when nothing is in work",
     ("services/processing/lanes.py", "_work"): "hot path: rounds of one target, and bounded",
+    ("services/hooks/running.py", "_step"): "ends with what a plan creates, and bounded",
     ("services/rollout/webhook_writer.py", "register"): "ends when nothing changed meanwhile",
     ("services/catalog/globalcontext/keeping.py", "_begun"): "ends when an entry has begun",
     ("services/catalog/globalcontext/projections.py", "value"): "ends with what is evaluated",

@@ -21,7 +21,7 @@ from tests.faults.rig import SHORT_LEASE
 from tests.faults.table.stage import Stage
 
 _DUE = timedelta(seconds=60)
-"""From the start of a scenario until its schedule is due: once, for it is so once a day."""
+"""From the start of the program until its schedule is due: once, for it is so once a day."""
 _STANDBY = "retrofit-hooks-standby"
 _READY = 60.0
 _LEASES = {CONTROLLER: "kube-retrofit-controller", HOOKS: "kube-retrofit-hooks"}
@@ -133,23 +133,21 @@ class HookStage:
     def __post_init__(self) -> None:
         """Begin."""
         self.random = Random(self.chance)
-        self.due = self.clock.now() + _DUE
 
     async def install(self) -> None:
-        """Have the hooks at work."""
-        rig, bound = self.stage.rig, _bindings(self.stage.rig.namespace, self.due)
+        """Have the hooks at work before their schedule is due."""
+        rig = self.stage.rig
+        if self.program == HOOKS:
+            await self._give_rights()
+        self.due = self.clock.now() + _DUE
+        bound = _bindings(rig.namespace, self.due)
         if self.program == CONTROLLER:
             for name, (bindings, program) in bound.items():
                 run = {"jq": f".contexts | ({program})"}
                 await rig.create(hook(rig.namespace, name, **bindings, run=run))
         else:
-            await self._give_rights()
             for name, (bindings, program) in bound.items():
-                config = json.dumps({"configVersion": "v1", **bindings})
-                file = self._folder / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(_SCRIPT % (config, program))
-                file.chmod(0o755)
+                self._write(name, bindings, program)
             await self._start(HOOKS)
 
         async def unready() -> list[str]:
@@ -157,6 +155,15 @@ class HookStage:
             return [str(item) for item in found if not _is_ready(item)]
 
         await rig.settle(unready, within=_READY)
+        assert self.clock.now() < self.due, "the schedule was due before its hook was Ready"
+
+    def _write(self, name: str, bindings: Mapping[str, Any], program: str) -> None:
+        """Write an executable."""
+        config = json.dumps({"configVersion": "v1", **bindings})
+        file = self._folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(_SCRIPT % (config, program))
+        file.chmod(0o755)
 
     @property
     def _folder(self) -> Path:
