@@ -6,6 +6,7 @@ from typing import Any
 _TYPE_TEXTS = ("apiVersion", "kind")
 _METADATA_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 _METADATA_MAPS = ("labels", "annotations")
+_TEXT = frozenset({str})
 
 
 def object_fault(value: Any, place: str) -> str:
@@ -69,6 +70,9 @@ def json_type(value: Any) -> str:
 def _map_fault(value: Any, place: str) -> str:
     if (fault := type_fault(value, Mapping, place)) or value is None:
         return fault
+    # Each rule asks this of all labels that the rules before it added.
+    if set(map(type, value.values())) <= _TEXT:
+        return ""
     wrong = (key for key, item in value.items() if not isinstance(item, str))
     key = next(wrong, None)
     return "" if key is None else mistyped(value[key], str, f"{place}[{key!r}]")

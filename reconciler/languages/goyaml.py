@@ -78,6 +78,9 @@ def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VAL
     """
     try:
         text = content if isinstance(content, str) else content.decode()
+        # Most values are a text in quotes, which is what stands between them.
+        if found := _QUOTED.fullmatch(text):
+            return found[1]
         return _first_document(text, depth, values)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "it cannot be parsed"
@@ -406,6 +409,7 @@ _TAGS: Final[Mapping[str, Callable[[str, Any], bool]]] = MappingProxyType(
         f"{_TAG}timestamp": lambda text, _: _is_time(text),
     }
 )
+_QUOTED: Final = re.compile(r'"([ !#-\[\]-~]*)"')
 _SOLIDUS: Final = re.compile(r"(?<!\\)(?:\\\\)*\\/")
 _EXPONENT: Final = 1e21
 """From here on JSON numbers are written with an exponent."""

@@ -164,8 +164,10 @@ class Patch:
         seen = dict(obj)
         if self.references:
             seen[REFERENCES] = view.full()[REFERENCES]
-        after = apply_operations(seen, operations, profile=KUBEMOD)
-        return {name: value for name, value in after.items() if name != REFERENCES or name in obj}
+        after: dict[str, Any] = apply_operations(seen, operations, profile=KUBEMOD)
+        if REFERENCES in obj or REFERENCES not in after:
+            return after
+        return {name: value for name, value in after.items() if name != REFERENCES}
 
 
 def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:

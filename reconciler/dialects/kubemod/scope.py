@@ -21,6 +21,7 @@ IGNORE_LABEL: Final = "admission.kubemod.io/ignore"
 
 _CREATE: Final = "CREATE"
 _UPDATE: Final = "UPDATE"
+_MATCH: Final = Verdict(decision=Decision.MATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Scope:
         if labels.get(IGNORE_LABEL) == "true":
             reason = f"its namespace has the label {IGNORE_LABEL}"
             return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
-        return Verdict(decision=Decision.MATCH)
+        return _MATCH
 
     def _why_not(self, subject: Subject) -> str:
         if subject.subresource != self.subresource:
@@ -95,7 +96,7 @@ class Scope:
         if not self.table.accepts(subject):
             return f"{subject.kind} is none of the kinds that the rule is for"
         operations = (subject.operation,) if subject.operation else (_CREATE, _UPDATE)
-        if not set(operations) & set(self.operations):
+        if set(self.operations).isdisjoint(operations):
             asked = subject.operation or "what exists"
             return f"the rule is for {', '.join(self.operations)}, not for {asked}"
         # The API server says of a Namespace that it is in itself.

@@ -212,6 +212,7 @@ class _Work:
     given: set[Pair] = field(default_factory=set)
     _context: Context = field(init=False)
     _subject: Subject | None = None
+    _sight: "_Sight | None" = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
@@ -244,7 +245,7 @@ class _Work:
         """Take in the labels that a rule gave the object."""
         before, after = labels_of(step.obj), labels_of(result.after)
         if before is not after:
-            self.given.update(pair for pair in after.items() if before.get(pair[0]) != pair[1])
+            self.given |= after.items() - before.items()
 
     def _fault(self, result: StepResult) -> str:
         """Return why what a rule made cannot be stored, empty where it may be."""
@@ -284,16 +285,31 @@ class _Work:
         return self._subject
 
     async def _evaluate(self, step: Step, loads: Loads) -> StepResult:
+        exceptions = self.question.exceptions(step.program)
+
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
-            subject = self.question.subject.with_object(obj, loads.allowance)
-            context = loads.of(self._context.with_object(obj))
-            exceptions = self.question.exceptions(step.program)
-            return RuleRun.of(step.program, subject, context, exceptions)
+            sight = self._sight_of(obj, loads, shared=obj is step.seen)
+            return RuleRun.of(step.program, sight.subject, sight.context, exceptions)
 
         if self.question.request.cut and run_on(step.seen).decide().fires:
             msg = f"the object is nested more deeply than {MOST_LEVELS} levels"
             raise EvaluationError(msg)
         return await loads.evaluate(lambda: step.evaluate(run_on))
+
+    def _sight_of(self, obj: Mapping[str, Any], loads: Loads, *, shared: bool) -> "_Sight":
+        """Return an object as rules see it; those of one group look at the same one."""
+        sight = self._sight
+        if sight is not None and sight.obj is obj and sight.loads is loads:
+            return sight
+        made = _Sight(
+            obj=obj,
+            loads=loads,
+            subject=self.question.subject.with_object(obj, loads.allowance),
+            context=loads.of(self._context).with_object(obj),
+        )
+        if shared:
+            self._sight = made
+        return made
 
     async def _let_others(self, steps: int) -> None:
         """Let other requests go on where evaluating took its time."""
@@ -323,6 +339,16 @@ class _Work:
         # What was read, whoever sent the request may not be allowed to read.
         text = bare if loads.has_data else f"{place}: {result.message}"
         return Failure(program=step.program, reason=reason, text=text, bare=bare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """An object, as all rules of one account see it."""
+
+    obj: Mapping[str, Any]
+    loads: Loads
+    subject: Subject
+    context: Context
 
 
 @dataclass(frozen=True, slots=True)
