@@ -257,6 +257,24 @@ def test_configurations_are_restored_and_go_with_their_hooks(asked: Asked) -> No
     assert asked.configuration("mutatingwebhookconfiguration")
 
 
+def test_leases_are_renewed_while_a_hook_for_everything_is_away(asked: Asked) -> None:
+    everything = validating("Fail").replace('apiGroups: [""]', 'apiGroups: ["*"]')
+    everything = everything.replace("resources: [configmaps]", "resources: ['*']")
+    everything = everything.replace('  labelSelector: {matchLabels: {hook: "yes"}}\n', "")
+    asked.runner.put("fail.sh", everything)
+    asked.start()
+    asked.ready("fail.sh")
+    asked.runner.stop(signal.SIGKILL)
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "node", "namespace": asked.namespace},
+        "spec": {"holderIdentity": "node"},
+    }
+    assert "failed calling webhook" in asked.put("short")
+    assert "created" in asked.say("create", "-f", "-", stdin=json.dumps(lease))
+
+
 def test_a_webhook_that_the_api_server_refuses_holds_up_no_other(asked: Asked) -> None:
     asked.runner.put("fail.sh", validating("Fail"))
     asked.runner.put(

@@ -1,6 +1,6 @@
 """The webhook configurations of a program's hooks; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from reconciler.api.meta import PREFIX, Object
@@ -18,6 +18,9 @@ from reconciler.services.ports.webhooks import (
 MANAGER: Final = "retrofit-hooks"
 OWNER: Final = f"{PREFIX}hooks-in"
 """The annotation with the namespace of the program that keeps a configuration."""
+_SPARED: Final = ("authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io")
+"""What a rule for all groups does not mean: while no hook answers, no node and no leader could
+renew its Lease, and nobody could be told who somebody is and what they may do."""
 
 
 def path_of(asked: AskedBinding) -> str:
@@ -70,11 +73,21 @@ def _webhook(kind: str, asked: AskedBinding, endpoint: Endpoint, namespace: str)
         "namespaceSelector": _namespaces(binding, namespace),
         "objectSelector": _selector(binding.object_labels),
     }
-    if binding.conditions:
-        found["matchConditions"] = [dict(item) for item in binding.conditions]
+    if conditions := [*map(dict, binding.conditions), *_spared(binding)]:
+        found["matchConditions"] = conditions
     if kind == MUTATING:
         found["reinvocationPolicy"] = "Never"
     return found
+
+
+def _spared(binding: AdmissionBinding) -> Iterator[Object]:
+    groups = {group for rule in binding.rules for group in rule["apiGroups"]}
+    # Who names one of them in another rule means it.
+    left = [group for group in _SPARED if group not in groups]
+    if "*" in groups and left:
+        listed = ", ".join(f"'{group}'" for group in left)
+        expression = f"!(request.resource.group in [{listed}])"
+        yield {"name": f"{PREFIX}spared-groups", "expression": expression}
 
 
 def _listed(rule: Mapping[str, Any]) -> Object:

@@ -179,6 +179,28 @@ async def test_a_webhook_says_what_its_binding_says(world: World) -> None:
     assert keeper.problem(REF, "admission one.example.com") == ""
 
 
+@pytest.mark.parametrize(
+    ("groups", "spared"),
+    [
+        (("apps",), ""),
+        (("'*'",), "authentication.k8s.io authorization.k8s.io coordination.k8s.io"),
+        (("'*'", "coordination.k8s.io"), "authentication.k8s.io authorization.k8s.io"),
+    ],
+)
+async def test_a_rule_for_all_groups_means_none_that_a_cluster_dies_without(
+    world: World, groups: tuple[str, ...], spared: str
+) -> None:
+    rest = "apiVersions: ['*'], resources: ['*'], operations: ['*']"
+    rules = ", ".join(f"{{apiGroups: [{group}], {rest}}}" for group in groups)
+    binding = f"{{name: one.example.com, rules: [{rules}]}}"
+    await world.keeper(f"configVersion: v1\nkubernetesValidating: [{binding}]").settle()
+    (webhook,) = world.stored.found[FIRST]["webhooks"]
+    listed = ", ".join(f"'{group}'" for group in spared.split())
+    expression = f"!(request.resource.group in [{listed}])"
+    wanted = [{"name": "kube-retrofit.dev/spared-groups", "expression": expression}]
+    assert webhook.get("matchConditions", []) == (wanted if spared else [])
+
+
 async def test_what_is_as_it_must_be_is_not_written_again(world: World) -> None:
     keeper = world.keeper()
     for _ in range(3):
