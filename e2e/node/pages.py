@@ -9,6 +9,7 @@ import yaml
 from e2e.node.images import ROOT
 
 HOOKS = ROOT / "docs/how-to/move-from-shell-operator.md"
+ANSWERS = ROOT / "docs/how-to/answer-the-api-server.md"
 
 
 def section(document: Path, heading: str) -> str:

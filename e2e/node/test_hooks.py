@@ -14,11 +14,13 @@ from devcluster.cluster import Cluster
 from devcluster.waiting import wait_until
 from e2e.node.images import ROOT
 from e2e.node.machine import process_of
-from e2e.node.pages import HOOKS, blocks, hooks_overlay
+from e2e.node.pages import ANSWERS, HOOKS, blocks, hooks_overlay
 from reconciler.errors import ClusterError
 
 NAMESPACE = hooks_overlay()["namespace"]
 HERE = ("-n", NAMESPACE)
+EXAMPLE = "example-hooks"
+"""The namespace of the other page."""
 ROLLOUT = 240.0
 BUSYBOX = ("--image=busybox:1.35", "--restart=Never", "--", "sleep", "3600")
 
@@ -27,15 +29,16 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The image with hooks, with the rights that the page gives it; nothing of it is left."""
+    """The image with hooks, with the rights that the pages give it; nothing of it is left."""
     folder = tmp_path_factory.mktemp("hooks").resolve()
     overlay = hooks_overlay()
     overlay["resources"] = [os.path.relpath(ROOT / item, folder) for item in overlay["resources"]]
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    (text,) = blocks(HOOKS, "3. Install it", "sh")
+    answers = [text.replace(EXAMPLE, NAMESPACE) for text in blocks(ANSWERS, "Install", "sh")]
+    steps = blocks(HOOKS, "3. Install it", "sh") + answers
     made = [
         [str(folder) if word == "." else word for word in shlex.split(line)[1:]]
-        for line in text.splitlines()
+        for line in "".join(steps).splitlines()
     ]
     for words in made:
         cluster.kubectl(*words)
@@ -47,7 +50,7 @@ def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
             cluster.kubectl("delete", words[1], words[2])
     for words in reversed(made):
         if words[0] == "apply" and Path(words[-1]) != folder:
-            cluster.kubectl("delete", *words[1:], within=ROLLOUT)
+            cluster.kubectl("delete", "--ignore-not-found", *words[1:], within=ROLLOUT)
 
 
 def said(cluster: Cluster, line: str) -> Callable[[], bool]:
@@ -77,12 +80,31 @@ COMPONENT = "app.kubernetes.io/component=retrofit-hooks"
 def test_a_hook_sees_a_pod(cluster: Cluster) -> None:
     ready = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
     wait_until(
-        lambda: cluster.kubectl("get", "hooks", *HERE, "-o", ready) == "True",
+        lambda: cluster.kubectl("get", "hooks", *HERE, "-o", ready).split() == ["True"] * 2,
         within=60.0,
-        what="the hook is Ready",
+        what="the hooks are Ready",
     )
     cluster.kubectl("run", "web", *HERE, *BUSYBOX)
     wait_until(said(cluster, "Pod web added"), within=30.0, what="the hook saw the Pod")
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_api_server_asks_a_hook(cluster: Cluster) -> None:
+    def put(name: str, word: str) -> str:
+        obj = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default", "labels": {"hook": "yes"}},
+            "data": {"word": word},
+        }
+        try:
+            return cluster.kubectl("create", "-f", "-", stdin=json.dumps(obj))
+        except ClusterError as error:
+            return str(error)
+
+    assert "denied the request: it is to be called as its word" in put("blue", "green")
+    assert "created" in put("blue", "blue")
+    cluster.kubectl("delete", "configmap", "blue", "-n", "default")
 
 
 @pytest.mark.usefixtures("installed")
