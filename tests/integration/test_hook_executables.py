@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from devcluster.cluster import Cluster
 from devcluster.parts import HOST, free_ports
 from devcluster.waiting import wait_until
+from reconciler.cli.main import retrofit
 from reconciler.errors import ClusterError
 from reconciler.installation import BESIDE
 from tests.architecture.conftest import ROOT
@@ -92,6 +94,24 @@ else
     | {operation: "Create", object: {apiVersion: "v1", kind: "ConfigMap",
        metadata: {name: ., namespace: "NAMESPACE"}}}'
   jq -c "$program" $BINDING_CONTEXT_PATH > $KUBERNETES_PATCH_PATH
+fi
+"""
+WAITS = """#!/bin/bash
+if [[ $1 == "--config" ]] ; then
+  cat <<EOF
+configVersion: v1
+kubernetes:
+- name: sources
+  kind: ConfigMap
+  labelSelector: {matchLabels: {copied: "yes"}}
+  namespace: {nameSelector: {matchNames: [NAMESPACE]}}
+  executeHookOnSynchronization: false
+  executeHookOnEvent: [Added]
+EOF
+else
+  kubectl get configmap cured -n NAMESPACE > /dev/null || exit 3
+  echo '{operation: CreateIfNotExists, object: {apiVersion: v1, kind: ConfigMap,
+    metadata: {name: done, namespace: NAMESPACE}}}' > $KUBERNETES_PATCH_PATH
 fi
 """
 RIGHTS = """
@@ -298,6 +318,34 @@ def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
     assert {name for name in runner.maps() if name.startswith(("copy-", "gone-"))} == answers
     runner.settle(lambda: runner.hook("copies.sh")["status"]["waiting"] == 0, "nothing waits")
     runner.settle(lambda: not runner.hook("copies.sh")["status"]["message"], "it is at work again")
+
+
+def retry(runner: Runner, *words: str) -> str:
+    """Run the command as a person does; return what it says."""
+    address = ("--kubeconfig", str(runner.cluster.kubeconfig))
+    where = ("--requests-namespace", runner.namespace)
+    done = CliRunner().invoke(retrofit, ["retry", *words, *where, *address])
+    assert done.exit_code == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_a_run_that_holds_up_its_queue_is_tried_again_on_request(runner: Runner) -> None:
+    runner.put("waits.sh", WAITS)
+    runner.start()
+    runner.settle(lambda: ready(runner.hook("waits.sh")) == "True", "the hook is Ready")
+    runner.make_sources(range(1))
+    runner.settle(lambda: runner.hook("waits.sh")["status"]["runs"] >= 3, "the pause is long")
+    (waiting,) = runner.get("updaterequests")["items"]
+    runner.cluster.kubectl("create", "configmap", "cured", "-n", runner.namespace)
+    said = retry(runner, waiting["metadata"]["name"])
+    assert "tried at once: 1 waiting request" in said
+    runner.settle(lambda: "done" in runner.maps(), "the run went well")
+    # Sooner than it would have been by itself.
+    (made,) = [
+        item for item in runner.get("configmaps")["items"] if item["metadata"]["name"] == "done"
+    ]
+    assert made["metadata"]["creationTimestamp"] < waiting["status"]["nextAttemptTime"]
+    runner.settle(lambda: not runner.hook("waits.sh")["status"]["message"], "nothing is held up")
 
 
 @pytest.fixture

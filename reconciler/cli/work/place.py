@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 _CLUSTER_WIDE: Final = re.compile(r"(?:(?:(?:retrofit)?clusterpolic(?:y|ies)|r?cpol)/)?([^/]+)")
 _NAMESPACED: Final = re.compile(r"(?:(?:(?:retrofit)?polic(?:y|ies)|r?pol)/)?([^/]+)/([^/]+)")
 _REQUEST: Final = re.compile(
-    r"(?:(?:(?:retrofit)?updaterequests?|r?ur)/)?((?:ur|sweep|run)-[0-9a-f]{32})"
+    r"(?:(?:(?:retrofit)?updaterequests?|r?ur)/)?((?:ur|sweep|run|hook)-[0-9a-f]{32})"
 )
 _ALONE: Final = frozenset(
     {"policy", "policies", "pol", "retrofitpolicy", "retrofitpolicies", "rpol"}

@@ -82,6 +82,7 @@ def test_a_request_is_told_from_a_policy_by_its_name() -> None:
     assert request_name(f"ur-{digest}") == f"ur-{digest}"
     assert request_name(f"ur/sweep-{digest}") == f"sweep-{digest}"
     assert request_name(f"run-{digest}") == f"run-{digest}"
+    assert request_name(f"hook-{digest}") == f"hook-{digest}"
     assert request_name("ur-of-mine") == ""
 
 
