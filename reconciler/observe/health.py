@@ -83,11 +83,13 @@ class HealthServer:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         if self._registry is None:
-            return web.Response(text="served by HTTPS, on --secure-metrics-port\n", status=403)
+            return _elsewhere()
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _further(self, request: web.Request) -> web.Response:
+        if self._registry is None:
+            return _elsewhere()
         body = self._more[request.path]().encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
@@ -105,3 +107,7 @@ class HealthServer:
         failed = any(reason is not None for reason in results.values())
         text = "\n".join([*lines, "not ready" if failed else "ready"]) + "\n"
         return web.Response(text=text, status=503 if failed else 200)
+
+
+def _elsewhere() -> web.Response:
+    return web.Response(text="served by HTTPS, on --secure-metrics-port\n", status=403)

@@ -27,10 +27,11 @@ from reconciler.kube.hookregistry import KubeHookRegistry
 from reconciler.kube.lease import LEASE_NAME, Election, new_identity
 from reconciler.kube.leases import KubeLeases
 from reconciler.kube.retrying import until_done
+from reconciler.kube.tokenreviews import TokenReviews
 from reconciler.kube.watch import Watch
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.hookmetrics import HookProgramMetrics
-from reconciler.observe.listening import bind
+from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import run_loops, until_signal
 from reconciler.requests.adoption import read_hook_request
@@ -39,6 +40,7 @@ from reconciler.runner.output import RunOutput
 from reconciler.runner.settings import RunnerSettings
 from reconciler.runner.webhooks import Servers, WebhookDeps
 from reconciler.services.hooks.registration import HookRegistrar
+from reconciler.serving.scraping import scraped
 from reconciler.wiring.answering import AnsweringHooks
 from reconciler.wiring.executables import ExecutableHooks
 from reconciler.wiring.webhooks import CalledHooks
@@ -78,12 +80,19 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     metrics, readiness = HookProgramMetrics.of(settings.prefix), Readiness()
     reported = HookMetrics()
     clear(settings.tmp_dir)
-    health = HealthServer(metrics.registry, readiness, {"/metrics/hooks": reported.exposition})
-    listener = bind(settings.listen_address, settings.listen_port, flag="--listen-port")
+    more = {"/metrics/hooks": reported.exposition}
+    address, secure_port = settings.listen_address, settings.secure_metrics_port
+    listener = bind(address, settings.listen_port, flag="--listen-port")
+    secure = bind_optional(address, secure_port, flag="--secure-metrics-port")
+    health = HealthServer(None if secure else metrics.registry, readiness, more)
     await health.start(listener)
     jq = JqWorkers()
     try:
-        async with _clients(settings, metrics) as (client, lease_client):
+        async with (
+            _clients(settings, metrics) as (client, lease_client),
+            # By the client that may write without the Lease: a review is a create.
+            scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock(), more),
+        ):
             program = Program(
                 settings=settings,
                 client=client,

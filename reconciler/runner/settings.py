@@ -70,6 +70,7 @@ class RunnerSettings:
     """The settings of one process.
 
     Attributes:
+        secure_metrics_port: Of the metrics by HTTPS, 0 where they are on the port of the probes.
         installation: Whose requests it records in.
         hook_parallel: Processes that answer the API server at the same time.
         configuration: Name of the webhook configurations.
@@ -86,6 +87,7 @@ class RunnerSettings:
     tmp_dir: Path
     listen_address: str
     listen_port: int
+    secure_metrics_port: int
     prefix: str
     kube_context: str
     kube_config: str
@@ -187,6 +189,13 @@ _OPTIONS: Final = (
         "Address of /metrics, /metrics/hooks, /healthz and /readyz.",
     ),
     _option("listen-port", "SHELL_OPERATOR_LISTEN_PORT", 9115, "Port of them."),
+    _option(
+        "secure-metrics-port",
+        "RETROFIT_SECURE_METRICS_PORT",
+        0,
+        "Port of /metrics and /metrics/hooks by HTTPS, for callers whose token may get /metrics;"
+        " they are not on --listen-port then. 0: none.",
+    ),
     _option(
         "prometheus-metrics-prefix",
         "SHELL_OPERATOR_PROMETHEUS_METRICS_PREFIX",
@@ -323,6 +332,7 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
         tmp_dir=tmp_dir,
         listen_address=values["listen_address"],
         listen_port=values["listen_port"],
+        secure_metrics_port=values["secure_metrics_port"],
         prefix=values["prometheus_metrics_prefix"],
         kube_context=values["kube_context"],
         kube_config=values["kube_config"],

@@ -11,12 +11,16 @@ import hashlib
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import (
+    CONTENT_TYPE_LATEST,
+    CONTENT_TYPE_PLAIN_0_0_4,
+    generate_latest,
+)
 
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
@@ -109,22 +113,31 @@ async def scraped(
     registry: CollectorRegistry,
     reviewers: Reviewers,
     clock: Clock,
+    more: Mapping[str, Callable[[], str]] | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the metrics of a process on a socket that listens already; None: nowhere."""
+    """Serve the metrics of a process on a socket that listens already; None: nowhere.
+
+    More metrics, in their text form, may stand at paths of their own. Who may read those at
+    `PATH` may read them.
+    """
     if listener is None:
         yield
         return
+    further = more or {}
     scrapers = Scrapers(reviewers, clock)
 
     async def metrics(request: web.Request) -> web.Response:
         status = await scrapers.status(request.headers.get("Authorization", ""))
         if status != web.HTTPOk.status_code:
             return web.Response(text=_WHY[status], status=status)
-        body = generate_latest(registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        text = further.get(request.path)
+        body = generate_latest(registry) if text is None else text().encode()
+        form = CONTENT_TYPE_LATEST if text is None else CONTENT_TYPE_PLAIN_0_0_4
+        return web.Response(body=body, headers={"Content-Type": form})
 
     app = web.Application()
-    app.router.add_get(PATH, metrics)
+    for path in (PATH, *further):
+        app.router.add_get(path, metrics)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -318,6 +320,48 @@ def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
     assert {name for name in runner.maps() if name.startswith(("copy-", "gone-"))} == answers
     runner.settle(lambda: runner.hook("copies.sh")["status"]["waiting"] == 0, "nothing waits")
     runner.settle(lambda: not runner.hook("copies.sh")["status"]["message"], "it is at work again")
+
+
+def test_metrics_are_read_by_whom_a_role_lets(runner: Runner) -> None:
+    own, cluster = runner.namespace, runner.cluster
+    rights = ("create", "clusterrolebinding", f"{own}-metrics")
+    account = f"--serviceaccount={own}:retrofit-hooks"
+    cluster.kubectl(*rights, "--clusterrole=system:auth-delegator", account)
+    cluster.kubectl("create", "clusterrole", f"{own}-reads", "--verb=get",
+                    "--non-resource-url=/metrics")  # fmt: skip
+    for name in ("reader", "stranger"):
+        cluster.kubectl("create", "serviceaccount", name, "-n", own)
+    reader = f"--serviceaccount={own}:reader"
+    cluster.kubectl(
+        "create", "clusterrolebinding", f"{own}-reads", f"--clusterrole={own}-reads", reader
+    )
+    (port,) = free_ports(1)
+    runner.put("pods-hook.sh", PODS)
+    runner.start(f"--secure-metrics-port={port}")
+    runner.settle(lambda: ready(runner.hook("pods-hook.sh")) == "True", "the hook is Ready")
+    insecure = ssl.create_default_context()
+    insecure.check_hostname, insecure.verify_mode = False, ssl.CERT_NONE
+
+    def status(address: str, token: str) -> int:
+        header = {"Authorization": f"Bearer {token}"}
+        asked = urllib.request.Request(address, headers=header)
+        try:
+            with urllib.request.urlopen(asked, context=insecure, timeout=10.0) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    tokens = [
+        "nobody",
+        *(cluster.kubectl("create", "token", name, "-n", own).strip()
+          for name in ("stranger", "reader")),
+    ]  # fmt: skip
+    for path in ("/metrics", "/metrics/hooks"):
+        secure = f"https://{HOST}:{port}{path}"
+        assert [status(secure, token) for token in tokens] == [401, 403, 200]
+        # Nor is there another way.
+        assert status(f"http://{HOST}:{runner.port}{path}", tokens[-1]) == 403
+    assert runner.page("/readyz").endswith("ready\n")
 
 
 def retry(runner: Runner, *words: str) -> str:
