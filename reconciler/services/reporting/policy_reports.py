@@ -198,7 +198,9 @@ class Reports(SaysOnce):
         live = await self.store.get(namespace)
         stored = results_of(live)
         merged = merge_results(stored, changes, self.installation.reporter)
-        results = [raw for key, raw in merged.items() if await self._wanted(key)]
+        rules = {key[:2] for key in merged}
+        wanted = {rule for rule in rules if await self._wanted(*rule)}
+        results = [raw for key, raw in merged.items() if key[:2] in wanted]
         if not results:
             self._known.discard(namespace)
             if live is not None:
@@ -218,9 +220,8 @@ class Reports(SaysOnce):
         await self.store.put(namespace, report)
         self.written += 1
 
-    async def _wanted(self, key: Key) -> bool:
-        """Return whether the policy and the rule of a result exist."""
-        text, rule, *_ = key
+    async def _wanted(self, text: str, rule: str) -> bool:
+        """Return whether the policy and the rule of results exist."""
         policy = policy_named(text, self.installation)
         if (stored := self.index.entry(policy)) is not None:
             return not _is_disabled(stored) and (stored.compiled is None or rule in _rules(stored))

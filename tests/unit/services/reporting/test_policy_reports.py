@@ -21,6 +21,7 @@ from reconciler.api.updaterequest import (
 from reconciler.errors import Conflict, NoKindMatch, NotFound, Unavailable
 from reconciler.installation import REPLACING
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
+from tests.calls import counted
 from tests.skipping import SkippingLoop
 from tests.unit.services.conftest import Make, World
 
@@ -277,6 +278,15 @@ class TestGone:
         reports.add(spec(), [came("kept")])
         await write()
         assert [name for name, *_ in store.results()] == ["kept"]
+
+    async def test_a_policy_that_is_gone_is_read_once_for_all_of_its_results(
+        self, world, store, reports, write
+    ):
+        reports.add(spec("unknown"), [came(f"s{number}") for number in range(20)])
+        with counted(type(world.policies).get) as calls:
+            await write()
+        assert calls["get"] == 1
+        assert store.stored == {}
 
     async def test_a_policy_that_the_watch_has_not_brought_keeps_its_results(
         self, world, make, store, reports, write
