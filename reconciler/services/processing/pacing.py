@@ -90,14 +90,12 @@ class Pacer:
         if (line := self._lines.get(policy)) is not None:
             line.turns.pop(name, None)
 
-    def chunk(self, policy: PolicyRef, most: int, failed: int, *, allowed: int = 0) -> int:
-        """Return how many triggers a sweep may work on side by side, at least one.
+    def chunk(self, policy: PolicyRef, most: int) -> int:
+        """Return how many triggers a sweep works on before it asks again, at least one.
 
         Args:
             policy: Whose limits count.
             most: What the sweeper does without limits.
-            failed: Triggers of the sweep that failed; no more than allowed can fail at once.
-            allowed: How many may where the policy does not say; 0 for all.
         """
         limits = self.limits(policy)
         bounds = [most]
@@ -105,9 +103,19 @@ class Pacer:
             bounds.append(limits.batch)
         if limits.rate:
             bounds.append(math.ceil(limits.rate))
-        if allowed := limits.failures or allowed:
-            bounds.append(allowed - failed)
         return max(1, min(bounds))
+
+    def side_by_side(self, policy: PolicyRef, most: int, failed: int, *, allowed: int = 0) -> int:
+        """Return how many of them may be worked on at the same time, at least one.
+
+        Args:
+            policy: Whose limits count.
+            most: All of them.
+            failed: Triggers of the sweep that failed; no more than allowed can fail at once.
+            allowed: How many may where the policy does not say; 0 for all.
+        """
+        allowed = self.limits(policy).failures or allowed
+        return max(1, min(most, allowed - failed)) if allowed else most
 
     def stopped(self, policy: PolicyRef, failed: int, *, allowed: int = 0) -> Defer | None:
         """Return why a sweep goes no further after so many failures, None where it may.

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, split_api_version
@@ -18,6 +18,9 @@ from reconciler.errors import NoKindMatch, NotFound, RetrofitError
 from reconciler.requests.confirmation import Presence, confirm, needs_read
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
+
+LabelsOf: TypeAlias = Mapping[str, Mapping[str, str]]
+"""Labels of namespaces, by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,7 @@ class TriggerReader:
         *,
         operation: str = "",
         user: Mapping[str, Any] | None = None,
+        labels: LabelsOf | None = None,
     ) -> Trigger:
         """Return an existing object as the trigger of a policy change, or of a request.
 
@@ -93,6 +97,7 @@ class TriggerReader:
             program: The rule.
             operation: Of a request that leaves the object as it is; empty: the policy changed.
             user: ``{userInfo, roles, clusterRoles}`` of who sends the request, if anybody.
+            labels: Of namespaces, as they were read just now; the others are read.
         """
         meta = obj.get("metadata") or {}
         group, version = split_api_version(obj.get("apiVersion", ""))
@@ -107,6 +112,7 @@ class TriggerReader:
             namespace=meta.get("namespace", ""),
             user=user or {},
             extra={},
+            labels=labels or {},
         )
 
     async def _live(self, spec: RequestSpec) -> Object | None:
@@ -147,6 +153,7 @@ class TriggerReader:
             namespace=spec.resource.namespace,
             user=spec.user,
             extra=spec.request,
+            labels={},
         )
 
     async def _matched_kind(self, spec: RequestSpec) -> tuple[str, str, str]:
@@ -176,7 +183,12 @@ class TriggerReader:
         namespace: str,
         user: Mapping[str, Any],
         extra: Mapping[str, Any],
+        labels: LabelsOf,
     ) -> Trigger:
+        known = labels.get(namespace)
+        if known is None:
+            asked = program.match.needs.namespace_labels
+            known = await self.namespace_labels(namespace) if asked else {}
         info = user.get("userInfo") or {}
         subject = Subject(
             group=gvk[0],
@@ -188,9 +200,7 @@ class TriggerReader:
             obj=obj,
             operation=operation,
             user=_user(user),
-            namespace_labels=await self.namespace_labels(namespace)
-            if program.match.needs.namespace_labels
-            else {},
+            namespace_labels=known,
         )
         context = request_context(
             operation=operation,

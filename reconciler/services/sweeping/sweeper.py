@@ -17,14 +17,13 @@ from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
     Reason,
     RequestSpec,
-    RequestStatus,
     Source,
     SweepProgress,
     UpdateRequest,
 )
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.engine.match import Decision, Subject
+from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NotFound, NotReady
 from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Done, Fail, Retry, Skip
@@ -45,9 +44,8 @@ from reconciler.services.sweeping.listing import (
     left_of,
     list_key,
 )
+from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed
 from reconciler.services.sweeping.sweep_state import SweepState
-
-Each = Callable[[RequestSpec, Attempt], None]
 
 _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
@@ -232,9 +230,11 @@ class Sweeper:
             async for page in chunks:
                 if (held := await self._gate(tally, program, len(page))) is not None:
                     return held
+                before = tally.progress.done
                 if (stuck := await self._work(tally, program, place, page)) is not None:
                     return stuck
-                cursor = f"{place.label}:{list_key(page[-1])}"
+                worked_on = tally.progress.done - before
+                cursor = f"{place.label}:{list_key(page[worked_on - 1])}"
                 tally.advance(cursor=cursor)
                 await tally.report(self.requests, self.clock.monotonic())
                 current = await self._current(tally.request.spec)
@@ -242,6 +242,8 @@ class Sweeper:
                     return current
                 if current.origin != program.origin:
                     # Another generation, or in another name; that counts without one.
+                    return _AGAIN
+                if worked_on < len(page):
                     return _AGAIN
         return None
 
@@ -303,24 +305,32 @@ class Sweeper:
         place: ListScope,
         after: str,
     ) -> AsyncGenerator[list[Object]]:
-        chosen, allowed = _chosen(tally.progress), allowed_failures(program)
+        chosen = _chosen(tally.progress)
         async with contextlib.aclosing(existing.pages(place)) as pages:
             async for page in pages:
                 items = [item for item in page.items if list_key(item) > after and chosen(item)]
                 while items:
-                    failed = tally.progress.failed
                     most = 1 if is_unproven(tally, program, place) else self.parallel
-                    size = self.pacer.chunk(tally.policy, most, failed, allowed=allowed)
+                    size = self.pacer.chunk(tally.policy, most)
                     yield items[:size]
                     items = items[size:]
 
     async def _work(
         self, tally: SweepState, program: Program, place: ListScope, objects: list[Object]
     ) -> Retry | Defer | None:
-        """Work on a chunk; return why the sweep has to wait with it, None where it is done."""
-        attempts = await asyncio.gather(
-            *(self._one(tally.request, program, obj) for obj in objects)
+        """Work on a chunk; return why the sweep has to wait with it, None where it is done.
+
+        It is done up to where too many of it failed.
+        """
+        width = self._width(tally, program, len(objects))
+        side_by_side = SideBySide(
+            processor=self.processor.acting_as(program.origin.account),
+            request=tally.request,
+            program=program,
+            each=self.each,
+            is_excluded=self.is_excluded,
         )
+        attempts = await side_by_side.attempts(objects, width)
         _check_entries(attempts)
         if is_unproven(tally, program, place) and (refused := prove(tally, place, attempts)):
             return refused
@@ -330,15 +340,15 @@ class Sweeper:
             return stuck
         failed: list[tuple[Object, Attempt]] = []
         fired = 0
-        for obj, attempt in zip(objects, attempts, strict=True):
+        for obj, attempt in zip(objects, attempts, strict=False):
             if attempt is None:
                 continue
             fired += not isinstance(attempt.disposition, Skip)
-            if not isinstance(attempt.disposition, Done | Skip):
+            if has_failed(attempt):
                 failed.append((obj, attempt))
             tally.add(attempt)
         await asyncio.gather(*(self._child(tally, *item) for item in failed))
-        done, total = tally.progress.done + len(objects), tally.progress.total
+        done, total = tally.progress.done + len(attempts), tally.progress.total
         tally.advance(
             done=done,
             total=total if total < 0 else max(total, done),
@@ -364,20 +374,11 @@ class Sweeper:
         until = self.clock.now() + timedelta(seconds=waits.after)
         return Defer(reason=waits.reason, message=waits.message, until=until)
 
-    async def _one(self, request: UpdateRequest, program: Program, obj: Object) -> Attempt | None:
-        worker = self.processor.acting_as(program.origin.account)
-        trigger = await worker.reading.of_object(obj, program)
-        if trigger.subject is None or self.is_excluded(program, trigger.subject):
-            return None
-        if program.match.evaluate(trigger.subject).decision is not Decision.MATCH:
-            return None
-        # The sweep's own results must not make a trigger's targets look done, and its marker on
-        # a target must tell one trigger from another.
-        ref = ref_of(obj)
-        blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
-        attempt = await worker.apply(blank, program, trigger, 0.0)
-        self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
-        return attempt
+    def _width(self, tally: SweepState, program: Program, objects: int) -> int:
+        if tally.diverted:
+            return objects
+        failed, allowed = tally.progress.failed, allowed_failures(program)
+        return self.pacer.side_by_side(tally.policy, objects, failed, allowed=allowed)
 
     async def _child(self, tally: SweepState, obj: Object, attempt: Attempt) -> None:
         spec, ref = tally.request.spec, ref_of(obj)

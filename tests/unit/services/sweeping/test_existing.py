@@ -1,5 +1,6 @@
 """Rules that change their trigger, on what exists: the annotation, and what guards it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -165,6 +166,51 @@ async def test_the_first_that_is_accepted_lets_the_others_go_side_by_side(
     assert "10 are allowed" in ended.disposition.message
     assert "kube-retrofit.dev/max-failures" in ended.disposition.message
     assert (ended.counts.unchanged, ended.counts.patched, ended.counts.failed) == (3, 7, 10)
+
+
+async def test_a_slow_object_holds_up_no_other(world, make, sweep):
+    objects(world, make, 30)
+    others = asyncio.Event()
+
+    async def changing(before: Object, _after: Object) -> None:
+        # Behind the one that goes alone there are ten places.
+        if before["metadata"]["name"] == "c001":
+            await others.wait()
+        elif world.wire.calls["change"] == 30:
+            others.set()
+
+    world.wire.before_change = changing
+    async with asyncio.timeout(30):
+        _, ended = await sweep(world.install(existing(make)))
+    assert (ended.counts.patched, ended.sweep.done) == (30, 30)
+
+
+async def test_failures_between_others_end_it_where_all_that_are_allowed_happened(
+    world, make, sweep, refuse
+):
+    found = objects(world, make, 60)
+    bad = {f"c{number:03}" for number in range(3, 60, 4)}
+    world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] in bad)
+    _, ended = await sweep(world.install(existing(make)))
+    assert ended.disposition.reason is Reason.TOO_MANY_FAILURES
+    assert ended.counts.failed == 10
+    labels = [(await world.read(obj))["metadata"].get("labels") for obj in found]
+    # Behind the cursor nothing was begun, and before it nothing was left out.
+    done = ended.sweep.done
+    assert ended.sweep.cursor.endswith(found[done - 1]["metadata"]["name"])
+    assert [bool(item) for item in labels] == [
+        number < done and obj["metadata"]["name"] not in bad for number, obj in enumerate(found)
+    ]
+
+
+async def test_the_labels_of_a_namespace_are_read_once_for_many_objects(world, make, sweep):
+    world.cluster.add(make.object("Namespace", "a", "", labels={"env": "prod"}))
+    objects(world, make, 30)
+    resources = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
+    _, ended = await sweep(world.install(existing(make, resources=resources)))
+    assert ended.counts.patched == 30
+    # For the one that goes alone, and for the others.
+    assert world.wire.calls["get Namespace a"] == 2
 
 
 async def test_the_author_says_how_many_may_fail(world, make, sweep, refuse):

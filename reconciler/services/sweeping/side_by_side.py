@@ -1,0 +1,89 @@
+"""Triggers that a sweep works on at the same time, so that few can fail at once."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from reconciler.api.meta import Object, ref_of
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
+from reconciler.engine.match import Decision, Subject
+from reconciler.engine.program import Program
+from reconciler.requests.lifecycle import Done, Skip
+from reconciler.services.processing.attempt import Attempt, Processor
+from reconciler.services.processing.trigger import LabelsOf
+
+Each: TypeAlias = Callable[[RequestSpec, Attempt], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """Works on triggers of a rule.
+
+    Attributes:
+        processor: In the name that the rule works in.
+        request: The sweep.
+        each: Told what became of each trigger, as the order for that trigger alone.
+        is_excluded: Tells of a rule and an object that the settings do not let trigger it.
+    """
+
+    processor: Processor
+    request: UpdateRequest
+    program: Program
+    each: Each
+    is_excluded: Callable[[Program, Subject], bool]
+
+    async def attempts(self, objects: Sequence[Object], width: int) -> list[Attempt | None]:
+        """Return what became of objects in their order, up to where all places have failed.
+
+        Args:
+            objects: Triggers, begun one after the other; None of one that the rule is not for.
+            width: Places; one in which a trigger failed takes no other, so no more can fail.
+        """
+        labels = await self._labels(objects)
+        ended: dict[int, Attempt | None] = {}
+        left = deque(enumerate(objects))
+
+        async def work() -> None:
+            while left:
+                index, obj = left.popleft()
+                ended[index] = attempt = await self._one(obj, labels)
+                if attempt is not None and has_failed(attempt):
+                    return
+
+        try:
+            await asyncio.gather(*(work() for _ in range(width)))
+        finally:
+            # After an error nobody begins with another one.
+            left.clear()
+        return [ended[index] for index in sorted(ended)]
+
+    async def _labels(self, objects: Iterable[Object]) -> LabelsOf:
+        """Return the labels of the namespaces of objects, each read once, if the rule asks."""
+        if not self.program.match.needs.namespace_labels:
+            return {}
+        names = list({str(obj["metadata"].get("namespace") or "") for obj in objects})
+        reading = self.processor.reading
+        found = await asyncio.gather(*(reading.namespace_labels(name) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    async def _one(self, obj: Object, labels: LabelsOf) -> Attempt | None:
+        program, request = self.program, self.request
+        trigger = await self.processor.reading.of_object(obj, program, labels=labels)
+        if trigger.subject is None or self.is_excluded(program, trigger.subject):
+            return None
+        if program.match.evaluate(trigger.subject).decision is not Decision.MATCH:
+            return None
+        # The sweep's own results must not make a trigger's targets look done, and its marker on
+        # a target must tell one trigger from another.
+        ref = ref_of(obj)
+        blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
+        attempt = await self.processor.apply(blank, program, trigger, 0.0)
+        self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
+        return attempt
+
+
+def has_failed(attempt: Attempt) -> bool:
+    """Return whether what became of a trigger is not yet what the rule wants."""
+    return not isinstance(attempt.disposition, Done | Skip)
