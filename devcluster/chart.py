@@ -10,6 +10,7 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.config import AdmissionSettings, ControllerSettings, ProcessSettings
+from reconciler.services.catalog.settings import KNOWN_KEYS
 
 CHART = Path(__file__).parents[1] / "charts" / "kube-retrofit"
 FIXED = frozenset(
@@ -59,7 +60,7 @@ def schema() -> Object:
             ui=_SWITCH,
             certManager=_SWITCH,
             monitoring=_closed(dashboard=_SWITCH, operator=_SWITCH),
-            config=_TEXTS,
+            config=_closed(**dict.fromkeys(sorted(KNOWN_KEYS), _TEXT)),
             admission=_program(AdmissionSettings),
             controller=_program(ControllerSettings),
             # What helm hands to every chart that is part of another.

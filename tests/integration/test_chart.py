@@ -253,6 +253,7 @@ def test_what_cannot_be_is_refused_with_its_name(tools: Tools) -> None:
     here = "--namespace=kyverno"
     assert "dialects/klingon" in tools.refusal(here, "--set=dialects={klingon}")
     assert "log-levle" in tools.refusal(here, "--set=admission.flags.log-levle=debug")
+    assert "'excludeUsername' not allowed" in tools.refusal(here, "--set=config.excludeUsername=x")
 
 
 def test_what_is_packaged_is_whole(tools: Tools, tmp_path: Path) -> None:

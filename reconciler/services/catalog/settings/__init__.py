@@ -8,6 +8,7 @@ from reconciler.services.catalog.settings.filters import (
 )
 from reconciler.services.catalog.settings.holder import SettingsHolder
 from reconciler.services.catalog.settings.reading import (
+    KNOWN_KEYS,
     ClusterSettings,
     Fault,
     default_settings,
@@ -16,6 +17,7 @@ from reconciler.services.catalog.settings.reading import (
 from reconciler.services.catalog.settings.webhooks import WebhookSettings
 
 __all__ = [
+    "KNOWN_KEYS",
     "ClusterSettings",
     "Fault",
     "Filters",

@@ -169,3 +169,6 @@ _KEYS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
     "generateSuccessEvents": ("", "success_events", _flag),
     "successEventActions": ("", "success_actions", _actions),
 }
+
+KNOWN_KEYS = frozenset(_KEYS) | WITHOUT_EFFECT
+"""Every key that the ConfigMap may have; what another one says is not heeded."""
