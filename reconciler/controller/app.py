@@ -262,12 +262,8 @@ def _assemble(
     readiness: Readiness,
     stop: asyncio.Event,
 ) -> Controller:
-    clock, identity, log, metrics = (
-        SystemClock(),
-        new_identity(settings.pod_uid),
-        reporter.log,
-        reporter.metrics,
-    )
+    clock, identity = SystemClock(), new_identity(settings.pod_uid)
+    log, metrics = reporter.log, reporter.metrics
     election = _election(settings, lease_client, clock, identity)
     client.allow_writes(lambda: election.leading)
     base = Base.of(client, settings, clock, log.warning)

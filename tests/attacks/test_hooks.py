@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -39,20 +39,25 @@ def elsewhere(place: str) -> list[Object]:
     ]
 
 
+async def tried(rig: Rig, name: str, operations: Sequence[Object]) -> list[str]:
+    """Have a hook for each operation run for an event, each in a queue of its own; name them."""
+    names = [f"{name}-{index}" for index in range(len(operations))]
+    for own, operation in zip(names, operations, strict=True):
+        run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
+        binding = seeds(queue=own)
+        await rig.create(hook(rig.namespace, own, kubernetes=[binding], run=run))
+    await following(rig, *names)
+    await rig.create(seed(rig.namespace, "go"))
+    return names
+
+
 async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
     place = f"other-{uuid.uuid4().hex[:8]}"
     await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     await rig.create(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": place}}
     )
-    operations = elsewhere(place)
-    names = [f"thief-{index}" for index in range(len(operations))]
-    for name, operation in zip(names, operations, strict=True):
-        run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
-        binding = seeds(queue=name)
-        await rig.create(hook(rig.namespace, name, kubernetes=[binding], run=run))
-    await following(rig, *names)
-    await rig.create(seed(rig.namespace, "go"))
+    names = await tried(rig, "thief", elsewhere(place))
 
     async def silent() -> list[str]:
         found = {name: await status_of(rig, name) for name in names}
@@ -88,7 +93,7 @@ async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
 
 HELD = {"kind": "ConfigMap", "name": "held"}
 FREED = "{{ `[]` }}"
-FREEING = [
+FREEING: list[Object] = [
     {**HELD, "operation": "MergePatch", "mergePatch": "metadata:\n  {{ 'finalizers' }}: null\n"},
     {
         **HELD,
@@ -111,13 +116,7 @@ FREEING = [
 async def test_no_hook_changes_what_decides_over_a_deletion(rig: Rig) -> None:
     meta = {"namespace": rig.namespace, "name": "held", "finalizers": ["example.com/held"]}
     await rig.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-    names = [f"free-{index}" for index in range(len(FREEING))]
-    for name, operation in zip(names, FREEING, strict=True):
-        run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
-        binding = seeds(queue=name)
-        await rig.create(hook(rig.namespace, name, kubernetes=[binding], run=run))
-    await following(rig, *names)
-    await rig.create(seed(rig.namespace, "go"))
+    names = await tried(rig, "free", FREEING)
 
     async def silent() -> list[str]:
         found = [(await status_of(rig, name)).get("message", "") for name in names]

@@ -13,6 +13,7 @@ from reconciler.services.ports.webhooks import (
     MUTATING,
     ConfigurationRef,
     Endpoint,
+    render_configuration,
 )
 
 MANAGER: Final = "retrofit-hooks"
@@ -44,19 +45,13 @@ def configuration(
         namespace: Of the program.
         owner: An object with which it goes.
     """
-    meta: Object = {
-        "name": ref.name,
-        "labels": {MANAGED_BY: MANAGER},
-        "annotations": {OWNER: namespace},
-    }
-    if owner is not None:
-        meta["ownerReferences"] = [dict(owner)]
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": ref.kind,
-        "metadata": meta,
-        "webhooks": [_webhook(ref.kind, item, endpoint, namespace) for item in asked],
-    }
+    return render_configuration(
+        ref,
+        (_webhook(ref.kind, item, endpoint, namespace) for item in asked),
+        labels={MANAGED_BY: MANAGER},
+        annotations={OWNER: namespace},
+        owner=owner,
+    )
 
 
 def _webhook(kind: str, asked: AskedBinding, endpoint: Endpoint, namespace: str) -> Object:

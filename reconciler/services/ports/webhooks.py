@@ -1,7 +1,7 @@
 """Webhook configurations, and what they are made from."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -30,6 +30,36 @@ def ref_of(configuration: Object) -> ConfigurationRef:
     """Return which configuration an object is."""
     name = (configuration.get("metadata") or {}).get("name") or ""
     return ConfigurationRef(str(configuration.get("kind") or ""), str(name))
+
+
+def render_configuration(
+    ref: ConfigurationRef,
+    webhooks: Iterable[Object],
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    owner: Mapping[str, Any] | None,
+) -> Object:
+    """Return a configuration as the API server stores it.
+
+    Args:
+        ref: Its kind and name.
+        webhooks: In their order.
+        labels: Of it.
+        annotations: Of it; there may be none.
+        owner: Reference of an object with which it goes.
+    """
+    meta: Object = {"name": ref.name, "labels": dict(labels)}
+    if annotations:
+        meta["annotations"] = dict(annotations)
+    if owner is not None:
+        meta["ownerReferences"] = [dict(owner)]
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": ref.kind,
+        "metadata": meta,
+        "webhooks": list(webhooks),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

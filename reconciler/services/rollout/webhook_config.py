@@ -27,6 +27,7 @@ from reconciler.services.ports.webhooks import (
     VALIDATING,
     ConfigurationRef,
     Endpoint,
+    render_configuration,
 )
 from reconciler.services.rollout import narrowing, standing, webhook_rules
 from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
@@ -287,19 +288,14 @@ def _written(
 def _configuration(
     ref: ConfigurationRef, webhooks: Iterable[Object], registration: WebhookConfig
 ) -> Object:
-    settings, owner = registration.settings, registration.owner
-    managed = {MANAGED_BY: registration.installation.prefix}
-    meta: Object = {"name": ref.name, "labels": {**settings.labels, **managed}}
-    if settings.annotations:
-        meta["annotations"] = dict(settings.annotations)
-    if owner is not None:
-        meta["ownerReferences"] = [dict(owner)]
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": ref.kind,
-        "metadata": meta,
-        "webhooks": list(webhooks),
-    }
+    settings, managed = registration.settings, {MANAGED_BY: registration.installation.prefix}
+    return render_configuration(
+        ref,
+        webhooks,
+        labels={**settings.labels, **managed},
+        annotations=settings.annotations,
+        owner=registration.owner,
+    )
 
 
 def _webhook(
