@@ -31,6 +31,7 @@ from reconciler.requests.draft import (
 from reconciler.services.catalog.rule_index import CompiledRule
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.recording.recorder import Unrecorded
+from reconciler.values import value_class
 
 _ROOTS = frozenset({"request", "serviceAccountName", "serviceAccountNamespace"})
 _ROLES = frozenset({"roles", "clusterRoles"})
@@ -78,7 +79,7 @@ class Intent:
     costly: Program | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class AdmissionResponse:
     """What the API server is told.
 

@@ -21,12 +21,13 @@ from reconciler.services.catalog.protection import KUBE_SYSTEM
 from reconciler.services.catalog.rule_index import CompiledRule, Known
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.objects import Kinds
+from reconciler.values import value_class
 
 # Of these the admission request names the object's own kind, not one of the subresource.
 _OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Address:
     """What the address of a call says.
 
@@ -47,7 +48,7 @@ class Address:
     forced: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a call asks.
 

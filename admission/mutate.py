@@ -84,7 +84,7 @@ class MutateWebhook:
             for result in admitted.changed:
                 self.audit.changed(asked.request, result.policy, result.rule)
                 policy, rule = self.metrics.labels.rule(result.policy.key, result.rule)
-                self.metrics.mutations.labels(policy=policy, rule=rule).inc()
+                self.metrics.mutations.labels(policy, rule).inc()
         warnings = [
             f"policy {result.policy.key}.{result.rule}: {result.message}"
             for result in admitted.changed

@@ -10,6 +10,7 @@ from typing import Any
 
 from reconciler.api.meta import Kind, Object
 from reconciler.services.ports.policies import Change
+from reconciler.values import value_class
 
 _GROUP, _VERSION = "rbac.authorization.k8s.io", "v1"
 ROLE_BINDINGS = Kind(
@@ -35,7 +36,7 @@ class Grant:
     cluster_role: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Roles:
     """Roles as ``namespace:name`` and names of ClusterRoles, both sorted."""
 

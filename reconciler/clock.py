@@ -1,9 +1,11 @@
 """The only place that asks what time it is."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Protocol
+
+from reconciler.values import value_class
 
 
 class Clock(Protocol):
@@ -30,7 +32,7 @@ class SystemClock:
         return time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Deadline:
     """Until when one answer has to be given: handed to everything that is waited for on the way.
 

@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from reconciler.installation import INSTALLATIONS
+from reconciler.values import value_class
 
 GROUPS = tuple(INSTALLATIONS)
 """The API groups of the same kinds; each installation has one of them."""
@@ -79,7 +80,7 @@ CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps"
 NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TargetKey:
     """Which object, of those that there may be; work on one of them is serialised."""
 
@@ -88,7 +89,7 @@ class TargetKey:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
     """Which object; ``uid`` is empty where any object of that name is meant."""
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.api.meta import ObjectRef, PolicyRef
+from reconciler.values import value_class
 
 KIND = "UpdateRequest"
 
@@ -102,7 +103,7 @@ CHANGES = frozenset({Outcome.PATCHED, Outcome.CREATED, Outcome.DELETED})
 SUCCESSES = CHANGES | {Outcome.UNCHANGED, Outcome.SKIPPED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TriggerRecord:
     """What admission saw of the trigger, without its content.
 
@@ -120,7 +121,7 @@ class TriggerRecord:
     subresource: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
     """The order.
 
@@ -166,7 +167,7 @@ class RequestSpec:
         return bool(self.queue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
     """The last result at one target; resource versions are those before and after the write."""
 
@@ -179,7 +180,7 @@ class TargetStatus:
     after: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How many targets ended how.
 
@@ -229,7 +230,7 @@ class SweepProgress:
     sequence: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class RequestStatus:
     """The status subresource.
 
@@ -263,7 +264,7 @@ class RequestStatus:
     plan_secret: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class UpdateRequest:
     """A stored request.
 

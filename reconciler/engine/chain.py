@@ -24,6 +24,7 @@ from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import RetrofitError
+from reconciler.values import value_class
 
 Group: TypeAlias = Sequence[Program]
 """Rules that are matched on the same object, and then applied one after the other."""
@@ -32,7 +33,7 @@ RunOn: TypeAlias = Callable[[Mapping[str, Any]], RuleRun]
 """Gives the run of a step's rule with an object as the trigger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class StepResult:
     """How a rule ended at its trigger.
 
@@ -71,7 +72,7 @@ class StepResult:
         return self.fired
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Step:
     """The rule that is next.
 

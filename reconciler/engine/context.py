@@ -5,12 +5,13 @@ to an earlier state means to go on with the earlier context.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.loads import Load, NeedsLoad
 from reconciler.errors import EvaluationError
+from reconciler.values import value_class
 
 EVERYTHING = "@"
 """Stands among the roots of what reads the whole data."""
@@ -43,7 +44,7 @@ class Searchable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Context:
     """Named values, one per root field.
 
@@ -51,6 +52,7 @@ class Context:
     else is left of what was deleted.
 
     Attributes:
+        data: Kept as it is given, so whoever gives it changes it no more.
         deferred: Entries that are evaluated only when somebody reads them.
         loads: What was read from outside for entries, by what was asked for. It belongs to the
             caller, who adds to it and evaluates again; all contexts made of this one share it.
@@ -66,7 +68,10 @@ class Context:
     derived: Mapping[str, Derive] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data", _with_deleted_object(dict(self.data)))
+        request = self.data.get("request")
+        if isinstance(request, dict) and request.get("operation") == "DELETE":
+            data = {**self.data, "request": _with_deleted_object(request)}
+            object.__setattr__(self, "data", data)
 
     # What follows names all fields: `dataclasses.replace` takes three times as long, and each
     # rule of each request makes several contexts.
@@ -231,10 +236,8 @@ def _once(value: Deferred, allowance: Allowance) -> Deferred:
     return evaluate
 
 
-def _with_deleted_object(data: dict[str, Any]) -> dict[str, Any]:
-    request = data.get("request")
-    if isinstance(request, dict) and request.get("operation") == "DELETE":
-        old = request.get("oldObject")
-        if old is not None and request.get("object") is not old:
-            data["request"] = {**request, "object": old}
-    return data
+def _with_deleted_object(request: dict[str, Any]) -> dict[str, Any]:
+    old = request.get("oldObject")
+    if old is None or request.get("object") is old:
+        return request
+    return {**request, "object": old}

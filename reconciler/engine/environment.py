@@ -6,16 +6,18 @@ needs what was not given fails and says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
+
+from reconciler.values import value_class
 
 SURROUNDINGS = "\0surroundings"
 """The key at the root; `Run` takes it out, so no expression finds it there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class EvaluationEnvironment:
     """What an evaluation may know beside its data.
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
+from reconciler.values import value_class
+
 
 class RuleStatus(StrEnum):
     """The field's words for a rule's result at one object."""
@@ -16,7 +18,7 @@ class RuleStatus(StrEnum):
     """The rule refuses the request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TargetChange:
     """The result of a rule at one target.
 
@@ -35,7 +37,7 @@ class TargetChange:
     unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TriggerDecision:
     """Whether a rule acts on a trigger; ``message`` says why not.
 

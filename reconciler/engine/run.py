@@ -7,7 +7,7 @@ an answer, is the driver's affair.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from reconciler.api.meta import Kind
@@ -21,9 +21,10 @@ from reconciler.engine.ports import Condition
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import EvaluationError
+from reconciler.values import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class RuleRun:
     """A rule, and the trigger that it is evaluated on.
 

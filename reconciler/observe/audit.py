@@ -82,6 +82,8 @@ class AuditLog:
             request: Of whoever fires them.
             drafts: One for each rule.
         """
+        if self._handler is None:
+            return
         for draft in drafts:
             names = {"request": draft.name}
             if draft.alone and how == "recorded":
@@ -90,10 +92,14 @@ class AuditLog:
 
     def changed(self, request: AdmissionRequest, policy: PolicyRef, rule: str) -> None:
         """Note that a rule changed an object before it was stored."""
+        if self._handler is None:
+            return
         self._write("changed", _rule(policy, rule) | _who(request))
 
     def worked(self, spec: RequestSpec, targets: Iterable[TargetStatus], name: str = "") -> None:
         """Note what a rule came to at targets; ``name`` is that of the request, if it has one."""
+        if self._handler is None:
+            return
         for target in targets:
             facts = {
                 **_rule(spec.policy, spec.rule),

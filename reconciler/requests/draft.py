@@ -6,7 +6,7 @@ later. That is the deleted object, the old object of an update, and the object o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from reconciler.api.updaterequest import RequestSpec, Source, TriggerRecord, Upd
 from reconciler.engine.program import Paths, Program, Projection, project
 from reconciler.errors import RetrofitError
 from reconciler.requests import naming
+from reconciler.values import value_class
 
 MOST_LEVELS: Final = 250
 """Of nesting that an object may have here, so that it can be written inside of a request."""
@@ -42,7 +43,7 @@ class TooLarge(RetrofitError):
     """What a rule reads of an object that will be gone does not fit into a request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TypeName:
     """A kind or a resource as an admission request names it."""
 
@@ -56,7 +57,7 @@ class TypeName:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
     """What the API server asks about.
 
@@ -108,7 +109,7 @@ class AdmissionRequest:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A request that is to be stored.
 

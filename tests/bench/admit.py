@@ -27,7 +27,9 @@ from tests.bench.wire import Refused, Wire
 _POLICIES = "/apis/kyverno.io/v1/clusterpolicies"
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _MOD_RULES = "/apis/api.kubemod.io/v1beta1/namespaces/{}/modrules"
-_BARE = "bench-admit-bare"
+_BARE, _PATCHED = "bench-admit-bare", "bench-admit-patched"
+_PATCH: Sequence[Object] = ({"op": "add", "path": "/metadata/labels/l0", "value": "CREATE"},)
+"""What one rule changes."""
 _LABEL = {"app": "created"}
 """Of the objects that are created."""
 _READY = 60.0
@@ -98,7 +100,7 @@ async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> 
     """Return the runs of Pods, that of the bare webhook first; ModRules are installed."""
     runs = []
     await make_namespace(wire, _BARE)
-    async with _bare(wire, folder, PODS):
+    async with _bare(wire, folder, _BARE, PODS):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows", PODS))
     for count in (1, 50):
         namespace = f"bench-modrules-{count}"
@@ -136,8 +138,11 @@ async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return all runs, that of the bare webhook first."""
     runs = []
     await make_namespace(wire, _BARE)
-    async with _bare(wire, folder):
+    async with _bare(wire, folder, _BARE):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
+    await make_namespace(wire, _PATCHED)
+    async with _bare(wire, folder, _PATCHED, patch=_PATCH):
+        runs.append(await _run(wire, log, load, _PATCHED, "a webhook with a fixed patch"))
     for place, policies, what in _cases():
         await make_namespace(wire, place)
         async with _policies(wire, policies):
@@ -296,13 +301,20 @@ async def until(
 
 
 @contextlib.asynccontextmanager
-async def _bare(wire: Wire, folder: Path, sort: Sort = CONFIG_MAPS) -> AsyncIterator[None]:
-    """Have the API server ask the bare webhook about objects of its namespace."""
-    made = create(folder / "bare", SystemClock())
+async def _bare(
+    wire: Wire,
+    folder: Path,
+    namespace: str,
+    sort: Sort = CONFIG_MAPS,
+    patch: Sequence[Object] = (),
+) -> AsyncIterator[None]:
+    """Have the API server ask the bare webhook, which gives a patch, about one namespace."""
+    made = create(folder / namespace, SystemClock())
     (port,) = free_ports(1)
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.bare"),
         *(str(port), str(made.certificate), str(made.key)),
+        orjson.dumps(patch).decode() if patch else "",
     )
     rule = {
         "apiGroups": [""],
@@ -312,14 +324,14 @@ async def _bare(wire: Wire, folder: Path, sort: Sort = CONFIG_MAPS) -> AsyncIter
     }
     bundle = base64.b64encode(made.ca.read_bytes()).decode()
     webhook = {
-        "name": f"{_BARE}.example.com",
+        "name": f"{namespace}.example.com",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle},
         "rules": [rule],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _BARE}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
     }
-    body = orjson.dumps({"metadata": {"name": _BARE}, "webhooks": [webhook]})
+    body = orjson.dumps({"metadata": {"name": namespace}, "webhooks": [webhook]})
     await _listening(port)
     await wire.send("POST", _CONFIGURATIONS, body)
     # The API server learns of it by its own watch.
@@ -327,7 +339,7 @@ async def _bare(wire: Wire, folder: Path, sort: Sort = CONFIG_MAPS) -> AsyncIter
     try:
         yield
     finally:
-        await wire.send("DELETE", f"{_CONFIGURATIONS}/{_BARE}")
+        await wire.send("DELETE", f"{_CONFIGURATIONS}/{namespace}")
         server.terminate()
         await server.wait()
 

@@ -1,26 +1,33 @@
-"""A webhook that does nothing but allow: what any webhook of this kind costs."""
+"""A webhook that allows, and may give one fixed patch: what any webhook of this kind costs."""
 
+import base64
 import ssl
 import sys
+from collections.abc import Awaitable, Callable
 
 import orjson
 import uvloop
 from aiohttp import web
 
 
-async def _allow(request: web.Request) -> web.Response:
-    review = orjson.loads(await request.read())
-    answer = {"uid": review["request"]["uid"], "allowed": True}
-    body = {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": answer}
-    return web.Response(body=orjson.dumps(body), content_type="application/json")
+def _answering(patch: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    given = {"patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}
+
+    async def answer(request: web.Request) -> web.Response:
+        review = orjson.loads(await request.read())
+        response = {"uid": review["request"]["uid"], "allowed": True, **(given if patch else {})}
+        body = {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
+        return web.Response(body=orjson.dumps(body), content_type="application/json")
+
+    return answer
 
 
-def main(port: int, certificate: str, key: str) -> None:
-    """Serve on loopback until it is ended."""
+def main(port: int, certificate: str, key: str, patch: str) -> None:
+    """Serve on loopback until it is ended; an empty patch is none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     app = web.Application()
-    app.router.add_post("/", _allow)
+    app.router.add_post("/", _answering(patch))
     web.run_app(
         app,
         host="127.0.0.1",

@@ -1,13 +1,14 @@
 """What a rule is matched against: an object, the request that carries it, and its namespace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
+from reconciler.values import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class UserInfo:
     """Who sent a request.
 
@@ -27,7 +28,7 @@ class UserInfo:
         return bool(self.username or self.groups or self.roles or self.cluster_roles)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One object as it is, with what is known about the request and the namespace.
 

@@ -9,7 +9,6 @@ the other directives of the API server count (see `directives`).
 """
 
 import operator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from reconciler.engine.patch import directives
 from reconciler.engine.patch.diff import equal
 from reconciler.engine.patch.keys import KeyTable, Schema
 from reconciler.errors import EvaluationError
+from reconciler.values import value_class
 
 _ABSENT: Final = object()
 
@@ -45,7 +45,7 @@ def merge(
     return {} if merged is _ABSENT else merged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class _Merge:
     """One merge of a patch into an object."""
 

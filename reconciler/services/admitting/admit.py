@@ -35,6 +35,7 @@ from reconciler.requests.admission import context_of
 from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest
 from reconciler.services.ports.objects import Loader
 from reconciler.services.processing.loading import Loads, StepLimits
+from reconciler.values import value_class
 
 LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
 """Some two milliseconds for a rule, and fifty for all of one request: everybody waits for them."""
@@ -51,7 +52,7 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A rule that could not be applied.
 
@@ -66,7 +67,7 @@ class Failure:
     bare: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Admitted:
     """What rules make of an object.
 
@@ -105,7 +106,7 @@ class Judgement:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Question:
     """An object that is about to be stored, and the rules that may change it.
 
@@ -249,10 +250,10 @@ class _Work:
 
     def _fault(self, result: StepResult) -> str:
         """Return why what a rule made cannot be stored, empty where it may be."""
+        if result.status is not RuleStatus.PASS:
+            return ""
         if fault := object_fault(result.after, "the object"):
             return f"the patch makes something that is no object: {fault}"
-        if result.unchanged or result.status is not RuleStatus.PASS:
-            return ""
         size = len(orjson.dumps(result.after))
         # What was as large before is not the rule's doing; few objects are.
         if size <= MOST_ADDED or size - self._size <= MOST_ADDED:
@@ -341,7 +342,7 @@ class _Work:
         return Failure(program=step.program, reason=reason, text=text, bare=bare)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class _Sight:
     """An object, as all rules of one account see it."""
 

@@ -12,6 +12,7 @@ from typing import Final, Self, TypeAlias
 from reconciler.engine.match import KindSelector
 from reconciler.engine.match.scopes import Pair, PairSets
 from reconciler.engine.program import CompiledPolicy, Phase, Program
+from reconciler.values import value_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class CompiledRule:
     program: Program
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known of an object before its rules are looked up.
 

@@ -70,6 +70,7 @@ from reconciler.services.processing.target_status import (
     vanished,
 )
 from reconciler.services.processing.trigger import Malformed, Trigger, TriggerReader
+from reconciler.values import value_class
 
 DENIALS = 10
 """Attempts at a target that another admission webhook refuses."""
@@ -86,7 +87,7 @@ class Unconfirmed:
     """The triggering request is not stored yet; look again soon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """The end of one attempt.
 

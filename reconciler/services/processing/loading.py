@@ -20,6 +20,7 @@ from reconciler.errors import (
 )
 from reconciler.services.ports.objects import Loader
 from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
+from reconciler.values import value_class
 
 MAX_LOADS = 100
 """Reads for one attempt; a rule that asks for more asks in a loop."""
@@ -43,7 +44,7 @@ class StepLimits:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class _Ended(Generic[T]):
     """How an evaluation ended, wherever that was.
 

@@ -1,6 +1,6 @@
 """How the work of one request ended at one target, and what an error means for it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from reconciler.api.updaterequest import Outcome, Reason
@@ -15,9 +15,10 @@ from reconciler.errors import (
     Throttled,
 )
 from reconciler.requests.redaction import told_permission, withheld
+from reconciler.values import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class TargetResult:
     """How the work of one request ended at one target.
 

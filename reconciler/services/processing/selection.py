@@ -14,9 +14,10 @@ from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.memory_budget import ByteAllowance, InFlight
 from reconciler.services.processing.results import TargetResult, failure
+from reconciler.values import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class SelectedTarget:
     """An object that a target query selected; ``obj`` is None where it is still to be read."""
 
@@ -25,7 +26,7 @@ class SelectedTarget:
     obj: Object | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What the targets of a rule mean for one trigger.
 

@@ -18,12 +18,13 @@ from reconciler.errors import NoKindMatch, NotFound, RetrofitError
 from reconciler.requests.confirmation import Presence, confirm, needs_read
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
+from reconciler.values import value_class
 
 LabelsOf: TypeAlias = Mapping[str, Mapping[str, str]]
 """Labels of namespaces, by their names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Trigger:
     """What a rule is evaluated on.
 

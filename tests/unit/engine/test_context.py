@@ -93,13 +93,6 @@ def test_binding_leaves_the_earlier_context_as_it_was():
     assert after.data["request"] is before.data["request"]
 
 
-def test_the_given_mapping_is_not_kept():
-    data = {"a": 1}
-    context = Context(data)
-    data["a"] = 2
-    assert search("a", context) == 1
-
-
 def test_images_are_made_when_asked_for():
     context = with_images(request())
     assert search("images.containers.c.tag", context) == "1"
