@@ -128,7 +128,7 @@ def decide(
     allowance = Allowance(limits.steps)
     case = _Case(
         request=request,
-        subject=replace(subject, allowance=allowance),
+        subject=subject.with_object(subject.obj, allowance),
         context=context_of(request, subject).within(allowance),
         controller_users=limits.controller_users,
         exceptions=exceptions,

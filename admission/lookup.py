@@ -126,6 +126,9 @@ class RuleLookup:
         async with by(deadline, "the policies") as reading:
             await self.caught_up()
             await self.digests.learn(address.digest, self.index.digest)
+            if not self.index.has_rules(phase):
+                # Few clusters have rules that refuse, and every trigger is asked about them.
+                return Asked(request=request, kind=request.kind)
             reading("the kinds that the cluster serves")
             kind = await self._parent(request) or request.kind
             known = self._known(request, kind)

@@ -54,6 +54,8 @@ class VerdictWebhook:
         if not answer.allowed:
             return answer
         recorded = await self.recording.review(request, address, deadline)
+        if not answer.warnings:
+            return recorded
         return replace(recorded, warnings=(*answer.warnings, *recorded.warnings))
 
     async def _judged(

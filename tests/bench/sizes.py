@@ -258,7 +258,10 @@ def _sweeping(namespace: str) -> dict[str, Any]:
     found = policy([namespace])
     found["metadata"]["name"] = namespace
     (rule,) = found["spec"]["rules"]
-    rule["match"]["any"][0]["resources"]["names"] = ["object-*"]
+    resources = rule["match"]["any"][0]["resources"]
+    resources["names"] = ["object-*"]
+    # A filter that lists operations concerns requests only.
+    del resources["operations"]
     rule["mutate"]["targets"][0]["name"] = "pair-00000"
     rule["mutate"]["mutateExistingOnPolicyUpdate"] = True
     return found

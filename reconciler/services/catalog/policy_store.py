@@ -235,6 +235,10 @@ class PolicyStore:
         """Return the rules of a phase that may be for an object; the matcher decides."""
         return self._by_phase.get(phase, _NO_RULES).rules(known)
 
+    def has_rules(self, phase: Phase) -> bool:
+        """Tell whether any policy has a rule of a phase in which requests ask."""
+        return not self._by_phase.get(phase, _NO_RULES).empty
+
     def turns_on(self, kind: str, pairs: Iterable[Pair], phase: Phase) -> bool:
         """Tell whether such labels may make rules match that `rules` left out without them."""
         return self._by_phase.get(phase, _NO_RULES).turns_on(kind, pairs)

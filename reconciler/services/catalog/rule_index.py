@@ -150,6 +150,12 @@ class _Rules:
                 found.anyhow.append(rule)
         return found
 
+    @property
+    def anyone(self) -> bool:
+        """Return whether there is a rule."""
+        facets = (self.names, self.namespaces, self.labels, self.namespace_labels)
+        return bool(self.anyhow) or any(facet.every for facet in facets)
+
     def of_object(self, known: Known) -> Iterator[_Indexed]:
         """Yield the rules that may be for an object; one may come several times."""
         yield from self.anyhow
@@ -189,6 +195,11 @@ class RuleIndex:
             by_kind={kind: _Rules.of(rules) for kind, rules in by_kind.items()},
             anywhere=_Rules.of(anywhere),
         )
+
+    @property
+    def empty(self) -> bool:
+        """Return whether there is no rule at all."""
+        return not self.by_kind and not self.anywhere.anyone
 
     def rules(self, known: Known) -> tuple[CompiledRule, ...]:
         """Return the rules that may be for an object, in their order."""
