@@ -35,6 +35,10 @@ class Digests:
     _current: asyncio.Task[None] | None = None
     _begun: float = float("-inf")
 
+    def knows(self, digest: str, known: str) -> bool:
+        """Tell whether `learn` returns at once."""
+        return digest in {"", known} or digest in self._learned or not _FORM.fullmatch(digest)
+
     async def learn(self, digest: str, known: str) -> None:
         """Return when the policies of a registration are known, as far as they can be.
 
@@ -45,10 +49,9 @@ class Digests:
         Raises:
             ClusterError: They could not be read.
         """
-        if digest in {"", known} or not _FORM.fullmatch(digest):
-            return
-        if digest in self._learned:
-            self._learned.move_to_end(digest)
+        if self.knows(digest, known):
+            if digest in self._learned:
+                self._learned.move_to_end(digest)
             return
         if self._next is None:
             self._next = asyncio.create_task(self._read(self._current), name="read policies")

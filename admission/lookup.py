@@ -105,6 +105,7 @@ class RuleLookup:
         digests: Reads the policies where a registration is for others than those that are known.
         settings: Their filters may ask for roles.
         caught_up: Returns when the policies are those that are stored.
+        is_caught_up: Tells whether that is at once.
     """
 
     index: PolicyStore
@@ -113,6 +114,13 @@ class RuleLookup:
     kinds: Kinds
     settings: SettingsHolder
     caught_up: Callable[[], Awaitable[None]] = _at_once
+    is_caught_up: Callable[[], bool] = lambda: True
+
+    def has_none(self, address: Address, phase: Phase) -> bool:
+        """Tell whether there is no rule of a phase at all; False where that takes waiting."""
+        if self.index.has_rules(phase) or not self.is_caught_up():
+            return False
+        return self.digests.knows(address.digest, self.index.digest)
 
     async def find(
         self, request: AdmissionRequest, address: Address, phase: Phase, deadline: Deadline
@@ -126,9 +134,6 @@ class RuleLookup:
         async with by(deadline, "the policies") as reading:
             await self.caught_up()
             await self.digests.learn(address.digest, self.index.digest)
-            if not self.index.has_rules(phase):
-                # Few clusters have rules that refuse, and every trigger is asked about them.
-                return Asked(request=request, kind=request.kind)
             reading("the kinds that the cluster serves")
             kind = await self._parent(request) or request.kind
             known = self._known(request, kind)

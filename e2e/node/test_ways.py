@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def ready(cluster: Cluster, name: str = "clusterpolicy/stream") -> None:
 
 def apply(cluster: Cluster, overlay: str) -> None:
     cluster.kubectl("apply", "--server-side", "-k", str(OVERLAYS / overlay))
+
+
+def apply_image(cluster: Cluster, facts: Facts, overlay: str, image: str) -> None:
+    """Apply an overlay as `kustomize edit set image` makes it."""
+    text = cluster.kubectl("kustomize", str(OVERLAYS / overlay))
+    assert facts.image in text
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text.replace(facts.image, image))
+
+
+def alone(cluster: Cluster, image: str, namespace: str = "kyverno") -> None:
+    """Return when the programs run this image and no other."""
+
+    def only() -> bool:
+        found = pods(cluster, "app.kubernetes.io/component", namespace)
+        return {item["spec"]["containers"][0]["image"] for item in found.values()} == {image}
+
+    wait_until(only, within=60.0, what=f"only Pods of {image} are left")
 
 
 def test_0_1_0_is_upgraded_while_triggers_go_on(
@@ -150,8 +168,8 @@ def test_from_three_replicas_to_one(cluster: Cluster, triggers: Streams) -> None
     assert (running.row.refused, running.row.lost) == (0, 0)
 
 
-def test_the_profiles_for_what_others_run_are_installed_and_removed(
-    cluster: Cluster, triggers: Streams, clean: set[str]
+def test_the_profiles_for_what_others_run_are_installed_upgraded_and_removed(
+    cluster: Cluster, facts: Facts, triggers: Streams, clean: set[str]
 ) -> None:
     profiles = ("tenants", "monitoring", "cert-manager")
     cluster.kubectl("apply", "--server-side", "-f", STANDINS)
@@ -162,9 +180,11 @@ def test_the_profiles_for_what_others_run_are_installed_and_removed(
     ready(cluster)
     with triggers("three more profiles") as running:
         for profile in profiles:
-            apply(cluster, profile)
-            rolled_out(cluster)
-            running.wait(5, within=30.0)
+            for image in (facts.image, facts.upgrade):
+                apply_image(cluster, facts, profile, image)
+                rolled_out(cluster)
+                alone(cluster, image)
+                running.wait(5, within=30.0)
     assert (running.row.refused, running.row.lost) == (0, 0)
     cluster.kubectl("delete", "cpol", "--all")
     for profile in profiles:
@@ -174,6 +194,33 @@ def test_the_profiles_for_what_others_run_are_installed_and_removed(
     wait_until(
         lambda: outside(cluster) <= clean, within=60.0, what="only what was there before is left"
     )
+
+
+def test_the_overlays_beside_it_are_installed_upgraded_and_removed(
+    cluster: Cluster, facts: Facts, triggers: Streams
+) -> None:
+    profiles = ("tenants", "monitoring", "cert-manager", "high-availability", "single-replica")
+    cluster.kubectl("apply", "--server-side", "-f", STANDINS)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", STANDINS)
+    apply(cluster, "default")
+    rolled_out(cluster)
+    applied(cluster, POLICY)
+    ready(cluster)
+    place = ("-n", BESIDE.namespace)
+    overlays = ("beside-kyverno", *(f"{profile}-beside" for profile in profiles))
+    with triggers("overlays beside it", 2.0) as running:
+        for overlay, image in zip(overlays, cycle((facts.image, facts.upgrade)), strict=False):
+            apply_image(cluster, facts, overlay, image)
+            cluster.kubectl("rollout", "status", *place, "deployment", within=ROLLOUT)
+            alone(cluster, image, BESIDE.namespace)
+            running.wait(5, within=30.0)
+    assert (running.row.refused, running.row.lost) == (0, 0)
+    cluster.kubectl("delete", "cpol", "--all")
+    for overlay in overlays:
+        removed = ("delete", "--ignore-not-found", "-k", str(OVERLAYS / overlay))
+        cluster.kubectl(*removed, within=ROLLOUT)
+    apply(cluster, "default")
+    cluster.kubectl("delete", "-f", STANDINS)
 
 
 def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(

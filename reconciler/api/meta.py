@@ -13,6 +13,8 @@ GROUPS = tuple(INSTALLATIONS)
 """The API groups of the same kinds; each installation has one of them."""
 PREFIX = "kube-retrofit.dev/"
 _OWN_GROUPS = (*GROUPS, "api.kubemod.io", "policy.kcloudlabs.io")
+_BELOW_OWN_GROUPS = tuple(f".{group}" for group in _OWN_GROUPS)
+_RECORDED = frozenset(item.recorded for item in INSTALLATIONS.values())
 FIELD_MANAGER = "kube-retrofit"
 
 LABEL_SHARD = f"{PREFIX}shard"
@@ -184,7 +186,7 @@ def split_api_version(api_version: str) -> tuple[str, str]:
 
 def is_own_group(group: str) -> bool:
     """Tell whether objects of an API group are policies, or what the programs keep themselves."""
-    return any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)
+    return group in _OWN_GROUPS or group.endswith(_BELOW_OWN_GROUPS)
 
 
 def own_namespaces(namespace: str) -> frozenset[str]:
@@ -192,4 +194,4 @@ def own_namespaces(namespace: str) -> frozenset[str]:
 
     What any installation recorded of users' Secrets is out of reach of all of them.
     """
-    return frozenset({namespace, *(item.recorded for item in INSTALLATIONS.values())})
+    return _RECORDED | {namespace}

@@ -13,16 +13,20 @@ class ServerClock:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
+        self._read: tuple[str, datetime] | None = None
 
     def now(self) -> datetime:
         """Return the API server's time; this machine's as long as nothing was heard of it."""
         text, heard = self._client.date
-        try:
-            said = parsedate_to_datetime(text)
-        except ValueError:
-            return self._clock.now()
-        said = said.replace(tzinfo=UTC) if said.tzinfo is None else said.astimezone(UTC)
-        return said + timedelta(seconds=self._clock.monotonic() - heard)
+        # All answers of a second say the same.
+        if self._read is None or self._read[0] != text:
+            try:
+                said = parsedate_to_datetime(text)
+            except ValueError:
+                return self._clock.now()
+            said = said.replace(tzinfo=UTC) if said.tzinfo is None else said.astimezone(UTC)
+            self._read = text, said
+        return self._read[1] + timedelta(seconds=self._clock.monotonic() - heard)
 
     def monotonic(self) -> float:
         """Return seconds that never go back, for durations."""

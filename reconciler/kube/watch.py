@@ -170,16 +170,20 @@ class Watch:
 
         For who knows that the API server is there, because it has just called.
         """
-        if self.absent:
+        if self.is_caught_up():
             return
         if self.synced.is_set():
-            if self.fresh() if self.beat else self._open:
-                return
             # A watch does not tell when it has given what was missed; a list does.
             self.synced.clear()
             self._version = ""
         self._hurry.set()
         await self.synced.wait()
+
+    def is_caught_up(self) -> bool:
+        """Tell whether `caught_up` returns at once."""
+        if self.absent:
+            return True
+        return self.synced.is_set() and (self.fresh() if self.beat else self._open)
 
     def fresh(self) -> bool:
         """Tell whether what was handed over is, but for seconds, what is stored.
