@@ -24,8 +24,6 @@ from prometheus_client.exposition import (
 
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
-from reconciler.serving.certificates import load_pair
-from reconciler.serving.pki import make_ca, make_serving
 
 PATH: Final = "/metrics"
 _REMEMBERED = 10.0
@@ -148,6 +146,10 @@ async def scraped(
 
 
 def _context(clock: Clock) -> ssl.SSLContext:
+    # Takes 8 MB of a controller, and most have their metrics read by HTTP.
+    from reconciler.serving.certificates import load_pair  # noqa: PLC0415
+    from reconciler.serving.pki import make_ca, make_serving  # noqa: PLC0415
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     now = clock.now()
