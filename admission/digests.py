@@ -50,8 +50,6 @@ class Digests:
             ClusterError: They could not be read.
         """
         if self.knows(digest, known):
-            if digest in self._learned:
-                self._learned.move_to_end(digest)
             return
         if self._next is None:
             self._next = asyncio.create_task(self._read(self._current), name="read policies")

@@ -76,23 +76,28 @@ class Facts:
         """Tell whether an exception that is known can be taken to be there still."""
         return _fresh(self.of_exceptions)
 
-    async def roles_of(
+    def known_roles(
         self, user: Mapping[str, Any], filters: Filters, programs: Iterable[Program]
-    ) -> Roles:
-        """Return the roles of a user, read anew where somebody asks for them and it has to be.
+    ) -> Roles | None:
+        """Return the roles of a user, None where somebody asks and they are not known now.
 
         Args:
             user: As the admission request has it.
             filters: Those of the settings may ask.
             programs: So may rules.
+        """
+        if not _fresh(*self.of_roles) and (
+            filters.asks_for_roles or any(map(self._asks, programs))
+        ):
+            return None
+        return self.roles.of(user)
+
+    async def roles_of(self, user: Mapping[str, Any]) -> Roles:
+        """Return the roles of a user, read anew.
 
         Raises:
             ClusterError: They could not be read.
         """
-        if _fresh(*self.of_roles):
-            return self.roles.of(user)
-        if not filters.asks_for_roles and not any(map(self._asks, programs)):
-            return self.roles.of(user)
         async with self._reading:
             if self.clock.monotonic() - self._read >= _READ:
                 self._live = RoleIndex()

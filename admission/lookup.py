@@ -82,17 +82,13 @@ async def _at_once() -> None:
 
 
 @contextlib.asynccontextmanager
-async def by(deadline: Deadline, what: str) -> AsyncIterator[Callable[[str], None]]:
-    """Give up reading something at a deadline; what comes next of it is said on the way.
-
-    Nearly always nothing is read, so one timer serves for everything that may be.
-    """
-    read = [what]
+async def by(deadline: Deadline, what: str) -> AsyncIterator[None]:
+    """Give up reading something at a deadline."""
     try:
         async with asyncio.timeout(deadline.left):
-            yield read.append
+            yield
     except TimeoutError:
-        text = f"{read[-1]} could not be read within {deadline.seconds:g} s"
+        text = f"{what} could not be read within {deadline.seconds:g} s"
         raise Unavailable(text) from None
 
 
@@ -118,9 +114,7 @@ class RuleLookup:
 
     def has_none(self, address: Address, phase: Phase) -> bool:
         """Tell whether there is no rule of a phase at all; False where that takes waiting."""
-        if self.index.has_rules(phase) or not self.is_caught_up():
-            return False
-        return self.digests.knows(address.digest, self.index.digest)
+        return self._knows_policies(address) and not self.index.has_rules(phase)
 
     async def find(
         self, request: AdmissionRequest, address: Address, phase: Phase, deadline: Deadline
@@ -130,27 +124,31 @@ class RuleLookup:
         Raises:
             ClusterError: It cannot be told now.
         """
-        # A policy that came while the watch was interrupted would not act.
-        async with by(deadline, "the policies") as reading:
-            await self.caught_up()
-            await self.digests.learn(address.digest, self.index.digest)
-            reading("the kinds that the cluster serves")
-            kind = await self._parent(request) or request.kind
-            known = self._known(request, kind)
-            rules = self._rules(known, address, phase)
-            if not rules:
-                return Asked(request=request, kind=kind)
+        if not self._knows_policies(address):
+            # A policy that came while the watch was interrupted would not act.
+            async with by(deadline, "the policies"):
+                await self.caught_up()
+                await self.digests.learn(address.digest, self.index.digest)
+        kind = request.kind
+        if request.subresource not in _OWN_KIND:
+            async with by(deadline, "the kinds that the cluster serves"):
+                kind = await self._parent(request) or kind
+        known = self._known(request, kind)
+        rules = self._rules(known, address, phase)
+        if not rules:
+            return Asked(request=request, kind=kind)
 
-            def every() -> tuple[CompiledRule, ...]:
-                return self._rules(replace(known, labels=None), address, phase)
+        def every() -> tuple[CompiledRule, ...]:
+            return self._rules(replace(known, labels=None), address, phase)
 
-            def programs() -> Iterator[Program]:
-                # Nearly always nobody asks.
-                yield from (item.program for item in every())
+        def programs() -> Iterator[Program]:
+            # Nearly always nobody asks.
+            yield from (item.program for item in every())
 
-            reading("the role bindings")
-            filters = self.settings.current.filters
-            held = await self.facts.roles_of(request.user, filters, programs())
+        held = self.facts.known_roles(request.user, self.settings.current.filters, programs())
+        if held is None:
+            async with by(deadline, "the role bindings"):
+                held = await self.facts.roles_of(request.user)
         request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
         return Asked(request=request, kind=kind, rules=rules, every=every)
 
@@ -173,6 +171,9 @@ class RuleLookup:
             async with by(deadline, f"the labels of namespace {namespace}"):
                 labels = await self.facts.labels_of(namespace)
         return subject_of(asked.request, asked.kind, labels)
+
+    def _knows_policies(self, address: Address) -> bool:
+        return self.is_caught_up() and self.digests.knows(address.digest, self.index.digest)
 
     def _asks_for_labels(self, program: Program) -> bool:
         excepted = any(True for _ in self.facts.exceptions.of(program))

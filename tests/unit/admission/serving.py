@@ -158,6 +158,7 @@ class World:
             kinds=self.cluster,
             settings=SettingsHolder("kyverno", ClusterSettings(filters=filters)),
             caught_up=caught_up,
+            is_caught_up=lambda: caught_up is at_once,
         )
         limits_of_rules = Limits(controller_users=("own",), max_recorded=1000, filters=filters)
         admit = Admit(loader=loader or MemoryLoader(self.cluster), clock=clock, below=lambda _: 0)

@@ -135,23 +135,24 @@ class TestRoles:
         cluster.add(binding("new", "new"))
         return facts(roles=roles, of_roles=(Said(), Said(heard=False)))
 
-    async def test_they_are_read_where_a_rule_asks(self, known, asking):
-        assert (await known.roles_of(JANE, parse_filters(), asking)).roles == ("x:new",)
+    def test_where_a_rule_asks_they_have_to_be_read(self, known, asking):
+        assert known.known_roles(JANE, parse_filters(), asking) is None
 
-    async def test_they_are_read_where_the_settings_ask(self, make, known):
+    def test_where_the_settings_ask_they_have_to_be_read(self, make, known):
         filters = parse_filters(exclude_roles="x:old")
-        assert (await known.roles_of(JANE, filters, programs(make))).roles == ("x:new",)
+        assert known.known_roles(JANE, filters, programs(make)) is None
 
-    async def test_nobody_asks_and_nothing_is_read(self, make, known, cluster):
-        await known.roles_of(JANE, parse_filters(), programs(make))
-        assert cluster.lists == 0
+    def test_where_nobody_asks_what_was_heard_of_last_will_do(self, make, known):
+        assert known.known_roles(JANE, parse_filters(), programs(make)).roles == ("x:old",)
 
-    async def test_all_who_come_at_once_are_served_by_one_read(self, known, asking, cluster):
-        work = (known.roles_of(JANE, parse_filters(), asking) for _ in range(20))
+    def test_while_the_watches_are_heard_they_are_known(self, facts, asking):
+        known = facts(of_roles=(Said(), Said()))
+        assert known.known_roles(JANE, parse_filters(), asking).roles == ()
+
+    async def test_they_are_read_as_they_are_stored(self, known):
+        assert (await known.roles_of(JANE)).roles == ("x:new",)
+
+    async def test_all_who_come_at_once_are_served_by_one_read(self, known, cluster):
+        work = (known.roles_of(JANE) for _ in range(20))
         assert {found.roles for found in await asyncio.gather(*work)} == {("x:new",)}
         assert cluster.lists == 2
-
-    async def test_while_the_watches_are_heard_nothing_is_read(self, facts, asking, cluster):
-        known = facts(of_roles=(Said(), Said()))
-        await known.roles_of(JANE, parse_filters(), asking)
-        assert cluster.lists == 0
