@@ -85,6 +85,8 @@ class Context:
 
     def with_object(self, obj: Mapping[str, Any]) -> "Context":
         """Give a context in which ``request.object`` is another."""
+        if self.data["request"]["object"] is obj:
+            return self
         return self.bind(request={**self.data["request"], "object": obj})
 
     def without_entries(self) -> "Context":
@@ -102,9 +104,17 @@ class Context:
         derived = {**self.derived, name: make}
         return Context(self.data, self.deferred, self.loads, self.allowance, derived)
 
-    def with_loads(self, loads: Mapping[Hashable, Any]) -> "Context":
-        """Give a context that takes from `loads` what was read from outside."""
-        return Context(self.data, self.deferred, loads, self.allowance, self.derived)
+    def with_loads(
+        self, loads: Mapping[Hashable, Any], allowance: Allowance | None = None
+    ) -> "Context":
+        """Give a context that takes from `loads` what was read from outside.
+
+        Args:
+            loads: By what was asked for.
+            allowance: What evaluating may cost; None: as before.
+        """
+        allowance = self.allowance if allowance is None else allowance
+        return Context(self.data, self.deferred, loads, allowance, self.derived)
 
     def within(self, allowance: Allowance) -> "Context":
         """Give a context on which evaluating costs something of this allowance."""

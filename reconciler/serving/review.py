@@ -21,6 +21,7 @@ CONVERSION = "ConversionReview"
 _MOST_BRACKETS: Final = 50_000
 """The API server stores ten thousand levels; to look through so many brackets takes some 30 ms."""
 _PAYLOADS = frozenset({"object", "oldObject", "userInfo", "options", "operation"})
+_TEXTS: Final = ("uid", "operation", "subResource", "name", "namespace")
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
 
@@ -160,7 +161,9 @@ def _conversion(uid: str, answer: Mapping[str, Any]) -> bytes:
 
 
 def _parse_request(raw: Mapping[str, Any], *, shallow: bool) -> AdmissionRequest:
-    uid, operation = _text(raw, "uid", "request"), _text(raw, "operation", "request")
+    if fault := texts_fault(raw, _TEXTS, "request"):
+        raise BadReview(fault)
+    uid, operation = raw.get("uid"), raw.get("operation") or ""
     if not uid:
         raise BadReview("request.uid is missing")
     if operation not in _OPERATIONS:
@@ -176,9 +179,9 @@ def _parse_request(raw: Mapping[str, Any], *, shallow: bool) -> AdmissionRequest
         operation=operation,
         kind=kind,
         resource=_type_name(raw, "resource", "resource"),
-        subresource=_text(raw, "subResource", "request"),
-        name=_text(raw, "name", "request") or meta.get("name") or "",
-        namespace="" if is_namespace else _text(raw, "namespace", "request"),
+        subresource=raw.get("subResource") or "",
+        name=raw.get("name") or meta.get("name") or "",
+        namespace="" if is_namespace else raw.get("namespace") or "",
         user=_user(raw),
         object=obj,
         old_object=old,
@@ -193,10 +196,10 @@ def _type_name(raw: Mapping[str, Any], field: str, name: str) -> TypeName:
     found, place = _mapping(raw, field, "request"), f"request.{field}"
     if not found.get(name):
         raise BadReview(f"{place}.{name} is missing")
+    if fault := texts_fault(found, ("group", "version", name), place):
+        raise BadReview(fault)
     return TypeName(
-        group=_text(found, "group", place),
-        version=_text(found, "version", place),
-        name=_text(found, name, place),
+        group=found.get("group") or "", version=found.get("version") or "", name=found[name]
     )
 
 

@@ -85,10 +85,10 @@ def _diff_map(
         if key not in after:
             yield {"op": "remove", "path": render_pointer((*place, key))}
     for key, value in after.items():
-        if key in before:
-            yield from _diff(before[key], value, (*place, key))
-        else:
+        if key not in before:
             yield {"op": "add", "path": render_pointer((*place, key)), "value": value}
+        elif before[key] is not value:
+            yield from _diff(before[key], value, (*place, key))
 
 
 def _diff_list(before: list[Any], after: list[Any], place: Place) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ all that it can match; whether it matches, its matcher says.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
@@ -110,13 +110,11 @@ class _Facet:
         for value in values:
             self.by_value.setdefault(value, []).append(rule)
 
-    def of(self, values: Iterable[_Value] | None) -> Iterator[_Indexed]:
-        """Yield the rules for some values, None: for any; one may come several times."""
+    def of(self, values: Iterable[_Value] | None) -> Sequence[_Indexed]:
+        """Return the rules for some values, None: for any; one may come several times."""
         if values is None:
-            yield from self.every
-        elif self.by_value:
-            for value in values:
-                yield from self.by_value.get(value, ())
+            return self.every
+        return [rule for value in values for rule in self.by_value.get(value, ())]
 
 
 @dataclass(slots=True)
@@ -156,13 +154,19 @@ class _Rules:
         facets = (self.names, self.namespaces, self.labels, self.namespace_labels)
         return bool(self.anyhow) or any(facet.every for facet in facets)
 
-    def of_object(self, known: Known) -> Iterator[_Indexed]:
-        """Yield the rules that may be for an object; one may come several times."""
-        yield from self.anyhow
-        yield from self.names.of((known.name,) if known.name else None)
-        yield from self.namespaces.of((known.namespace,) if known.namespace else None)
-        yield from self.labels.of(_pairs(known.labels))
-        yield from self.namespace_labels.of(_pairs(known.namespace_labels))
+    def of_object(self, known: Known) -> list[_Indexed]:
+        """Return the rules that may be for an object; one may come several times."""
+        found = list(self.anyhow)
+        # Nearly always only one of these has any rules.
+        if self.names.every:
+            found += self.names.of((known.name,) if known.name else None)
+        if self.namespaces.every:
+            found += self.namespaces.of((known.namespace,) if known.namespace else None)
+        if self.labels.every:
+            found += self.labels.of(_pairs(known.labels))
+        if self.namespace_labels.every:
+            found += self.namespace_labels.of(_pairs(known.namespace_labels))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,10 +216,10 @@ class RuleIndex:
         filed = [item.labels.by_value for item in rules]
         return any(pair in values for pair in pairs for values in filed)
 
-    def _filed(self, known: Known) -> Iterator[_Indexed]:
-        if (rules := self.by_kind.get(known.kind)) is not None:
-            yield from rules.of_object(known)
-        yield from self.anywhere.of_object(known)
+    def _filed(self, known: Known) -> list[_Indexed]:
+        anywhere = self.anywhere.of_object(known)
+        rules = self.by_kind.get(known.kind)
+        return anywhere if rules is None else rules.of_object(known) + anywhere
 
 
 _NO_RULES: Final = _Rules()

@@ -101,7 +101,7 @@ class Loads:
 
     def of(self, context: Context) -> Context:
         """Return the context with these reads in sight, and what evaluating it may cost."""
-        return context.with_loads(self.found).within(self.allowance)
+        return context.with_loads(self.found, self.allowance)
 
     async def evaluate(self, work: Callable[[], T]) -> T:
         """Return what an evaluation gives, reading what it asks for and evaluating again.

@@ -71,6 +71,8 @@ class NameList:
 
     def excludes(self, names: Iterable[str]) -> bool:
         """Return whether a user with these names is left out."""
+        if not self.texts:
+            return False
         found = tuple(names)
         return any(map(self.out, found)) and not any(map(self.again, found))
 
