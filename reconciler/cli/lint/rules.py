@@ -39,6 +39,7 @@ RULES: Final = {
     "every-kind": "The rule matches every kind.",
     "no-catch-up": "What is lost under failurePolicy Ignore is lost for good.",
     "unknown-name": "An expression with a call names what nothing is called.",
+    "unclosed-variable": "Braces open a variable that nothing closes.",
     "wrong-call": "A function is called in a way that can never work.",
     "entry-at-admission": "A rule without targets reads what nobody gives it.",
     "unused-entry": "Nothing reads a context entry.",

@@ -20,7 +20,7 @@ from reconciler.dialects.kyverno.lint.firing import (
     firing_findings,
     unused_entries,
 )
-from reconciler.dialects.kyverno.lint.names import unknown_names, wrong_calls
+from reconciler.dialects.kyverno.lint.names import unclosed_variables, unknown_names, wrong_calls
 from reconciler.dialects.kyverno.lint.patches import patch_findings
 from reconciler.dialects.kyverno.lint.protected import protected_findings
 from reconciler.dialects.kyverno.lint.refusals import (
@@ -101,6 +101,7 @@ class Kyverno:
             yield from unused_entries(program)
             yield from wrong_calls(program)
             yield from unknown_names(program)
+            yield from unclosed_variables(rule, location)
             yield from protected_findings(program, rule, guard)
             yield from target_findings(program, scope)
             yield from patch_findings(program, rule)

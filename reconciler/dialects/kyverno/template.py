@@ -221,6 +221,13 @@ def find_variables(document: Any) -> Iterator[tuple[str, str]]:
                 yield place("", path), one.body
 
 
+def find_unclosed(document: Any) -> Iterator[str]:
+    """Yield the path of each text with a variable that is opened and not closed."""
+    for path, text in _texts(document, ()):
+        if braces.unclosed(text, passes=DEFAULT_LIMITS.passes):
+            yield place("", path)
+
+
 def is_variable(text: str) -> bool:
     """Tell whether a variable stands in `text`."""
     return braces.contains(text)

@@ -12,6 +12,7 @@ from reconciler.errors import InvalidPolicy
 
 # Possessive: going back never helps, and remembering where to would take memory for each sign.
 _TOKEN = re.compile(r"(?<!\\)\{\{(?:\{[^{}]*+\}|[^{}]++)*+\}\}")
+_OPENED = re.compile(r"(?<!\\)\{\{")
 _PLAIN = "_"
 
 
@@ -94,6 +95,19 @@ def unescape(text: str) -> str:
 def contains(text: str) -> bool:
     """Tell whether a variable stands in `text`."""
     return _TOKEN.search(text) is not None
+
+
+def unclosed(text: str, *, passes: int) -> bool:
+    """Tell whether braces open a variable that nothing closes, so that they are plain text.
+
+    Of variables that are nested deeper than `passes` it is not told.
+    """
+    try:
+        found = find(text, passes=passes)
+    except InvalidPolicy:
+        return False
+    left = _masked(text, [(one.start, one.end) for one in found])
+    return _OPENED.search(left) is not None
 
 
 def replace(text: str, replacement: Callable[[str], str]) -> str:

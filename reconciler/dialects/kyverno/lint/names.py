@@ -1,16 +1,32 @@
-"""Expressions that hardly give what was meant: a misspelt variable, a call that cannot work."""
+"""Variables that are hardly meant so: misspelt, not closed, with a call that cannot work."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kyverno.parts import parts_of
-from reconciler.dialects.kyverno.template import Template
+from reconciler.dialects.kyverno.template import Template, find_unclosed
 from reconciler.engine.program import Program
 from reconciler.languages.jmespath import Expression
 
 _KNOWN = frozenset(
     {"", "@", "images", "request", "serviceAccountName", "serviceAccountNamespace", "target"}
 )
+
+_WITH_VARIABLES = ("context", "preconditions", "mutate")
+
+
+def unclosed_variables(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
+    """Yield the texts of a rule with a variable that is opened and not closed."""
+    for field in _WITH_VARIABLES:
+        for path in find_unclosed({field: rule.get(field)}):
+            yield Finding(
+                level=Level.WARNING,
+                code="unclosed-variable",
+                location=f"{location}.{path}",
+                text="{{ opens a variable that no }} closes, so it is plain text",
+                cure=r"close it by }}, or write \{{ for plain braces",
+            )
 
 
 def unknown_names(program: Program) -> Iterator[Finding]:

@@ -296,6 +296,25 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
             id="unknown name in a call",
         ),
         pytest.param(
+            policy(mutate_patchStrategicMerge={"metadata": {"labels": {"a": "{{ target.kind }"}}}),
+            "warning",
+            "unclosed-variable",
+            f"{RULE}.mutate.patchStrategicMerge.metadata.labels.a",
+            id="unclosed variable",
+        ),
+        pytest.param(
+            policy(
+                rule_context=[
+                    {"name": "x", "variable": {"value": "{{ request.{{ request.operation }}"}}
+                ],
+                mutate_patchStrategicMerge={"data": {"x": "{{ x }}"}},
+            ),
+            "warning",
+            "unclosed-variable",
+            f"{RULE}.context[0].variable.value",
+            id="unclosed variable around another",
+        ),
+        pytest.param(
             policy(resources_kinds=["*"], spec_background=False, top_metadata=CONSENT),
             "warning",
             "every-kind",
@@ -628,6 +647,11 @@ def test_the_list_of_a_foreach_may_name_anything_where_the_rule_changes_its_trig
 def test_a_rule_for_all_kinds_stops_a_cluster_before_objects_are_stored_too() -> None:
     codes = {item.code: item.level for item in found(own_rule(resources_kinds=["*"]))}
     assert codes == {"all-kinds-fail": Level.ERROR, "every-kind": Level.WARNING}
+
+
+def test_braces_that_are_escaped_or_closed_open_no_variable() -> None:
+    labels = {"a": r"\{{ x }", "b": "{{ target.kind }} }}", "c": "{ { x }"}
+    assert found(policy(mutate_patchStrategicMerge={"metadata": {"labels": labels}})) == []
 
 
 ENTRY = {"name": "x", "globalReference": {"name": "g"}}
