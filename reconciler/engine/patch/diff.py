@@ -26,7 +26,11 @@ def equal(left: Any, right: Any) -> bool:
         return (
             isinstance(right, dict)
             and len(left) == len(right)
-            and all(key in right and equal(value, right[key]) for key, value in left.items())
+            # Most of what a rule leaves as it is, is the same part.
+            and all(
+                key in right and (right[key] is value or equal(value, right[key]))
+                for key, value in left.items()
+            )
         )
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
