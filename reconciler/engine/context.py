@@ -85,7 +85,7 @@ class Context:
 
     def with_object(self, obj: Mapping[str, Any]) -> "Context":
         """Give a context in which ``request.object`` is another."""
-        if self.data["request"]["object"] is obj:
+        if self.data["request"].get("object") is obj:
             return self
         return self.bind(request={**self.data["request"], "object": obj})
 

@@ -2,23 +2,26 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from typing_extensions import override
 
 from admission.decide import Limits, decide
+from admission.digests import Digests
 from admission.facts import Facts
+from admission.lookup import Address, RuleLookup
 from admission.roles import ROLE_BINDINGS, RoleIndex
-from reconciler.clock import SystemClock
+from reconciler.clock import Deadline, SystemClock
 from reconciler.dialects.registry import compile_policy
-from reconciler.engine.program import Program
+from reconciler.engine.program import FAIL, Phase, Program
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.rule_index import Known
-from reconciler.services.catalog.settings import parse_filters
+from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
 from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Make
+from tests.unit.admission.serving import at_once
 
 JANE = {"username": "jane", "groups": ["devs"]}
 SELECTOR = {
@@ -148,6 +151,27 @@ class TestRoles:
     def test_while_the_watches_are_heard_they_are_known(self, facts, asking):
         known = facts(of_roles=(Said(), Said()))
         assert known.known_roles(JANE, parse_filters(), asking).roles == ()
+
+    @pytest.mark.parametrize(
+        ("roles", "found", "lists"), [(["x:new"], ("x:new",), 2), ([], ("x:old",), 0)]
+    )
+    async def test_a_review_reads_them_only_where_a_rule_asks(
+        self, make, known, cluster, roles, found, lists
+    ):
+        match = {"any": [{"resources": {"kinds": ["ConfigMap"]}, "roles": roles}]}
+        policy = make.policy(spec={"background": False}, match=match)
+        clock = SystemClock()
+        lookup = RuleLookup(
+            index=make.index(policy),
+            facts=known,
+            digests=Digests(read_policies=at_once, clock=clock),
+            kinds=cluster,
+            settings=SettingsHolder("kyverno", ClusterSettings(filters=parse_filters())),
+        )
+        request = replace(parse_review(make.review(obj=make.thing())), user=JANE)
+        deadline = Deadline(clock, 5.0)
+        asked = await lookup.find(request, Address(failure_policy=FAIL), Phase.TRIGGERED, deadline)
+        assert (asked.request.roles, cluster.lists) == (found, lists)
 
     async def test_they_are_read_as_they_are_stored(self, known):
         assert (await known.roles_of(JANE)).roles == ("x:new",)
