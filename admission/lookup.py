@@ -149,7 +149,7 @@ class RuleLookup:
         if held is None:
             async with by(deadline, "the role bindings"):
                 held = await self.facts.roles_of(request.user)
-        request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
+        request = request.of_user(held.roles, held.cluster_roles)
         return Asked(request=request, kind=kind, rules=rules, every=every)
 
     async def subject(self, asked: Asked, deadline: Deadline) -> Subject:
@@ -188,6 +188,10 @@ class RuleLookup:
         if found is None:
             return None
         return TypeName(group=found.group, version=found.version, name=found.kind)
+
+    def looks_at_labels(self, asked: Asked) -> bool:
+        """Tell whether some rules are looked up only for objects with certain labels."""
+        return self.index.looks_at_labels(asked.kind.name, Phase.ADMISSION)
 
     def further(self, asked: Asked, pairs: Iterable[Pair]) -> list[Program]:
         """Return all rules of a call if some are for objects with such labels, else none."""

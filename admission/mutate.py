@@ -70,7 +70,7 @@ class MutateWebhook:
             programs=in_question(item.program for item in asked.rules),
             failure_policy=address.failure_policy,
             exceptions=lambda program: list(self.lookup.facts.exceptions.of(program)),
-            further=further,
+            further=further if self.lookup.looks_at_labels(asked) else None,
         )
         admitted = await self.admit.run(question, deadline)
         return self._answer(asked, address, admitted)
@@ -83,8 +83,8 @@ class MutateWebhook:
             self.told.changed(asked.request, admitted.changed)
             for result in admitted.changed:
                 self.audit.changed(asked.request, result.policy, result.rule)
-                policy, rule = self.metrics.labels.rule(result.policy.key, result.rule)
-                self.metrics.mutations.labels(policy, rule).inc()
+                labels = self.metrics.labels.rule(result.policy.key, result.rule)
+                self.metrics.mutations.of(*labels).inc()
         warnings = [
             f"policy {result.policy.key}.{result.rule}: {result.message}"
             for result in admitted.changed

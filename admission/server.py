@@ -1,11 +1,8 @@
 """The webhooks by their addresses, and what is answered when one of them crashes."""
 
-import itertools
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-
-from aiohttp import web
 
 from admission.decide import AdmissionResponse
 from admission.lookup import Address
@@ -24,7 +21,8 @@ from reconciler.services.rollout.webhook_config import (
     VALIDATE,
 )
 from reconciler.serving.connections import Context
-from reconciler.serving.http import JSON, HttpServer, Respond, Transport, error_response
+from reconciler.serving.http import HttpServer, Respond, Transport
+from reconciler.serving.messages import Request, Response, error_response
 from reconciler.serving.review import allow, deny, parse_review
 
 Review = Callable[[AdmissionRequest, Deadline], Awaitable[AdmissionResponse]]
@@ -34,6 +32,10 @@ _log = logger("admission.server")
 
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE, FORCED: IGNORE}
 _ROUTES = (VALIDATE, CHANGE, CHANGE_ONCE, *CHAINS)
+_AT = "at"
+"""Begins the path that names what was in force when the webhook was written."""
+_SHORTEST, _LONGEST = 2, 4
+"""Parts of the path of a webhook: route, failure policy, and a policy with its namespace."""
 _CHANGE_IGNORE = f"{CHANGE}-ignore"
 _PATHS = (
     f"/validate/fail, /validate/ignore, the same below /{', /'.join(_ROUTES[1:])}, /policies and"
@@ -73,9 +75,11 @@ class WebhookServer:
             VALIDATE: verdicts.review,
             **dict.fromkeys((CHANGE, CHANGE_ONCE, *CHAINS), mutations.review),
         }
-        self._policies = policies
-        self._exceptions = exceptions
-        self._http = HttpServer(transport, self._posts(), _unknown)
+        self._by_path: Mapping[str, Respond] = {
+            "/policies": partial(self._respond, policies, "policies"),
+            "/exceptions": partial(self._respond, exceptions, "exceptions"),
+        }
+        self._http = HttpServer(transport, self._route, _unknown)
 
     async def start(self, listening: socket.socket, context: Context) -> None:
         """Begin to answer on a socket that listens already and does not block."""
@@ -85,53 +89,44 @@ class WebhookServer:
         """End every connection after its next answer, let requests in flight end, close."""
         await self._http.close()
 
-    def _posts(self) -> dict[str, Respond]:
-        # Each pattern is tried until one fits, so there are few.
-        routes, failures = "|".join(self._by_route), "|".join(_FAILURE_POLICIES)
-        of_rules = f"/{{route:{routes}}}/{{failure:{failures}}}"
-        bases, tails = (f"/at/{{digest}}{of_rules}", of_rules), ("", "/{name}", "/{ns}/{name}")
-        return {
-            **{f"{base}{tail}": self._of_rules for base, tail in itertools.product(bases, tails)},
-            "/policies": self._policy,
-            "/exceptions": self._exception,
-        }
-
-    async def _of_rules(self, http: web.Request, body: bytes) -> web.Response:
-        found = http.match_info
-        parts = (found.get(part) for part in ("ns", "name"))
-        route, failure_policy = found["route"], _FAILURE_POLICIES[found["failure"]]
+    def _route(self, path: str) -> Respond | None:
+        if (found := self._by_path.get(path)) is not None:
+            return found
+        digest, parts = "", path.removeprefix("/").split("/")
+        if parts[0] == _AT:
+            digest, parts = parts[1] if len(parts) > 1 else "", parts[2:]
+            if not digest:
+                return None
+        if not _SHORTEST <= len(parts) <= _LONGEST or not all(parts):
+            return None
+        route, failure, *policy = parts
+        answer, failure_policy = self._by_route.get(route), _FAILURE_POLICIES.get(failure)
+        if answer is None or failure_policy is None:
+            return None
         address = Address(
             failure_policy=failure_policy,
-            policy="/".join(part for part in parts if part),
-            digest=found.get("digest", ""),
+            policy="/".join(policy),
+            digest=digest,
             once=route == CHANGE_ONCE,
             chained=CHAINS.get(route, ""),
-            forced=found["failure"] == FORCED,
+            forced=failure == FORCED,
         )
-        answer = self._by_route[route]
 
         async def review(request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
             return await answer(request, address, deadline)
 
-        recording = route == VALIDATE
-        path = failure_policy if recording else f"{CHANGE}-{failure_policy.lower()}"
-        return await self._respond(body, review, path=path)
+        called = failure_policy if route == VALIDATE else f"{CHANGE}-{failure_policy.lower()}"
+        return partial(self._respond, review, called)
 
-    async def _policy(self, _http: web.Request, body: bytes) -> web.Response:
-        return await self._respond(body, self._policies, path="policies")
-
-    async def _exception(self, _http: web.Request, body: bytes) -> web.Response:
-        return await self._respond(body, self._exceptions, path="exceptions")
-
-    async def _respond(self, body: bytes, review: Review, *, path: str) -> web.Response:
+    async def _respond(self, review: Review, path: str, body: bytes) -> bytes:
         clock, metrics = self._clock, self._metrics
         started = clock.monotonic()
         deadline = Deadline(clock, self._budget)
         request = parse_review(body)
         answer = await _guarded(partial(review, request, deadline), request, path, metrics)
-        metrics.admission_reviews.labels(path, "allowed" if answer.allowed else "denied").inc()
-        metrics.admission_duration.labels(path).observe(clock.monotonic() - started)
-        return web.Response(body=_render(request, answer), content_type=JSON)
+        metrics.admission_reviews.of(path, "allowed" if answer.allowed else "denied").inc()
+        metrics.admission_duration.of(path).observe(clock.monotonic() - started)
+        return _render(request, answer)
 
 
 async def _guarded(
@@ -164,8 +159,12 @@ def _render(request: AdmissionRequest, answer: AdmissionResponse) -> bytes:
     return deny(request.uid, answer.message, code=answer.code, warnings=answer.warnings)
 
 
-async def _unknown(http: web.Request) -> web.Response:
-    known = http.path in {"/policies", "/exceptions"} or http.path.split("/")[1] in _ROUTES
-    if http.method != "POST" and known:
-        return error_response(405, f"{http.method} is not supported, the API server sends POST")
-    return error_response(404, f"there is no {http.path}; the webhooks are {_PATHS}")
+def _unknown(request: Request) -> Response:
+    path = request.path
+    known = (
+        path in {"/policies", "/exceptions"} or path.removeprefix("/").partition("/")[0] in _ROUTES
+    )
+    if request.method != "POST" and known:
+        text = f"{request.method} is not supported, the API server sends POST"
+        return error_response(405, text)
+    return error_response(404, f"there is no {path}; the webhooks are {_PATHS}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.engine.context import Context
 from reconciler.engine.environment import surround_later
-from reconciler.engine.match import Decision, Subject
+from reconciler.engine.match import Decision, Verdict
 from reconciler.engine.outcome import Convergence, RuleStatus, TargetChange, TriggerDecision, Unmet
 from reconciler.engine.patch import SHIPPED, KeyTable, equal
 from reconciler.engine.ports import Condition
@@ -24,14 +24,18 @@ GUARDED = frozenset({"ownerReferences", "finalizers"})
 _IDENTITY = ("name", "namespace", "uid")
 
 
-def decide(program: Program, subject: Subject, context: Context) -> TriggerDecision:
+def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecision:
     """Return whether a rule fires for a trigger: match, exclude, preconditions.
+
+    Args:
+        program: The rule.
+        verdict: What its match and exclude say of the trigger.
+        context: The trigger's, with the rule's names bound.
 
     Raises:
         EvaluationError: A precondition cannot be evaluated, or something that match asks for is
             not known, as the roles of the user.
     """
-    verdict = program.match.evaluate(subject)
     if verdict.decision is Decision.UNDECIDED:
         msg = f"match cannot be decided: {'; '.join(verdict.reasons)}"
         raise EvaluationError(msg)

@@ -32,6 +32,7 @@ class RuleRun:
         plain: Context of the trigger.
         context: The same with the names of the rule.
         exceptions: Those that concern the rule, as far as they are to be asked.
+        known: What match and exclude say of the subject, where somebody has asked before.
     """
 
     program: Program
@@ -39,6 +40,7 @@ class RuleRun:
     plain: Context
     context: Context
     exceptions: Sequence[PolicyException] = ()
+    known: Verdict | None = None
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class RuleRun:
         subject: Subject,
         plain: Context,
         exceptions: Sequence[PolicyException] = (),
+        known: Verdict | None = None,
     ) -> Self:
         """Return a rule on a trigger, given the trigger's context without the rule's names."""
         return cls(
@@ -55,6 +58,7 @@ class RuleRun:
             plain=plain,
             context=program.binding.bind(plain),
             exceptions=exceptions,
+            known=known,
         )
 
     def of_rule(self, program: Program) -> Self:
@@ -66,11 +70,11 @@ class RuleRun:
     ) -> Self:
         """Return the same with the labels of the trigger's namespace, and exceptions to ask."""
         subject = replace(self.subject, namespace_labels=labels)
-        return replace(self, subject=subject, exceptions=exceptions)
+        return replace(self, subject=subject, exceptions=exceptions, known=None)
 
     def verdict(self) -> Verdict:
         """Return what match and exclude say."""
-        return self.program.match.evaluate(self.subject)
+        return self.known or self.program.match.evaluate(self.subject)
 
     def decide(self) -> TriggerDecision:
         """Return whether match and condition hold.
@@ -78,7 +82,7 @@ class RuleRun:
         Raises:
             EvaluationError: That cannot be evaluated, or something is not known.
         """
-        return decide(self.program, self.subject, self.context)
+        return decide(self.program, self.verdict(), self.context)
 
     def decide_early(
         self, decidable: Callable[[Condition], bool], *, certain: bool = True

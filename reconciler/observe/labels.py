@@ -1,9 +1,12 @@
 """Label values out of names that users give: so many at most, then ``other``."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
+
+from prometheus_client import Counter, Histogram
 
 T = TypeVar("T")
+M = TypeVar("M", Counter, Histogram)
 
 OTHER = "other"
 MAX_POLICIES = 100
@@ -54,6 +57,24 @@ class ResourceLabels:
         if status in _SERVED and not resource.startswith("/"):
             self._served.add(resource)
         return resource if resource in self._served else OTHER
+
+
+@dataclass(slots=True)
+class Series(Generic[M]):
+    """A metric that every review counts in, by labels that are bounded.
+
+    To ask the metric for a series takes three times as long as to count in it.
+    """
+
+    metric: M
+    _known: dict[tuple[str, ...], M] = field(default_factory=dict)
+
+    def of(self, *values: str) -> M:
+        """Return the series of some label values, in the order of the metric's labels."""
+        found = self._known.get(values)
+        if found is None:
+            found = self._known[values] = self.metric.labels(*values)
+        return found
 
 
 def _admit(known: set[T], value: T, most: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from reconciler.observe.labels import BoundedLabels
+from reconciler.observe.labels import BoundedLabels, Series
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _HOOK = ("hook", "binding", "queue")
@@ -29,7 +29,7 @@ class Metrics:
     waiting_seen: Gauge
     waiting_limit: Gauge
     requests_lost: Counter
-    mutations: Counter
+    mutations: Series[Counter]
     mutations_refused: Counter
     mutations_lost: Counter
     rejections: Counter
@@ -42,8 +42,8 @@ class Metrics:
     requests_coalesced: Counter
     requests_ended: Counter
     requests_waiting: Gauge
-    admission_reviews: Counter
-    admission_duration: Histogram
+    admission_reviews: Series[Counter]
+    admission_duration: Series[Histogram]
     recording_duration: Histogram
     connections: Gauge
     connections_closed: Counter
@@ -121,11 +121,13 @@ def create_metrics() -> Metrics:
         requests_lost=counter(
             "requests_lost_total", "Triggers admitted without a stored request.", "reason"
         ),
-        mutations=counter(
-            "mutations_total",
-            "Objects that a rule changed before they were stored.",
-            "policy",
-            "rule",
+        mutations=Series(
+            counter(
+                "mutations_total",
+                "Objects that a rule changed before they were stored.",
+                "policy",
+                "rule",
+            )
         ),
         mutations_refused=counter(
             "mutations_refused_total",
@@ -177,11 +179,13 @@ def create_metrics() -> Metrics:
             "requests_ended_total", "Requests that ended.", "policy", "state", "reason"
         ),
         requests_waiting=gauge("requests_waiting", "Requests that are not final.", "policy"),
-        admission_reviews=counter(
-            "admission_reviews_total", "Admission requests answered.", "path", "answer"
+        admission_reviews=Series(
+            counter("admission_reviews_total", "Admission requests answered.", "path", "answer")
         ),
-        admission_duration=histogram(
-            "admission_duration", "Admission request received to answered.", _FAST, "path"
+        admission_duration=Series(
+            histogram(
+                "admission_duration", "Admission request received to answered.", _FAST, "path"
+            )
         ),
         recording_duration=histogram(
             "recording_duration", "Storing the requests of one admission request.", _FAST

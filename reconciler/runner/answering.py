@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from aiohttp import web
-
 from reconciler.hooks.responses import AdmissionAnswer
 from reconciler.observe.logs import logger
 from reconciler.services.hooks import conversions
@@ -18,7 +16,8 @@ from reconciler.services.hooks.answering import (
     Verdict,
 )
 from reconciler.services.hooks.webhook_config import path_of
-from reconciler.serving.http import JSON, Respond, error_response
+from reconciler.serving.http import Respond
+from reconciler.serving.messages import Request, Response, error_response
 from reconciler.serving.review import (
     allow,
     converted,
@@ -39,7 +38,7 @@ def admission_posts(
     """Return what answers AdmissionReviews, by the path of each binding."""
 
     def respond_for(binding: AskedBinding) -> Respond:
-        async def respond(_http: web.Request, body: bytes) -> web.Response:
+        async def respond(body: bytes) -> bytes:
             review = decode_admission(body)
             uid = str(review["request"]["uid"])
             try:
@@ -49,7 +48,7 @@ def admission_posts(
                 message = f"{_BUG} says more under uid {uid}"
                 answer = AdmissionAnswer(allowed=False, message=message)
                 verdict = Verdict(answer=answer, code=FAILED)
-            return web.Response(body=_render(uid, verdict, binding), content_type=JSON)
+            return _render(uid, verdict, binding)
 
         return respond
 
@@ -62,7 +61,7 @@ def conversion_posts(
     """Return what answers ConversionReviews, by the path of each definition."""
 
     def respond_for(chosen: Sequence[Converter]) -> Respond:
-        async def respond(_http: web.Request, body: bytes) -> web.Response:
+        async def respond(body: bytes) -> bytes:
             review = decode_conversion(body)
             uid = str(review["request"]["uid"])
             try:
@@ -73,7 +72,7 @@ def conversion_posts(
             except Exception:  # noqa: BLE001  (who wants the objects must get an answer)
                 _log.exception("conversion failed", uid=uid)
                 answer = unconverted(uid, f"{_BUG} says more under uid {uid}")
-            return web.Response(body=answer, content_type=JSON)
+            return answer
 
         return respond
 
@@ -83,9 +82,9 @@ def conversion_posts(
     return {path: respond_for(chosen) for path, chosen in by_path.items()}
 
 
-async def unknown(http: web.Request) -> web.Response:
+def unknown(request: Request) -> Response:
     """Answer what no hook is bound to."""
-    return error_response(404, f"no hook answers {http.method} {http.path}")
+    return error_response(404, f"no hook answers {request.method} {request.path}")
 
 
 def _render(uid: str, verdict: Verdict, binding: AskedBinding) -> bytes:

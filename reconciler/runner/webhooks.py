@@ -144,7 +144,7 @@ class AnsweringServer:
             self.listener.close()
 
     async def _serve(self) -> None:
-        server = HttpServer(self._transport(), self.posts, unknown)
+        server = HttpServer(self._transport(), self.posts.get, unknown)
         await server.start(self.listener, lambda: self.certificates.context)
         self._serving = True
         _log.info("serving", webhooks=self.name, port=self.listener.getsockname()[1])

@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import web
-
 from reconciler.services.processing.memory_budget import MemoryBudget
-from reconciler.serving.connections import BODY_BUFFER, Connection
+from reconciler.serving.messages import Request
+from reconciler.serving.protocol import BODY_BUFFER, Connection
 
 SMALL: Final = BODY_BUFFER
 """Bytes up to which a body needs no place: as many as a connection buffers anyway."""
@@ -60,55 +59,66 @@ class Bodies:
         """Return the bytes of large bodies that have their place now."""
         return self._known.used + self._strangers.used
 
-    @contextlib.asynccontextmanager
-    async def read(self, http: web.Request, connection: Connection) -> AsyncIterator[bytes]:
-        """Give the body of a request, which keeps its place until the end.
+    def size_of(self, request: Request) -> int:
+        """Return how many bytes a body has that may be read.
 
         Raises:
-            Refused: It is too large, or comes too slowly, or there is no place.
-            ConnectionError: Its sender has left.
+            Refused: It may not.
         """
-        size = http.content_length
+        size = request.size
         if size is None:
             raise Refused(411, "the body has no Content-Length, which the API server always sends")
         if size > self.largest:
             raise self._too_large(size)
-        if http.headers.get("Content-Encoding", "identity") != "identity":
+        if request.headers.get(b"content-encoding", b"identity") != b"identity":
             raise Refused(415, "the body is compressed, which the API server's never is")
+        return size
+
+    async def read(self, request: Request, connection: Connection) -> bytes:
+        """Return a body of at most `SMALL` bytes.
+
+        Raises:
+            Refused: It comes too slowly.
+            ConnectionError: Its sender has left.
+        """
+        # Most come with their heads, and need no timer.
+        if not request.whole:
+            await self._receive(request, connection, loop_time() + self.timeout, None)
+        return request.body()
+
+    @contextlib.asynccontextmanager
+    async def place(self, request: Request, connection: Connection) -> AsyncIterator[bytes]:
+        """Give a larger body, which keeps its place until the end.
+
+        Raises:
+            Refused: It comes too slowly, or there is no place.
+            ConnectionError: Its sender has left.
+        """
         end = loop_time() + self.timeout
-        if size <= SMALL:
-            yield await self._receive(http, end, None)
-            return
         gate = self._known if connection.proven else self._strangers
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with connection.patience(end):
-                    await stack.enter_async_context(gate.hold(size))
+                    await stack.enter_async_context(gate.hold(request.size or 0))
             except TimeoutError:
                 raise Refused(503, self._no_place(gate)) from None
-            yield await self._receive(http, end, gate)
+            await self._receive(request, connection, end, gate)
+            yield request.body()
 
-    async def _receive(self, http: web.Request, end: float, gate: MemoryBudget | None) -> bytes:
-        parts: list[bytes] = []
+    async def _receive(
+        self, request: Request, connection: Connection, end: float, gate: MemoryBudget | None
+    ) -> None:
         begun = loop_time()
-        try:
-            # The bodies of most requests come with their heads, and need no timer.
-            if http.content.is_eof():
-                return await http.content.read()
-            while not http.content.at_eof():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(min(end, loop_time() + _PATIENCE)):
-                        parts.append(await http.content.readany())
-                now = loop_time()
-                hindering = gate is not None and gate.crowded and now - begun >= _PATIENCE
-                if not http.content.at_eof() and (now >= end or hindering):
-                    raise Refused(408, f"the body was not there within {now - begun:.0f} s")
-            return b"".join(parts)
-        except ConnectionError as error:
-            # The stream keeps its error, which would keep this frame, and that the stream.
-            raise ConnectionResetError("the caller has left") from error.with_traceback(None)
-        finally:
-            parts.clear()
+        connection.want_body()
+        while not request.whole:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(end, loop_time() + _PATIENCE)):
+                    if await request.arrive():
+                        return
+            now = loop_time()
+            hindering = gate is not None and gate.crowded and now - begun >= _PATIENCE
+            if now >= end or hindering:
+                raise Refused(408, f"the body was not there within {now - begun:.0f} s")
 
     def _too_large(self, size: int) -> Refused:
         return Refused(

@@ -1,53 +1,36 @@
 """HTTP in front of webhooks: limits, errors that say what to do, and an end without loss."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol, cast
 
-import orjson
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.typedefs import Handler
 from prometheus_client import Counter
 
 from reconciler.clock import Clock
 from reconciler.observe.logs import logger
-from reconciler.serving.bodies import Bodies, Refused
+from reconciler.serving.bodies import SMALL, Bodies, Refused
 from reconciler.serving.callers import Callers
 from reconciler.serving.connections import (
-    BODY_BUFFER,
-    IDLE_TIMEOUT,
     ConnectionLimits,
     ConnectionMetrics,
     Context,
     Listener,
 )
+from reconciler.serving.messages import JSON, Request, Response, error_response
+from reconciler.serving.protocol import Connection
 from reconciler.serving.review import BadReview
 
-JSON: Final = "application/json"
-
-Respond = Callable[[web.Request, bytes], Awaitable[web.Response]]
-"""Answers a request whose body was read; may raise `BadReview`."""
+Respond = Callable[[bytes], Awaitable[bytes]]
+"""Returns the answer to a body; may raise `BadReview`."""
+Unknown = Callable[[Request], Response]
+"""Answers what nobody responds to."""
 
 _log = logger("serving.http")
 
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Tell whether a fault is one of this server, and not of a caller who is told, or has left."""
-    told = (HttpProcessingError, ConnectionError)
-    return not (record.exc_info and isinstance(record.exc_info[1], told))
-
-
-_http_log = logging.getLogger("serving.http.server")
-_http_log.addFilter(_is_ours)
-
 _LONGEST_FAREWELL = 10.0
 """Seconds after which the end does not wait for callers that go on."""
-_LINGERING = 2.0
-"""Seconds in which a body that nobody wants may still come, so that its sender reads why."""
 
 
 class TransportMetrics(ConnectionMetrics, Protocol):
@@ -82,45 +65,30 @@ class HttpServer:
     """Serves paths over TLS until it is closed."""
 
     def __init__(
-        self, transport: Transport, posts: Mapping[str, Respond], unknown: Handler
+        self, transport: Transport, route: Callable[[str], Respond | None], unknown: Unknown
     ) -> None:
         """Take what answers.
 
         Args:
             transport: What holds for all paths.
-            posts: What answers a POST, by the pattern of its path.
+            route: Returns what answers a POST to a path, None for a path that is unknown.
             unknown: Answers whatever else comes.
         """
         self._transport = transport
+        self._route = route
+        self._unknown = unknown
         self._ending = False
         self._asked = 0.0
         self._listener: Listener | None = None
-        app = web.Application(middlewares=[self._guard])
-        for path, respond in posts.items():
-            app.router.add_post(path, self._reading(respond))
-        app.router.add_route("*", "/{path:.*}", unknown)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            shutdown_timeout=transport.drain_timeout,
-            keepalive_timeout=IDLE_TIMEOUT,
-            lingering_time=_LINGERING,
-            auto_decompress=False,
-            # It stops reading when it has twice as much.
-            read_bufsize=BODY_BUFFER // 2,
-            logger=_http_log,
-        )
 
     async def start(self, listening: socket.socket, context: Context) -> None:
         """Begin to answer on a socket that listens already and does not block."""
-        await self._runner.setup()
-        if self._runner.server is None:
-            raise RuntimeError("the server is set up")
         self._listener = Listener(
-            server=self._runner.server,
+            answer=self._answer,
             context=context,
             limits=self._transport.limits,
             metrics=self._transport.metrics,
+            clock=self._transport.clock,
         )
         self._listener.start(listening)
 
@@ -131,12 +99,11 @@ class HttpServer:
         and the API server calls a webhook once.
         """
         self._ending = True
-        server = self._runner.server
-        if server is not None and server.connections:
+        if self._listener is None:
+            return
+        if self._listener.is_used:
             await self._take_leave()
-        if self._listener is not None:
-            await self._listener.stop_accepting()
-        await self._runner.cleanup()
+        await self._listener.close(self._transport.drain_timeout)
 
     async def _take_leave(self) -> None:
         """Wait until the callers have left the connections that they use."""
@@ -148,68 +115,38 @@ class HttpServer:
                 return
             await asyncio.sleep(left)
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer callers that may call, and keep the time of their connections."""
-        listener = self._started
-        connection = listener.of(request)
+    async def _answer(self, request: Request, connection: Connection) -> Response:
+        """Answer callers that may call."""
         self._asked = self._transport.clock.monotonic()
-        with connection.answering():
-            certificate = _certificate(request)
+        if self._transport.callers.authenticated:
+            certificate = cast("Mapping[str, Any] | None", connection.detail("peercert"))
             if refusal := self._transport.callers.refusal(certificate):
                 code, text = refusal
                 self._transport.metrics.callers_refused.labels(code=str(code)).inc()
-                response: web.StreamResponse = error_response(code, text)
-                response.force_close()
-                return response
-            if certificate is not None:
-                connection.trust()
-            response = await handler(request)
-            if self._ending or not connection.whole or not listener.is_current(request):
-                response.force_close()
-            return response
+                return error_response(code, text, ends=True)
+            connection.prove()
+        response = await self._of_known(request, connection)
+        if self._ending or (self._listener and not self._listener.is_current(connection)):
+            connection.last()
+        return response
 
-    @property
-    def _started(self) -> Listener:
-        if self._listener is None:
-            raise RuntimeError("the server is not started")
-        return self._listener
-
-    def _reading(self, respond: Respond) -> Handler:
-        """Return what answers after the body was read, within the limits."""
-
-        async def answer(http: web.Request) -> web.Response:
-            if http.content_type != JSON:
-                return error_response(415, f"the body is {http.content_type}, expected {JSON}")
-            connection = self._started.of(http)
-            try:
-                async with self._transport.bodies.read(http, connection) as body:
-                    connection.read()
-                    return await respond(http, body)
-            except Refused as error:
-                _log.warning("webhook request refused", reason=str(error))
-                response = error_response(error.code, str(error))
-                response.force_close()
-                return response
-            except BadReview as error:
-                return error_response(400, str(error))
-
-        return answer
-
-
-def _certificate(http: web.Request) -> Mapping[str, Any] | None:
-    """Return the caller's certificate, which was verified, None without one."""
-    found: Mapping[str, Any] | None = http.get_extra_info("peercert")
-    return found
-
-
-def error_response(code: int, message: str) -> web.Response:
-    """Return an error in the form that the API server shows to people."""
-    status = {
-        "apiVersion": "v1",
-        "kind": "Status",
-        "status": "Failure",
-        "code": code,
-        "message": f"kube-retrofit: {message}",
-    }
-    return web.Response(status=code, body=orjson.dumps(status), content_type=JSON)
+    async def _of_known(self, request: Request, connection: Connection) -> Response:
+        respond = self._route(request.path) if request.method == "POST" else None
+        if respond is None:
+            return self._unknown(request)
+        if request.content_type != JSON:
+            found = request.content_type or "of no type"
+            return error_response(415, f"the body is {found}, expected {JSON}", ends=True)
+        try:
+            if self._transport.bodies.size_of(request) <= SMALL:
+                body = await self._transport.bodies.read(request, connection)
+                connection.prove()
+                return Response(body=await respond(body))
+            async with self._transport.bodies.place(request, connection) as body:
+                connection.prove()
+                return Response(body=await respond(body))
+        except Refused as error:
+            _log.warning("webhook request refused", reason=str(error))
+            return error_response(error.code, str(error), ends=True)
+        except BadReview as error:
+            return error_response(400, str(error))

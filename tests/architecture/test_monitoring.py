@@ -8,6 +8,7 @@ import pytest
 import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
+from reconciler.observe.labels import Series
 from reconciler.observe.metrics import Metrics, create_metrics
 from tests.architecture.conftest import ROOT, sources
 
@@ -23,7 +24,8 @@ def metrics() -> Iterator[tuple[str, str, Counter | Gauge | Histogram]]:
     """Yield field, name on the wire and metric."""
     made = create_metrics()
     for field in Metrics.__dataclass_fields__:
-        metric = getattr(made, field)
+        found = getattr(made, field)
+        metric = found.metric if isinstance(found, Series) else found
         if isinstance(metric, Counter | Gauge | Histogram):
             suffix = "_total" if isinstance(metric, Counter) else ""
             (described,) = metric.describe()

@@ -175,7 +175,7 @@ def evaluation(rounds: int = _ROUNDS) -> Spread:
             user_info=None,
         )
         context = program.binding.bind(context)
-        fired = decide(program, subject, context).fires
+        fired = decide(program, program.match.evaluate(subject), context).fires
         if not fired or change(program, 0, context, obj).status is not RuleStatus.PASS:
             raise click.ClickException("the rule of the benchmark changes nothing")
 

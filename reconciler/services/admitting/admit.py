@@ -23,7 +23,7 @@ from reconciler.engine.context import Context
 from reconciler.engine.environment import surround
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import GlobalLoad, Load
-from reconciler.engine.match import Decision, Subject
+from reconciler.engine.match import Decision, Subject, Verdict
 from reconciler.engine.match.scopes import Pair
 from reconciler.engine.match.subject import labels_of
 from reconciler.engine.outcome import RuleStatus
@@ -115,7 +115,8 @@ class Question:
         programs: Of policies that have this failure policy; those of one policy in its order.
         exceptions: Gives those that concern a rule.
         further: Gets labels that a rule gave the object. Where they make rules match that are not
-            among the programs, it gives all programs; else none.
+            among the programs, it gives all programs; else none. None: labels decide of no rule
+            whether it is among the programs.
     """
 
     request: AdmissionRequest
@@ -123,7 +124,7 @@ class Question:
     programs: Sequence[Program]
     failure_policy: str
     exceptions: Callable[[Program], Sequence[PolicyException]]
-    further: Callable[[Iterable[Pair]], Sequence[Program]] = lambda _: ()
+    further: Callable[[Iterable[Pair]], Sequence[Program]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,8 @@ class Admit:
         work = _Work(admit=self, question=question, deadline=deadline)
         admitted = await self._apply(work, original, question.programs)
         # Rules that were not asked may be for the object as other rules made it, and come first.
-        if work.given and (programs := question.further(work.given)):
+        further = question.further
+        if further is not None and work.given and (programs := further(work.given)):
             return await self._apply(work, original, programs)
         return admitted
 
@@ -163,7 +165,8 @@ class Admit:
                 continue
             result, failure = await work.take(step)
             chain.settle(result)
-            work.note_labels(step, result)
+            if question.further is not None:
+                work.note_labels(step, result)
             if failure is None:
                 continue
             failures.append(failure)
@@ -214,6 +217,7 @@ class _Work:
     _context: Context = field(init=False)
     _subject: Subject | None = None
     _sight: "_Sight | None" = None
+    _verdict: Verdict | None = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
@@ -273,11 +277,12 @@ class _Work:
 
         Of many policies that name a kind most are not: nothing is made for those.
         """
+        self._verdict = None
         try:
-            verdict = step.program.match.evaluate(self._subject_of(step.seen))
+            self._verdict = step.program.match.evaluate(self._subject_of(step.seen))
         except Exhausted:
             return False
-        return verdict.decision is Decision.NO_MATCH
+        return self._verdict.decision is Decision.NO_MATCH
 
     def _subject_of(self, obj: Mapping[str, Any]) -> Subject:
         if self._subject is None or self._subject.obj is not obj:
@@ -289,8 +294,10 @@ class _Work:
         exceptions = self.question.exceptions(step.program)
 
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
-            sight = self._sight_of(obj, loads, shared=obj is step.seen)
-            return RuleRun.of(step.program, sight.subject, sight.context, exceptions)
+            shared = obj is step.seen
+            sight = self._sight_of(obj, loads, shared=shared)
+            known = self._verdict if shared else None
+            return RuleRun.of(step.program, sight.subject, sight.context, exceptions, known)
 
         if self.question.request.cut and run_on(step.seen).decide().fires:
             msg = f"the object is nested more deeply than {MOST_LEVELS} levels"

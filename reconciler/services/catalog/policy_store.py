@@ -239,6 +239,10 @@ class PolicyStore:
         """Tell whether any policy has a rule of a phase in which requests ask."""
         return not self._by_phase.get(phase, _NO_RULES).empty
 
+    def looks_at_labels(self, kind: str, phase: Phase) -> bool:
+        """Tell whether `rules` leaves out some for a kind because of an object's labels."""
+        return self._by_phase.get(phase, _NO_RULES).looks_at_labels(kind)
+
     def turns_on(self, kind: str, pairs: Iterable[Pair], phase: Phase) -> bool:
         """Tell whether such labels may make rules match that `rules` left out without them."""
         return self._by_phase.get(phase, _NO_RULES).turns_on(kind, pairs)

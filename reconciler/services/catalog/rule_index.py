@@ -210,11 +210,17 @@ class RuleIndex:
         found = {item.position: item for item in self._filed(known) if item.may_match(known)}
         return tuple(found[position].rule for position in sorted(found))
 
+    def looks_at_labels(self, kind: str) -> bool:
+        """Tell whether some rule for a kind is looked up only for objects with certain labels."""
+        return any(item.labels.every for item in self._of_kind(kind))
+
     def turns_on(self, kind: str, pairs: Iterable[Pair]) -> bool:
         """Tell whether some rule for a kind is looked up only for objects with such labels."""
-        rules = self.by_kind.get(kind, _NO_RULES), self.anywhere
-        filed = [item.labels.by_value for item in rules]
+        filed = [item.labels.by_value for item in self._of_kind(kind)]
         return any(pair in values for pair in pairs for values in filed)
+
+    def _of_kind(self, kind: str) -> tuple[_Rules, _Rules]:
+        return self.by_kind.get(kind, _NO_RULES), self.anywhere
 
     def _filed(self, known: Known) -> list[_Indexed]:
         anywhere = self.anywhere.of_object(known)

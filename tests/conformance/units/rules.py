@@ -90,7 +90,9 @@ def own_result(given: Fields, program: Program, obj: Object) -> TargetChange | N
         user=user_of(given.part("requestInfo")),
         namespace_labels=given.get("namespaceLabels"),
     )
-    decision, error = attempt(lambda: decide_trigger(program, subject, context))
+    decision, error = attempt(
+        lambda: decide_trigger(program, program.match.evaluate(subject), context)
+    )
     if error is not None:
         return TargetChange(status=RuleStatus.ERROR, message=error, after=obj)
     if not decision.matched:
@@ -187,7 +189,7 @@ def policy_existing(case: Case) -> None:
     for program in programs_of(given, given["policy"]):
         context = program.binding.bind(context_of(given, trigger, operation))
         subject = subject_of(trigger, operation=operation, user=user)
-        fired.append(decide_trigger(program, subject, context).fires)
+        fired.append(decide_trigger(program, program.match.evaluate(subject), context).fires)
         if not fired[-1]:
             continue
         assert program.targets is not None

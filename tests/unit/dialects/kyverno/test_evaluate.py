@@ -71,16 +71,17 @@ def when(key, value, operator="Equals"):
 
 class TestDecide:
     @staticmethod
-    def subject(**facts):
+    def decided(program, **facts):
         fields = {"kind": "ConfigMap", "name": "c", "namespace": "a", **facts}
-        return Subject(obj=TRIGGER, group="", version="v1", **fields)
+        subject = Subject(obj=TRIGGER, group="", version="v1", **fields)
+        return decide(program, program.match.evaluate(subject), context())
 
     def test_a_trigger_that_matches_fires(self):
-        assert decide(compiled(patch=labelled(a="1")), self.subject(), context()).fires
+        assert self.decided(compiled(patch=labelled(a="1"))).fires
 
     def test_another_does_not_and_it_is_said_why(self):
         program = compiled(patch=labelled(a="1"), resources={"names": ["other"]})
-        decision = decide(program, self.subject(), context())
+        decision = self.decided(program)
         assert (decision.fires, decision.message) == (False, "none of the names match")
 
     @pytest.mark.parametrize(("wanted", "fires"), [("1", True), ("2", False)])
@@ -88,7 +89,7 @@ class TestDecide:
         program = compiled(
             patch=labelled(a="1"), preconditions=when("{{ request.object.data.v }}", wanted)
         )
-        decision = decide(program, self.subject(), context())
+        decision = self.decided(program)
         assert decision.fires is fires
         assert decision.message == ("" if fires else "preconditions not met")
 
@@ -96,7 +97,7 @@ class TestDecide:
         conditions = when("{{ request.object.data.v }}", "2")
         conditions["all"][0]["message"] = "v must be 2"
         program = compiled(patch=labelled(a="1"), preconditions=conditions)
-        decision = decide(program, self.subject(), context())
+        decision = self.decided(program)
         assert decision.message == "preconditions not met; v must be 2"
 
     def test_a_precondition_that_cannot_be_evaluated_is_an_error(self):
@@ -104,16 +105,16 @@ class TestDecide:
             patch=labelled(a="1"), preconditions=when("{{ request.object.data.no }}", "1")
         )
         with pytest.raises(EvaluationError, match="failed to evaluate preconditions") as caught:
-            decide(program, self.subject(), context())
+            self.decided(program)
         assert "request.object.data.no" in str(caught.value)
 
     def test_what_is_not_known_is_not_taken_for_no(self):
         selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
         program = compiled(patch=labelled(a="1"), resources=selector)
         with pytest.raises(EvaluationError, match="labels of the namespace are not known"):
-            decide(program, self.subject(namespace_labels=None), context())
-        known = self.subject(namespace_labels={"env": "prod"}, user=UserInfo(username="jane"))
-        assert decide(program, known, context()).fires
+            self.decided(program, namespace_labels=None)
+        jane = UserInfo(username="jane")
+        assert self.decided(program, namespace_labels={"env": "prod"}, user=jane).fires
 
 
 def test_targets_that_fail_do_not_hide_the_others():
