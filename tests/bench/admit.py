@@ -27,7 +27,7 @@ from tests.bench.wire import Refused, Wire
 _POLICIES = "/apis/kyverno.io/v1/clusterpolicies"
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _MOD_RULES = "/apis/api.kubemod.io/v1beta1/namespaces/{}/modrules"
-_BARE, _PATCHED = "bench-admit-bare", "bench-admit-patched"
+_FIRST, _BARE, _PATCHED = "bench-admit-first", "bench-admit-bare", "bench-admit-patched"
 _PATCH: Sequence[Object] = ({"op": "add", "path": "/metadata/labels/l0", "value": "CREATE"},)
 """What one rule changes."""
 _LABEL = {"app": "created"}
@@ -99,20 +99,27 @@ PODS = Sort(
 async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return the runs of Pods, that of the bare webhook first; ModRules are installed."""
     runs = []
+    await _install_mod_rules(wire, _FIRST, 1)
+    await _run(wire, log, load, _FIRST, "not counted", PODS)
     await make_namespace(wire, _BARE)
     async with _bare(wire, folder, _BARE, PODS):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows", PODS))
     for count in (1, 50):
         namespace = f"bench-modrules-{count}"
-        await make_namespace(wire, namespace)
-        path = _MOD_RULES.format(namespace)
-        for number in range(count):
-            await wire.send("POST", path, orjson.dumps(mod_rule(number)))
-        for number in range(count):
-            await _ready(wire, f"{path}/rule-{number}")
+        await _install_mod_rules(wire, namespace, count)
         name = f"{count} ModRule{'s' if count > 1 else ''}"
         runs.append(await _run(wire, log, load, namespace, name, PODS))
     return runs
+
+
+async def _install_mod_rules(wire: Wire, namespace: str, count: int) -> None:
+    """Create a namespace with so many ModRules in force."""
+    await make_namespace(wire, namespace)
+    path = _MOD_RULES.format(namespace)
+    for number in range(count):
+        await wire.send("POST", path, orjson.dumps(mod_rule(number)))
+    for number in range(count):
+        await _ready(wire, f"{path}/rule-{number}")
 
 
 def mod_rule(number: int) -> Object:
@@ -137,6 +144,10 @@ def mod_rule(number: int) -> Object:
 async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return all runs, that of the bare webhook first."""
     runs = []
+    # What the programs do once they have started, and with their first policy, no run pays for.
+    await make_namespace(wire, _FIRST)
+    async with _policies(wire, [policy(_FIRST, {"namespaces": [_FIRST]})]):
+        await _run(wire, log, load, _FIRST, "not counted")
     await make_namespace(wire, _BARE)
     async with _bare(wire, folder, _BARE):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
