@@ -99,11 +99,12 @@ PODS = Sort(
 async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     """Return the runs of Pods, that of the bare webhook first; ModRules are installed."""
     runs = []
-    await _install_mod_rules(wire, _FIRST, 1)
-    await _run(wire, log, load, _FIRST, "not counted", PODS)
-    await make_namespace(wire, _BARE)
-    async with _bare(wire, folder, _BARE, PODS):
-        runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows", PODS))
+    first, bare = "bench-modrules-first", "bench-modrules-bare"
+    await _install_mod_rules(wire, first, 1)
+    await _run(wire, log, load, first, "not counted", PODS)
+    await make_namespace(wire, bare)
+    async with _bare(wire, folder, bare, PODS):
+        runs.append(await _run(wire, log, load, bare, "a webhook that only allows", PODS))
     for count in (1, 50):
         namespace = f"bench-modrules-{count}"
         await _install_mod_rules(wire, namespace, count)
