@@ -261,7 +261,10 @@ class Client:
             async with self._open(
                 call, "GET", self._url(path, query), headers=headers, timeout=limits
             ) as response:
-                yield _lines(response)
+                try:
+                    yield _lines(response)
+                finally:
+                    _hang_up(response)
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(call, self.address, error) from error
 
@@ -399,6 +402,16 @@ def _check_address(address: str) -> None:
             f"the address of the API server, {address}, is none: write https://HOST:PORT as the"
             " server in the kubeconfig"
         )
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that was not read to its end.
+
+    To part by TLS waits for the other side, half a minute long, and a program that ends has left
+    the connection by then.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
