@@ -261,10 +261,7 @@ class Client:
             async with self._open(
                 call, "GET", self._url(path, query), headers=headers, timeout=limits
             ) as response:
-                try:
-                    yield _lines(response)
-                finally:
-                    _hang_up(response)
+                yield _lines(response)
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(call, self.address, error) from error
 
@@ -328,7 +325,10 @@ class Client:
                     status = response.status
                     self._line.note_date(response.headers.get("Date", ""), self._clock.monotonic())
                     if status < 300:  # noqa: PLR2004
-                        yield response
+                        try:
+                            yield response
+                        finally:
+                            _hang_up(response)
                         return
                     error = failure(call, status, response.headers, await response.read())
             finally:
