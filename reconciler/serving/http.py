@@ -123,7 +123,8 @@ class HttpServer:
             if refusal := self._transport.callers.refusal(certificate):
                 code, text = refusal
                 self._transport.metrics.callers_refused.labels(code=str(code)).inc()
-                return error_response(code, text, ends=True)
+                connection.last()
+                return error_response(code, text)
             connection.prove()
         response = await self._of_known(request, connection)
         if self._ending or (self._listener and not self._listener.is_current(connection)):
@@ -136,7 +137,8 @@ class HttpServer:
             return self._unknown(request)
         if request.content_type != JSON:
             found = request.content_type or "of no type"
-            return error_response(415, f"the body is {found}, expected {JSON}", ends=True)
+            connection.last()
+            return error_response(415, f"the body is {found}, expected {JSON}")
         try:
             if self._transport.bodies.size_of(request) <= SMALL:
                 body = await self._transport.bodies.read(request, connection)
@@ -147,6 +149,7 @@ class HttpServer:
                 return Response(body=await respond(body))
         except Refused as error:
             _log.warning("webhook request refused", reason=str(error))
-            return error_response(error.code, str(error), ends=True)
+            connection.last()
+            return error_response(error.code, str(error))
         except BadReview as error:
             return error_response(400, str(error))

@@ -19,15 +19,10 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """An answer, whose body is JSON.
-
-    Attributes:
-        ends: The connection ends with it.
-    """
+    """An answer, whose body is JSON."""
 
     body: bytes
     status: int = HTTPStatus.OK
-    ends: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,7 +104,7 @@ class Request:
             self._news.set_result(None)
 
 
-def error_response(code: int, message: str, *, ends: bool = False) -> Response:
+def error_response(code: int, message: str) -> Response:
     """Return an error in the form that the API server shows to people."""
     status = {
         "apiVersion": "v1",
@@ -118,7 +113,7 @@ def error_response(code: int, message: str, *, ends: bool = False) -> Response:
         "code": code,
         "message": f"kube-retrofit: {message}",
     }
-    return Response(status=code, body=orjson.dumps(status), ends=ends)
+    return Response(status=code, body=orjson.dumps(status))
 
 
 def render(response: Response, *, date: bytes, method: str = "", ends: bool = False) -> bytes:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import enum
 from collections.abc import AsyncIterator, Awaitable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
 import httptools
@@ -93,12 +93,6 @@ class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
 
-if TYPE_CHECKING:
-
-    class _Transport(asyncio.Transport):
-        """Both directions, with or without TLS, on whichever loop."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """One connection.
 
@@ -117,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host = host
         self._loop = asyncio.get_running_loop()
         self.used = self._loop.time()
-        self._transport: _Transport | None = None
+        self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpRequestParser | None = None
         self._request: Request | None = None
         self._answering: asyncio.Task[None] | None = None
@@ -135,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asked by its class: those of uvloop with TLS are none of asyncio's.
-        self._transport = cast("_Transport", transport)
+        self._transport = cast("asyncio.Transport", transport)
         if transport.get_extra_info("sslcontext") is not None:
             # Below the lower limit there must be room for a record that is not whole, or
             # reading would never go on.
@@ -337,8 +331,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         except Exception:  # noqa: BLE001  (whoever asked must get an answer)
             _log.exception("request failed", path=request.path)
+            self.last()
             text = "failed on this request because of a bug; its log says more"
-            response = error_response(500, text, ends=True)
+            response = error_response(500, text)
         finally:
             self._answering = None
         self._send(response, request)
@@ -351,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         whole = request is not None and request.whole
         lingers = self._is_ahead or not whole
-        ends = lingers or response.ends or not self._goes_on
+        ends = lingers or not self._goes_on
         self.used = self._loop.time()
         method = "" if request is None else request.method
         # Before it is written: writing may say at once that nobody takes it.
@@ -364,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         elif ends:
             self._close(transport)
 
-    def _close(self, transport: "_Transport") -> None:
+    def _close(self, transport: asyncio.Transport) -> None:
         self._expect(_REST, _READING)
         transport.close()
 
@@ -375,7 +370,7 @@ class Connection(asyncio.BufferedProtocol):
     def _expect(self, stage: Stage, seconds: float) -> None:
         self.stage, self.deadline = stage, self._loop.time() + seconds
 
-    def _let_come(self, transport: "_Transport") -> None:
+    def _let_come(self, transport: asyncio.Transport) -> None:
         self._is_wanted = True
         # Not every transport with TLS says whether it is paused.
         if self._is_paused:

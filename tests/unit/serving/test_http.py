@@ -226,6 +226,18 @@ def test_odd_requests_are_answered_and_the_next_caller_as_well(run, sent, status
     run(check())
 
 
+def test_a_fault_of_ours_is_told_in_the_log_as_well(run, capsys):
+    async def check():
+        async with Site() as site, site.speaking() as (reader, writer):
+            writer.write(post(b"/crash"))
+            assert (await answer_of(reader))[0] == 500
+
+    run(check())
+    told = capsys.readouterr().out
+    assert "request failed" in told
+    assert "ZeroDivisionError" in told
+
+
 def test_the_answer_to_head_has_no_body(run):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
