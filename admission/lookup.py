@@ -149,7 +149,7 @@ class RuleLookup:
         if held is None:
             async with by(deadline, "the role bindings"):
                 held = await self.facts.roles_of(request.user)
-        request = request.of_user(held.roles, held.cluster_roles)
+        request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
         return Asked(request=request, kind=kind, rules=rules, every=every)
 
     async def subject(self, asked: Asked, deadline: Deadline) -> Subject:

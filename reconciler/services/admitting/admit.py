@@ -161,9 +161,10 @@ class Admit:
         chain = Chain(groups=by_policy(programs), obj=original)
         failures: list[Failure] = []
         for step in chain.steps():
-            if work.is_mismatch(step):
+            verdict = work.verdict(step)
+            if verdict is not None and verdict.decision is Decision.NO_MATCH:
                 continue
-            result, failure = await work.take(step)
+            result, failure = await work.take(step, verdict)
             chain.settle(result)
             if question.further is not None:
                 work.note_labels(step, result)
@@ -189,9 +190,10 @@ class Admit:
         refusals: list[StepResult] = []
         failures: list[Failure] = []
         for step in chain.steps():
-            if work.is_mismatch(step):
+            verdict = work.verdict(step)
+            if verdict is not None and verdict.decision is Decision.NO_MATCH:
                 continue
-            result, failure = await work.take(step)
+            result, failure = await work.take(step, verdict)
             chain.settle(result)
             if failure is not None:
                 failures.append(failure)
@@ -217,7 +219,6 @@ class _Work:
     _context: Context = field(init=False)
     _subject: Subject | None = None
     _sight: "_Sight | None" = None
-    _verdict: Verdict | None = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
@@ -225,12 +226,17 @@ class _Work:
         context = context_of(self.question.request, self.question.subject)
         self._context = context.bind(**surroundings)
 
-    async def take(self, step: Step) -> tuple[StepResult, Failure | None]:
-        """Return how the next rule ended, and why it could not be applied if so."""
+    async def take(self, step: Step, verdict: Verdict | None) -> tuple[StepResult, Failure | None]:
+        """Return how the next rule ended, and why it could not be applied if so.
+
+        Args:
+            step: The rule.
+            verdict: What `verdict` gave for it.
+        """
         loads = self._loads(step.program)
         before = loads.left
         try:
-            result = await self._evaluate(step, loads)
+            result = await self._evaluate(step, verdict, loads)
         except TimeoutError:
             text = f"there was no answer within {self.deadline.seconds:g} s"
             return self._failed(step, Reason.DEADLINE, Unavailable(text).bare(text), loads)
@@ -272,17 +278,15 @@ class _Work:
         """Return the bytes of the object as it came."""
         return len(orjson.dumps(self.question.request.object))
 
-    def is_mismatch(self, step: Step) -> bool:
-        """Tell whether a rule is certainly not for the object.
+    def verdict(self, step: Step) -> Verdict | None:
+        """Return what match and exclude of a rule say, None where to ask them costs too much.
 
-        Of many policies that name a kind most are not: nothing is made for those.
+        Of many policies that name a kind most are not for the object: nothing is made for those.
         """
-        self._verdict = None
         try:
-            self._verdict = step.program.match.evaluate(self._subject_of(step.seen))
+            return step.program.match.evaluate(self._subject_of(step.seen))
         except Exhausted:
-            return False
-        return self._verdict.decision is Decision.NO_MATCH
+            return None
 
     def _subject_of(self, obj: Mapping[str, Any]) -> Subject:
         if self._subject is None or self._subject.obj is not obj:
@@ -290,13 +294,13 @@ class _Work:
             self._subject = self.question.subject.with_object(obj, allowance)
         return self._subject
 
-    async def _evaluate(self, step: Step, loads: Loads) -> StepResult:
+    async def _evaluate(self, step: Step, verdict: Verdict | None, loads: Loads) -> StepResult:
         exceptions = self.question.exceptions(step.program)
 
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
             shared = obj is step.seen
             sight = self._sight_of(obj, loads, shared=shared)
-            known = self._verdict if shared else None
+            known = verdict if shared else None
             return RuleRun.of(step.program, sight.subject, sight.context, exceptions, known)
 
         if self.question.request.cut and run_on(step.seen).decide().fires:
