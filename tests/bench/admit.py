@@ -103,7 +103,7 @@ async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> 
     await _install_mod_rules(wire, first, 1)
     await _run(wire, log, load, first, "not counted", PODS)
     await make_namespace(wire, bare)
-    async with _bare(wire, folder, bare, PODS):
+    async with bare_webhook(wire, folder, bare, PODS):
         runs.append(await _run(wire, log, load, bare, "a webhook that only allows", PODS))
     for count in (1, 50):
         namespace = f"bench-modrules-{count}"
@@ -150,10 +150,10 @@ async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     async with _policies(wire, [policy(_FIRST, {"namespaces": [_FIRST]})]):
         await _run(wire, log, load, _FIRST, "not counted")
     await make_namespace(wire, _BARE)
-    async with _bare(wire, folder, _BARE):
+    async with bare_webhook(wire, folder, _BARE):
         runs.append(await _run(wire, log, load, _BARE, "a webhook that only allows"))
     await make_namespace(wire, _PATCHED)
-    async with _bare(wire, folder, _PATCHED, patch=_PATCH):
+    async with bare_webhook(wire, folder, _PATCHED, patch=_PATCH):
         runs.append(await _run(wire, log, load, _PATCHED, "a webhook with a fixed patch"))
     for place, policies, what in _cases():
         await make_namespace(wire, place)
@@ -313,7 +313,7 @@ async def until(
 
 
 @contextlib.asynccontextmanager
-async def _bare(
+async def bare_webhook(
     wire: Wire,
     folder: Path,
     namespace: str,

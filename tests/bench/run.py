@@ -219,7 +219,7 @@ async def _mod_rules(
         counts = settings.sweeps
         _PROGRESS.print(f"a ModRule on {' and on '.join(map(str, counts))} objects that exist")
         pids = {name: programs.supervision.pids[name] for name in (CONTROLLER, ADMISSION)}
-        figures.sweeps = await sweep.measure(wire, log, pids, counts, settings.parallel)
+        figures.sweeps = await sweep.measure(wire, log, pids, counts, settings.parallel, folder)
 
 
 async def _hooks(
