@@ -22,10 +22,10 @@ from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
-from reconciler.memory.requests import MemoryPolicies, MemoryRequests
 from reconciler.services.ports.objects import Kinds, Operations, Reader, Writer
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.requests import Requests
+from tests.stored import MemoryPolicies, MemoryRequests
 
 _PATIENCE = 1.0
 VERBS = ("get", "list", "create", "patch", "update", "delete")

@@ -101,11 +101,6 @@ def _is_index(name: str) -> bool:
     return len(name) <= _LONGEST_INDEX and _INDEX.fullmatch(name) is not None
 
 
-def placeholders(text: str) -> list[str]:
-    """Return the paths between double braces, in the order of the text."""
-    return _PLACEHOLDER.findall(text)
-
-
 def has_placeholder(text: str) -> bool:
     """Return whether a text has something between double braces."""
     return _PLACEHOLDER.search(text) is not None

@@ -137,21 +137,6 @@ class StrategicPatch:
         return {} if plain is _NOTHING else plain
 
 
-def preprocess(
-    patch: Any, resource: dict[str, Any], *, schema: Schema | None = None
-) -> dict[str, Any] | None:
-    """Compile and resolve a patch that holds no variables; None when a condition is unmet.
-
-    Raises:
-        InvalidPolicy: an anchor stands where it means nothing.
-        EvaluationError: patch and object differ in their kinds of values.
-    """
-    plain = compile_strategic(patch, location="patchStrategicMerge").resolve(
-        patch, resource, schema=schema
-    )
-    return None if isinstance(plain, Unmet) else plain
-
-
 def compile_strategic(patch: Any, *, location: str) -> StrategicPatch:
     """Find the anchors of a patch, whose values and keys may still hold variables.
 

@@ -207,35 +207,11 @@ def compile_template(
     )
 
 
-def find_variables(document: Any) -> Iterator[tuple[str, str]]:
-    """Yield ``(path, expression)`` of each variable, inner ones before those around them.
-
-    The expressions are given as written; nothing is compiled.
-
-    Raises:
-        InvalidPolicy: Variables are nested too deeply.
-    """
-    for path, text in _texts(document, ()):
-        for variable in braces.find(text, passes=DEFAULT_LIMITS.passes, location=place("", path)):
-            for one in variable.walk():
-                yield place("", path), one.body
-
-
 def find_unclosed(document: Any) -> Iterator[str]:
     """Yield the path of each text with a variable that is opened and not closed."""
     for path, text in _texts(document, ()):
         if braces.unclosed(text, passes=DEFAULT_LIMITS.passes):
             yield place("", path)
-
-
-def is_variable(text: str) -> bool:
-    """Tell whether a variable stands in `text`."""
-    return braces.contains(text)
-
-
-def is_reference(text: str) -> bool:
-    """Tell whether a reference ``$(...)`` stands in `text`."""
-    return references.contains(text)
 
 
 def place(location: str, path: Sequence[str | int]) -> str:

@@ -31,7 +31,7 @@ def merge(
 
     Args:
         resource: The object; stays as it is, unchanged parts are shared with the result.
-        patch: Without anchors (see `anchors.preprocess`).
+        patch: Without anchors (see `anchors.compile_strategic`).
         keys: Which lists merge by key; lists of kinds that it does not know are replaced.
         fronts: Elements that the patch names come to the front even if nothing changes.
 

@@ -16,7 +16,6 @@ from reconciler.languages.gotemplate.values import Uint, encode
 _BASES: Final = {"b": (2, "b"), "o": (8, "o"), "O": (8, "o"), "x": (16, "x"), "X": (16, "X")}
 _MANTISSA: Final = 53
 _DENORMAL: Final = -1074
-_NIBBLE: Final = 16
 _HEX_DIGITS: Final = 13
 _CODE_DIGITS: Final = 4
 _GENERAL: Final = 6
@@ -35,7 +34,6 @@ class Spec:
         width: Characters at least, None where it has none.
         precision: What is behind the point, None where there is none.
         sharp_v: ``%#v``
-        plus_v: ``%+v``
     """
 
     sharp: bool = False
@@ -46,7 +44,6 @@ class Spec:
     width: int | None = None
     precision: int | None = None
     sharp_v: bool = False
-    plus_v: bool = False
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
         """Fill a text up to the width."""

@@ -215,7 +215,7 @@ class _Form:
                 given["zero"] = False  # zeros stand only to the left
             if verb == "v":
                 given["sharp_v"] = given.pop("sharp", False)
-                given["plus_v"] = given.pop("plus", False)
+                given["plus"] = False  # with this verb it asks for names of fields
             self._run.write((given.get("width") or 0) + (given.get("precision") or 0))
             self._write(_Printer(self._run, Spec(**given)).argument(value, verb))
             self._argument += 1

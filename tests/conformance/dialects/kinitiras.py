@@ -20,7 +20,7 @@ from reconciler.dialects.kinitiras.texts import (
     Path,
     filled,
     filled_selector,
-    placeholders,
+    pieces_of,
     read_number,
     read_path,
 )
@@ -91,10 +91,14 @@ def _number(given: Any) -> Any:
     return {"value": number.value, "isPercent": number.is_percent}
 
 
+def _first_path(given: Any) -> str:
+    return next(piece for piece, is_path in pieces_of(given["text"]) if is_path)
+
+
 _OPERATORS: dict[str, Callable[[Any], Any]] = {
     "placeholder": _placeholder,
     "label-reference": _label_reference,
-    "placeholder-key": lambda given: {"value": placeholders(given["text"])[0]},
+    "placeholder-key": lambda given: {"value": _first_path(given)},
     "path": lambda given: {"value": read_path(given["path"], "path").text},
     "condition-sign": lambda given: {"value": SIGNS.get(given["condition"], given["condition"])},
     "number": _number,

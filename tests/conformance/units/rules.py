@@ -21,7 +21,6 @@ from reconciler.engine.patch import equal, json_diff
 from reconciler.engine.program import Program
 from reconciler.errors import Unavailable
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.confirmation import Presence
 from reconciler.requests.draft import AdmissionRequest, TypeName
 from reconciler.requests.lifecycle import FINAL
@@ -41,6 +40,7 @@ from tests.conformance.units.subjects import (
     user_of,
 )
 from tests.conformance.units.variables import at
+from tests.stored import MemoryRequests
 
 CONFIG_MAPS = {"any": [{"resources": {"kinds": ["ConfigMap"]}}]}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}

@@ -18,12 +18,12 @@ from reconciler.installation import REPLACING, Installation
 from reconciler.isolation.jq import BriefJq
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
-from reconciler.memory.requests import MemoryRequests
 from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.requests import Requests
+from tests.stored import MemoryRequests
 from tests.unit.rights import Account
 
 UIDS = iter(range(1, 1_000_000))

@@ -27,7 +27,6 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
-from reconciler.memory.requests import MemoryRequests
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.overload import Thresholds
@@ -46,6 +45,7 @@ from reconciler.serving.bodies import Bodies
 from reconciler.serving.callers import Callers
 from reconciler.serving.connections import ConnectionLimits
 from reconciler.serving.http import Transport
+from tests.stored import MemoryRequests
 from tests.unit.admission.conftest import make_means
 
 MAX_BODY = 64 * 1024

@@ -17,9 +17,9 @@ from reconciler.errors import Forbidden, Unavailable
 from reconciler.installation import BESIDE
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
-from reconciler.memory.requests import MemoryRequests
 from reconciler.services.recording.diversion import Diversion
 from reconciler.serving.review import parse_review
+from tests.stored import MemoryRequests
 from tests.unit.admission.conftest import Compiler, Make
 from tests.unit.rights import Account
 

@@ -5,9 +5,9 @@ import pytest
 from reconciler.api.meta import Kind
 from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.memory.requests import MemoryEvents
 from reconciler.memory.selectors import compile_fields, compile_labels
 from reconciler.services.ports.reporting import Event
+from tests.stored import MemoryEvents
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 

@@ -1,11 +1,11 @@
 """What is counted and told of the runs of declared hooks."""
 
 from reconciler.api.meta import PolicyRef
-from reconciler.memory.requests import MemoryEvents
 from reconciler.observe.hookruns import HookRunCounter
 from reconciler.observe.metrics import create_metrics
 from reconciler.services.hooks.dispatch import RunReport
 from reconciler.services.hooks.telling import HookEvents
+from tests.stored import MemoryEvents
 
 
 def report(*, failure: str = "", allowed: bool = False, binding: str = "pods") -> RunReport:

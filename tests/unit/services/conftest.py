@@ -25,7 +25,6 @@ from reconciler.api.updaterequest import (
 from reconciler.errors import ClusterError
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
-from reconciler.memory.requests import MemoryPolicies, MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
 from reconciler.requests.schedule import Backoff
@@ -41,6 +40,7 @@ from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.trigger import TriggerReader
 from reconciler.services.sweeping.sweeper import Sweeper
+from tests.stored import MemoryPolicies, MemoryRequests
 
 NAMESPACE = "kyverno"
 Change = Callable[[Object, Object], None]

@@ -14,7 +14,6 @@ from reconciler.config import ProcessSettings
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Conflict, Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
-from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.lifecycle import Defer, Done, Retry
 from reconciler.requests.overload import Backlog, Thresholds, holders
 from reconciler.services.catalog.settings import SettingsHolder
@@ -22,6 +21,7 @@ from reconciler.services.processing.backlog_publisher import BacklogPublisher
 from reconciler.services.recording.backlog import BacklogEstimate, marks_of
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.sweeping.sweeper import Sweeper
+from tests.stored import MemoryRequests
 from tests.unit.services.conftest import Make, World
 
 EACH = {

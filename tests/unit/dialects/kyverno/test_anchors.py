@@ -5,12 +5,20 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Object
-from reconciler.dialects.kyverno.anchors import compile_strategic, preprocess
+from reconciler.dialects.kyverno.anchors import compile_strategic
 from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import SHIPPED, merge
+from reconciler.engine.patch.keys import Schema
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 POD = SHIPPED.schema("v1", "Pod")
+
+
+def preprocess(patch: Any, resource: Object, *, schema: Schema | None = None) -> Object | None:
+    """Resolve the anchors of a patch without variables; None where a condition is unmet."""
+    compiled = compile_strategic(patch, location="patchStrategicMerge")
+    plain = compiled.resolve(patch, resource, schema=schema)
+    return None if isinstance(plain, Unmet) else plain
 
 
 def pod(**spec: Any) -> dict[str, Any]:

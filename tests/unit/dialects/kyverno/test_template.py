@@ -1,7 +1,7 @@
 import pytest
 
 from reconciler.dialects.kyverno.images import with_images
-from reconciler.dialects.kyverno.template import compile_template, find_variables
+from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.values.wildcard import escape
@@ -290,16 +290,6 @@ def test_a_literal_rendering_escapes_only_what_came_out_of_data():
 def test_a_literal_rendering_gives_only_strings(document):
     with pytest.raises(EvaluationError, match="expected a string here"):
         compile_template(document).render_literal(CONTEXT, escape=escape)
-
-
-def test_find_variables():
-    document = {"a{{ k }}": [1, 'x {{ b."{{ c }}" }} \\{{ d }}'], "e": "{{ broken. }}"}
-    assert list(find_variables(document)) == [
-        ('["a{{ k }}"]', "k"),
-        ('["a{{ k }}"][1]', "c"),
-        ('["a{{ k }}"][1]', 'b."{{ c }}"'),
-        ("e", "broken."),
-    ]
 
 
 def test_images_are_there_when_data_decides_the_root():

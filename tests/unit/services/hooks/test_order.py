@@ -26,12 +26,12 @@ from reconciler.hooks.ports import HookRef, RunResult
 from reconciler.isolation.jq import JqWorkers
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
-from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import HookRun, RunOutcome
 from tests.skipping import SkippingLoop
+from tests.stored import MemoryRequests
 from tests.unit.services.hooks.world import PLACE, LoopClock
 
 HOOK: Final = HookRef(api_version=HOOKS.api_version, kind="Hook", namespace=PLACE, name="once")

@@ -21,7 +21,6 @@ from reconciler.hooks.records import HookIdentity, Record, spec_of
 from reconciler.isolation.jq import JqWorkers
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
-from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.services.hooks.accounts import HookAccount
 from reconciler.services.hooks.active import ActiveHook
@@ -30,6 +29,7 @@ from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.hooks.recorder import Recorder, RecorderDeps
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import HookRun
+from tests.stored import MemoryRequests
 from tests.unit.services.conftest import until
 
 HOOK: Final = {

@@ -11,10 +11,10 @@ from reconciler.api.updaterequest import State
 from reconciler.hooks.declared import HOOKS
 from reconciler.installation import REPLACING
 from reconciler.memory.kinds import SECRETS
-from reconciler.memory.requests import MemoryRequests
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
 from tests.skipping import SkippingLoop
+from tests.stored import MemoryRequests
 from tests.unit.services.hooks.world import (
     PLACE,
     Ending,

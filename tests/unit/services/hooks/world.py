@@ -31,7 +31,6 @@ from reconciler.errors import EvaluationError, Gone, Interrupted, NotFound, Unav
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
-from reconciler.memory.requests import MemoryEvents, MemoryRequests
 from reconciler.requests.lifecycle import Retention
 from reconciler.services.hooks.accounts import HookAccounts
 from reconciler.services.hooks.declarative import DeclaredRuns
@@ -42,6 +41,7 @@ from reconciler.services.hooks.recorder import RecorderDeps
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.service import HookDeps, Hooks, Orders
 from reconciler.services.ports.watching import WatchEvent, WatchScope
+from tests.stored import MemoryEvents, MemoryRequests
 
 PLACE = "shop"
 LABELS = ".metadata.labels"

@@ -11,9 +11,9 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ref_of
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, TriggerRecord
 from reconciler.errors import Unavailable
-from reconciler.memory.requests import MemoryRequests
 from reconciler.requests.draft import Draft
 from reconciler.services.recording.joining import SharedRequests
+from tests.stored import MemoryRequests
 from tests.unit.services.conftest import Make, World
 
 

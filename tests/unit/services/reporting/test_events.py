@@ -8,11 +8,11 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.config import ControllerSettings
 from reconciler.errors import Forbidden, Invalid
-from reconciler.memory.requests import MemoryEvents
 from reconciler.requests.orders import diverted_order
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.reporting.events import EventRecorder
 from reconciler.wiring.shared import success_events
+from tests.stored import MemoryEvents
 from tests.unit.services.conftest import Make, World
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from reconciler.engine.match import Subject
 from reconciler.errors import InvalidSetting
-from reconciler.memory.requests import MemoryEvents
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import create_metrics
 from reconciler.observe.settings import SettingsReport
@@ -14,6 +13,7 @@ from reconciler.services.catalog.settings.webhooks import (
     parse_selectors,
     parse_texts,
 )
+from tests.stored import MemoryEvents
 
 
 @pytest.fixture

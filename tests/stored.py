@@ -1,4 +1,4 @@
-"""The `Requests`, `Policies` and `Events` ports on the in-memory cluster."""
+"""The `Requests`, `Policies` and `Events` ports on the in-memory cluster, for tests only."""
 
 import base64
 import contextlib
