@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
+from reconciler.languages.gotemplate.quoting import quote
 from reconciler.languages.gval.functions import FUNCTIONS
 from reconciler.languages.gval.limits import Run
 from reconciler.languages.gval.operators import DECIDED, INFIX, PREFIX, REGEX
@@ -251,7 +252,7 @@ def _placeholder(node: Placeholder) -> Evaluate:
 
     def evaluate(run: Run, _current: Any) -> Any:
         if index is None:
-            return "$" + "".join(f'["{key}"]' for key in flat(run.captured))
+            return "$" + "".join(f"[{quote(str(key))}]" for key in flat(run.captured))
         if index >= len(run.captured):
             raise Failure(f"there is no #{index} in the path")
         found = run.captured[index]

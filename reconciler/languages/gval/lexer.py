@@ -42,11 +42,12 @@ class Token:
 
 _TOKEN: Final = re.compile(
     r"""
-      (?P<space>[ \t\r\n]+ | //[^\n]* | /\*.*?\*/)
+      (?P<space>[ \t\r\n]+ | //[^\n]* | /\*.*?(?:\*/|\Z) | \A\ufeff)
     | (?P<name>[^\W\d]\w*)
     | (?P<number>
-        0[xXbBoO][\w.]*
-      | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?[\d_]*)?
+        0[bBoO][0-9_]*
+      | (?:0[xX][0-9a-fA-F_]*\.?[0-9a-fA-F_]*|[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)
+        (?:[eEpP][+-]?[0-9_]*)?
       )
     | (?P<quoted>"(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
     | (?P<raw>`[^`]*`)
@@ -88,6 +89,7 @@ def tokens(source: str) -> Iterator[Token]:
             case "space":
                 continue
             case "name":
+                _check_letters(text, position)
                 yield Token(TokenKind.NAME, text, position)
             case "number":
                 yield Token(TokenKind.NUMBER, text, position)
@@ -102,6 +104,13 @@ def tokens(source: str) -> Iterator[Token]:
     yield Token(TokenKind.END, "", len(source))
 
 
+def _check_letters(name: str, position: int) -> None:
+    # To a regular expression a numeral as ² is a letter, to Go it is nothing.
+    for offset, character in enumerate(name):
+        if not (character.isalpha() or character.isdecimal() or character == "_"):
+            raise SyntaxFault(f"{character} stands in texts only", position + offset)
+
+
 def _unquoted(literal: str, position: int) -> str:
     quote, inner = literal[0], literal[1:-1]
     # An escaped byte may be a part of a character.
@@ -113,7 +122,8 @@ def _unquoted(literal: str, position: int) -> str:
         parts += match.start() - end + 1
         end = match.end()
     written += inner[end:].encode("utf-8", "surrogatepass")
-    if quote == "'" and parts + len(inner) - end != 1:
+    # Go finds nothing wrong with quotes that hold none.
+    if quote == "'" and parts + len(inner) - end > 1:
         reason = "a text goes in double quotes; single quotes hold one character"
         raise SyntaxFault(reason, position)
     return written.decode("utf-8", "replace")

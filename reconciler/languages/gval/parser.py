@@ -250,7 +250,10 @@ class Parser:
         self._captures.append(False)
         key = self._expression()
         captures = self._captures.pop()
-        self._need(":", "after the key of a map")
+        if self._token.kind is TokenKind.END:
+            self._refuse('":" is missing after the key of a map')
+        # As in the original it may be anything else as well: nobody looks at it.
+        self._advance()
         if not captures:
             return Entry(key, self._expression(), captures=False)
         if not self._at("$", "@"):

@@ -133,10 +133,11 @@ def same(left: Any, right: Any) -> bool:
         return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
     if left is UNDEFINED or right is UNDEFINED:
         return False
-    return _sort(left) is _sort(right) and bool(left == right)
+    if _is_number(left) and _is_number(right):
+        return float_of(left) == float_of(right)
+    return type(left) is type(right) and bool(left == right)
 
 
-def _sort(value: Any) -> type:
-    """Return the type of a value, one for all numbers of a document."""
-    kind = type(value)
-    return float if kind is int else kind
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number of a document: no length, and no boolean."""
+    return type(value) in {int, float}

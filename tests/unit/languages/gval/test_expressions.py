@@ -28,6 +28,8 @@ DATA = {
     "mixed": ["x", 1, {"x": 1}, {"x": None}, {}, None, [9]],
     "map": {"b": {"x": 2}, "a": {"x": 1}, "c": 3},
     "keys": {"which": "a", "a/b": 1},
+    "close": 9_007_199_254_740_993,
+    "quoted": {'a"b': 1},
     "containers": [
         {"name": "web", "ports": [{"n": 80}, {"n": 443}]},
         {"name": "log"},
@@ -120,6 +122,18 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("$.name == 's'", False),
         ('$.name /* of the shop */ == "shop" // yes', True),
         ('"\\u0041\\x42\\103" == "ABC"', True),
+        # What Go's reader of programs lets pass: its mark of order, and what is left open.
+        ("\ufeff$.name", "shop"),
+        ("$.name /* of the shop", "shop"),
+        ("''", ""),
+        ("0x1p-2 + 0x1.8p1", 3.25),
+        # Whatever stands after the key of a map is taken for its colon.
+        ('{"a" = 1}', {"a": 1}),
+        # Numbers of a document are of one size, so what lies closer together is equal.
+        ("$.close in [9007199254740992]", True),
+        ("[$.close] == [9007199254740992]", True),
+        # A key that is put together is written as Go writes a text.
+        ("{#: $.quoted[*]}", {'$["a\\"b"]': 1}),
     ],
 )
 def test_values(source: str, value: Any) -> None:
@@ -235,6 +249,7 @@ def test_what_may_hold_has_no_fault(source: str) -> None:
         ("{#: length($)}", "needs a path after it"),
         ("#1", "in the key of a map only"),
         ("0x1F", "a decimal number is expected"),
+        ("$.name²", "column 7: ² stands in texts only"),
         ("(" * 200 + "1" + ")" * 200, "nested too deeply"),
         ("!" * 200 + "$.a", "nested too deeply"),
         ("1" * 70_000, "longer than 65536 characters"),
