@@ -101,7 +101,11 @@ def _first_document(text: str, depth: int, values: int) -> Any:
             document.take(event)
     finally:
         parser.dispose()
-    return document.root[0] if document.root else None
+    if not document.root:
+        return None
+    if document.is_endless:
+        _refuse_endless(document.root)
+    return document.root[0]
 
 
 def _place(mark: Any) -> tuple[int, int]:
@@ -127,6 +131,21 @@ class _Node:
     count: int = 1
     height: int = 0
     aliased: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Endless:
+    """Stands for a number that JSON has not, for as long as no later key takes its place."""
+
+    refusal: YAMLError
+
+
+def _refuse_endless(value: Any) -> None:
+    if isinstance(value, _Endless):
+        raise value.refusal
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _refuse_endless(part)
 
 
 @dataclass(slots=True)
@@ -162,6 +181,7 @@ class _Document:
         frames: Maps and lists that are being filled, the outermost first.
         anchors: What aliases may name.
         count: Its values so far.
+        is_endless: A number in it is infinite, or none.
     """
 
     text: str
@@ -171,6 +191,7 @@ class _Document:
     frames: list[_Frame] = field(default_factory=list)
     anchors: dict[str, _Node | None] = field(default_factory=dict)
     count: int = 0
+    is_endless: bool = False
 
     def take(self, event: Event) -> None:
         """Work an event in."""
@@ -201,14 +222,39 @@ class _Document:
         if len(self.frames) + node.height > self.depth:
             raise _refusal(event, f"it is nested deeper than {self.depth} levels")
         if not self.frames:
-            self.root.append(_value(event, node.value))
+            self.root.append(self._value(event, node.value))
             return
         frame = self.frames[-1]
         frame.height = max(frame.height, node.height + 1)
         if isinstance(frame.value, list):
-            frame.value.append(_value(event, node.value))
+            frame.value.append(self._value(event, node.value))
         else:
-            _put_into(frame, frame.value, event, node)
+            self._put_into(frame, frame.value, event, node)
+
+    def _put_into(self, frame: _Frame, into: dict[str, Any], event: Event, node: _Node) -> None:
+        """Take a node as the next key or value of a map."""
+        if frame.merges:
+            _merge(event, into, node)
+            frame.merges = False
+        elif frame.key is not None:
+            into[frame.key] = self._value(event, node.value)
+            frame.key = None
+        elif _is_merge(event):
+            frame.merges = True
+        else:
+            frame.key = _key(event, node.value)
+
+    def _value(self, event: Event, value: Any) -> Any:
+        """Give what JSON makes of a value: it has one kind of numbers, and none without an end."""
+        if not isinstance(value, float):
+            return value
+        if not math.isfinite(value):
+            self.is_endless = True
+            problem = "JSON has no infinite number, and none that is not a number"
+            return _Endless(_refusal(event, problem))
+        # The digits that JSON text would have, not those of the binary value.
+        is_whole = value.is_integer() and abs(value) < _EXPONENT
+        return int(Decimal(repr(value))) if is_whole else value
 
     def _refuse_solidus(self, event: ScalarEvent) -> None:
         start, end = event.start_mark, event.end_mark
@@ -240,20 +286,6 @@ class _Document:
         return _Node(node.value, node.count, node.height, aliased=True)
 
 
-def _put_into(frame: _Frame, into: dict[str, Any], event: Event, node: _Node) -> None:
-    """Take a node as the next key or value of a map."""
-    if frame.merges:
-        _merge(event, into, node)
-        frame.merges = False
-    elif frame.key is not None:
-        into[frame.key] = _value(event, node.value)
-        frame.key = None
-    elif _is_merge(event):
-        frame.merges = True
-    else:
-        frame.key = _key(event, node.value)
-
-
 def _is_merge(event: Event) -> bool:
     if not isinstance(event, ScalarEvent) or event.value != "<<":
         return False
@@ -267,16 +299,6 @@ def _merge(event: Event, into: dict[str, Any], node: _Node) -> None:
         if not isinstance(part, dict):
             raise _refusal(event, "<< takes a map or a list of maps")
         into.update(part)
-
-
-def _value(event: Event, value: Any) -> Any:
-    """Give what JSON makes of a value: it has one kind of numbers, and none without an end."""
-    if not isinstance(value, float):
-        return value
-    if not math.isfinite(value):
-        raise _refusal(event, "JSON has no infinite number, and none that is not a number")
-    # The digits that JSON text would have, not those of the binary value.
-    return int(Decimal(repr(value))) if value.is_integer() and abs(value) < _EXPONENT else value
 
 
 def _key(event: Event, value: Any) -> str:

@@ -224,7 +224,8 @@ def _hexadecimal(value: float, precision: int) -> str:
 
 def _pointed(number: str, form: str, precision: int) -> str:
     """Give a number its point and, in a general form, the zeros that %g leaves out."""
-    digits = (_GENERAL if precision < 0 else precision) if form in "gGxX" else 0
+    # Not for X: with a capital letter the original adds no zeros.
+    digits = (_GENERAL if precision < 0 else precision) if form in "gGx" else 0
     ends = [
         at for at in (number.find(mark) for mark in ("pP" if form in "xX" else "eEpP")) if at > 0
     ]

@@ -69,6 +69,9 @@ class _Printer:
             return self.spec.pad(_NIL) if verb in "Tv" else f"%!{verb}({_NIL})"
         if verb == "T":
             return self.spec.pad(self.spec.truncated(type_name(value)))
+        if verb == "w" and isinstance(value, list | dict):
+            # It is for errors alone, and what else has parts is refused as a whole.
+            return f"%!w({type_name(value)}={self._value(value, 'v', 0)})"
         return self._value(value, verb, 0)
 
     def _value(self, value: Any, verb: str, depth: int) -> str:

@@ -30,6 +30,7 @@ from reconciler.languages import goyaml
         ("!other 12", "12"),
         ("{1: a, 1.5: b, on: c, 1e6: d}", {"1": "a", "1.5": "b", "true": "c", "1e+06": "d"}),
         ("{0.1: narrow, .inf: wide}", {"0.1": "narrow", ".inf": "wide"}),
+        ("{a: .inf, a: 1, <<: {b: .nan}, b: 2}", {"a": 1, "b": 2}),
         ("a: 1\na: 2", {"a": 2}),
         ("a: &x {b: 1}\nc: {b: 2, <<: *x}", {"a": {"b": 1}, "c": {"b": 1}}),
         ("a: &x {b: 1}\nc: {<<: *x, b: 2}", {"a": {"b": 1}, "c": {"b": 2}}),
@@ -51,6 +52,7 @@ def test_a_value_is_what_go_makes_of_it(text: str, value: Any) -> None:
     ("text", "problem"),
     [
         (".inf", "JSON has no infinite number"),
+        ("a: &x [1, {b: .nan}]\na: [*x]", "line 1, column 15: JSON has no infinite number"),
         ("{null: a}", "line 1, column 2: a key that is no text"),
         ("{18446744073709551615: a}", "a key that is no text"),
         ("[a]: b", "a key that is no text"),

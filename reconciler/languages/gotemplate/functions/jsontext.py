@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from reconciler.engine.values.gonumbers import format_float
@@ -142,9 +143,15 @@ def _to_raw_json(run: Run, value: Any) -> str:
 
 
 def _must_from_json(run: Run, text: str) -> Any:
+    return _read(run, text, _real)
+
+
+def _read(run: Run, text: str, number: Callable[[str], float | None]) -> Any:
     run.spend(4 * len(text))
     try:
-        value = json.loads(runes(text), parse_int=_real, parse_float=_real, parse_constant=_never)
+        value = json.loads(
+            runes(text), parse_int=number, parse_float=number, parse_constant=_never
+        )
     except (ValueError, RecursionError) as error:
         raise Failure("the text is no JSON") from error
     return _sound(run, value) if "\\u" in text else value
@@ -175,9 +182,15 @@ def _sound(run: Run, value: Any) -> Any:
 
 def _from_json(run: Run, text: str) -> Any:
     try:
-        return _must_from_json(run, text)
+        # What could be read stays where an error is not told: all but such numbers.
+        return _read(run, text, _real_or_none)
     except Failure:
         return None
+
+
+def _real_or_none(text: str) -> float | None:
+    value = float(text)
+    return None if math.isinf(value) else value
 
 
 FUNCTIONS: Family = family(

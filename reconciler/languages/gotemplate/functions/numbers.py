@@ -212,9 +212,10 @@ def _until(run: Run, count: int) -> Slice:
 def _stepped(run: Run, start: int, stop: int, step: int) -> Slice:
     if (stop < start) != (step < 0) or not step:
         return Slice(element=INT)
-    steps = range(int(start), int(stop), int(step))
-    run.grow(len(steps))
-    return Slice(map(Int, steps), INT)
+    first, end, width = int(start), int(stop), int(step)
+    # The length of a range is asked only once it is known that Python can say it.
+    run.grow(-((first - end) // width))
+    return Slice(map(Int, range(first, end, width)), INT)
 
 
 def _seq(run: Run, *bounds: int) -> str:
@@ -233,7 +234,7 @@ def _seq(run: Run, *bounds: int) -> str:
             last = end + (-1 if end < start else 1)
         case _:
             return ""
-    return " ".join(map(str, map(int, _stepped(run, start, last, step))))
+    return " ".join(map(str, map(int, _stepped(run, start, wrapped(last), step))))
 
 
 def _decimals(combine: Callable[[Decimal, Decimal], Decimal]) -> Function:

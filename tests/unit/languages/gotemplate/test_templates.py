@@ -58,6 +58,11 @@ def rendered(text: str, **environment: Any) -> str:
         # A pipe may end in nothing, and a negative size divides as Go does.
         ("{{ .Namespace | }} {{ (1 |) }}", "shop 1"),
         ("{{ chunk -2 (list 1 2 3) }} {{ chunk -2 (list 1) }}", "[] [[1]]"),
+        # One step further than 64 bits go is at their other end.
+        ("{{ seq 9223372036854775807 }}|{{ seq 0 -9223372036854775808 }}", "|"),
+        ('{{ fromJson "{\\"a\\":1e400,\\"b\\":2}" }}', "map[a:<nil> b:2]"),
+        ('{{ printf "%#x %#X" 3.0 3.0 }}', "0x1.8000p+01 0X1.8P+01"),
+        ('{{ printf "%w %w" "a" (list 1 "b") }}', "%!w(string=a) %!w([]interface {}=[1 b])"),
         ("{{ .Target.metadata.labels | toJson | sha256sum | trunc 8 }}", "a3c2dd55"),
         ('{{ addf 0.1 0.2 }} {{ add 1 "2" 3.9 }} {{ div -7 2 }}', "0.3 6 -3"),
         ('{{ semverCompare ">=1.2, <2" "1.9.0" }}', "true"),
@@ -139,6 +144,7 @@ def test_the_text_of_fail_is_kept_from_those_who_may_not_see_values() -> None:
         '{{ define "t" }}{{ template "t" . }}{{ end }}{{ template "t" . }}',
         '{{ repeat 2000000 "x" }}',
         "{{ until 1000000 }}",
+        "{{ untilStep -9223372036854775808 9223372036854775807 1 }}",
         '{{ printf "%1000000000d" 1 }}{{ printf "%999999d" 1 }}{{ printf "%999999d" 1 }}',
         '{{ $x := "xxxxxxxxxx" }}' + '{{ $x = replace "x" "xxxxxxxxxx" $x }}' * 7,
         "{{ range until 9999 }}" * 3 + "{{ end }}" * 3,
