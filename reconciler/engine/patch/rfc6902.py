@@ -155,12 +155,14 @@ class _Patcher:
         except _NoParent:
             if operation.name == "remove" and self._profile.ignore_absent:
                 return document
-            raise _unfit(operation, "missing path") from None
+            goal = "destination path" if operation.name in _WITH_SOURCE else "path"
+            raise _unfit(operation, f"missing {goal}") from None
 
     def _dispatch(self, document: Any, operation: Operation) -> Any:
         match operation.name:
             case "add":
-                return self._add(document, operation.path, operation.value)
+                create = self._profile.create_parents
+                return self._add(document, operation.path, operation.value, create=create)
             case "remove":
                 return self._remove(document, operation, operation.path)
             case "replace":
@@ -172,7 +174,7 @@ class _Patcher:
             case "move":
                 return self._move(document, operation)
 
-    def _add(self, document: Any, path: Pointer, value: Any) -> Any:
+    def _add(self, document: Any, path: Pointer, value: Any, *, create: bool = False) -> Any:
         self._check_size(value, path)
 
         def insert(parent: Any, part: str) -> Any:
@@ -185,7 +187,7 @@ class _Patcher:
 
         if not path:
             return value
-        return self._change(document, path, insert, create=self._profile.create_parents)
+        return self._change(document, path, insert, create=create)
 
     def _remove(self, document: Any, operation: Operation, path: Pointer) -> Any:
         def delete(parent: Any, part: str) -> Any:
@@ -298,17 +300,19 @@ class _Patcher:
         return found
 
     def _get(self, document: Any, path: Pointer) -> Any:
-        """The value at the path; _MISSING when only its last part is not there."""
+        """The value at the path; _MISSING when only its last part, a key, is not there."""
         if not path:
             return document
         for part in path[:-1]:
             document = self._step(document, part)
         place = self._existing(document, path[-1])
-        if place is None:
-            if not isinstance(document, dict | list):
-                raise _NoParent
-            return _MISSING
-        return document[place]
+        if place is not None:
+            return document[place]
+        if isinstance(document, list):
+            raise _bad_index(path[-1])
+        if not isinstance(document, dict):
+            raise _NoParent
+        return _MISSING
 
     def _step(self, parent: Any, part: str) -> Any:
         place = self._existing(parent, part)

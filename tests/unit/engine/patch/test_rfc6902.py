@@ -134,17 +134,24 @@ def test_test() -> None:
         lenient(document, operation("test", "/b", value=1))
     with pytest.raises(EvaluationError, match="test operation does not apply: is missing path"):
         lenient(document, operation("test", "/x/y", value=None))
+    for part in ("1", "-3", "-"):
+        with pytest.raises(EvaluationError, match=f"invalid index: {part}: invalid index"):
+            lenient({"l": [None]}, operation("test", f"/l/{part}", value=None))
     with pytest.raises(EvaluationError, match="test failed"):
         strict(document, operation("test", "/gone", value=None))
 
 
 def test_move_and_copy() -> None:
     document = {"a": {"b": 1}, "l": [1, 2]}
-    assert lenient(document, operation("move", "/c/d", source="/a/b")) == {
+    assert lenient(document, operation("move", "/c", source="/a/b")) == {
         "a": {},
         "l": [1, 2],
-        "c": {"d": 1},
+        "c": 1,
     }
+    # Parents are created for what is added only.
+    for name in ("move", "copy"):
+        with pytest.raises(EvaluationError, match=r"is missing destination path: /c/d: missing"):
+            lenient(document, operation(name, "/c/d", source="/a/b"))
     assert lenient(document, operation("copy", "/l/0", source="/l/-1"))["l"] == [2, 1, 2]
     assert lenient(document, operation("move", "/a", source="/a")) is document
     with pytest.raises(EvaluationError, match=r"move .* missing from path: /x: missing value"):
