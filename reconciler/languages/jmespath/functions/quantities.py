@@ -97,7 +97,9 @@ def _sum(run: Run, items: list[Any]) -> Any:
 def _plus(left: _Operand, right: _Operand, name: str, sign: int) -> _Operand:
     match left, right:
         case Quantity(), Quantity():
-            return Quantity(nano=left.nano + sign * right.nano, format=left.format)
+            # Nothing has no format of its own: 0 and 1Gi are 1Gi.
+            written = left if left.nano else right
+            return Quantity(nano=left.nano + sign * right.nano, format=written.format)
         case _Duration(), _Duration():
             return _Duration(left.nanoseconds + sign * right.nanoseconds)
         case ((int() | float()), (int() | float())):
