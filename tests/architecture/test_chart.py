@@ -77,6 +77,38 @@ def test_the_chart_holds_the_manifests_themselves() -> None:
         assert (CHART / "files" / link).resolve() == ROOT / folder
 
 
+def test_no_role_of_ours_is_aggregated_into_another_one_of_ours() -> None:
+    """The deletion of both at once would leave the latter, written again from what is left.
+
+    Overlays are left out: their roles stand for those that people add.
+    """
+    files = {
+        file
+        for folder in (CHART / "files").iterdir()
+        if folder.name not in {"crds", "overlays"}
+        for file in folder.resolve().rglob("*.yaml")
+    } | set((ROOT / "manifests").glob("hooks*/**/*.yaml"))
+    roles = [
+        document
+        for file in sorted(files)
+        for document in yaml.safe_load_all(file.read_text())
+        if document and document.get("kind") == "ClusterRole"
+    ]
+    wanted = [
+        selector["matchLabels"].items()
+        for role in roles
+        for selector in role.get("aggregationRule", {}).get("clusterRoleSelectors", [])
+    ]
+    assert len(wanted) >= 10
+    names = {
+        role["metadata"]["name"]
+        for role in roles
+        for labels in wanted
+        if labels <= role["metadata"].get("labels", {}).items()
+    }
+    assert names == set()
+
+
 def test_where_nothing_else_can_be_written_there_is_a_tmp() -> None:
     """The programs end at once where Python finds no folder for temporary files."""
     deployments = [

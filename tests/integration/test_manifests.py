@@ -281,12 +281,23 @@ def test_certificates_of_cert_manager_are_ones_that_the_programs_keep(cluster: C
 
 
 def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
-    role = ("get", "clusterrole", "kyverno:background-controller", "-o", "json")
-    before = json.loads(cluster.kubectl(*role))
-    cluster.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
-    after = json.loads(cluster.kubectl(*role))
-    assert before["rules"]
-    assert after["rules"] == before["rules"]
+    read = ("get", "clusterrole", "kyverno:background-controller", "-o", "json")
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": "team:jobs",
+            "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
+        },
+        "rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}],
+    }
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
+    try:
+        wait_aggregated(cluster, "kyverno:background-controller", "jobs")
+        cluster.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
+        assert json.loads(cluster.kubectl(*read))["rules"] == role["rules"]
+    finally:
+        cluster.kubectl("delete", "clusterrole", "team:jobs")
 
 
 @pytest.mark.parametrize("controller", AGGREGATED)
