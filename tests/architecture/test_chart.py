@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,7 +15,16 @@ from tests.architecture.conftest import ROOT
 from tests.architecture.test_packaging import PROJECT
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+MANIFESTS = ROOT / "manifests"
 PROFILES = sorted((CHART / "profiles").glob("*.yaml"))
+
+
+def objects_in(folder: Path, kind: str) -> Iterator[Any]:
+    """Yield the objects of a kind in all files below a folder."""
+    for file in folder.rglob("*.yaml"):
+        for item in yaml.safe_load_all(file.read_text()):
+            if item and item.get("kind") == kind:
+                yield item
 
 
 def test_the_schema_is_what_the_settings_say() -> None:
@@ -78,21 +89,15 @@ def test_the_chart_holds_the_manifests_themselves() -> None:
 
 
 def test_no_role_of_ours_is_aggregated_into_another_one_of_ours() -> None:
-    """The deletion of both at once would leave the latter, written again from what is left.
+    """Where both are deleted at once, the cluster writes the aggregated one again.
 
     Overlays are left out: their roles stand for those that people add.
     """
-    files = {
-        file
-        for folder in (CHART / "files").iterdir()
-        if folder.name not in {"crds", "overlays"}
-        for file in folder.resolve().rglob("*.yaml")
-    } | set((ROOT / "manifests").glob("hooks*/**/*.yaml"))
     roles = [
-        document
-        for file in sorted(files)
-        for document in yaml.safe_load_all(file.read_text())
-        if document and document.get("kind") == "ClusterRole"
+        item
+        for folder in MANIFESTS.iterdir()
+        if folder.name != "overlays"
+        for item in objects_in(folder, "ClusterRole")
     ]
     wanted = [
         selector["matchLabels"].items()
@@ -112,10 +117,7 @@ def test_no_role_of_ours_is_aggregated_into_another_one_of_ours() -> None:
 def test_where_nothing_else_can_be_written_there_is_a_tmp() -> None:
     """The programs end at once where Python finds no folder for temporary files."""
     deployments = [
-        item
-        for path in (ROOT / "manifests").rglob("*.yaml")
-        for item in yaml.safe_load_all(path.read_text())
-        if item and item["kind"] == "Deployment" and "template" in item["spec"]
+        item for item in objects_in(MANIFESTS, "Deployment") if "template" in item["spec"]
     ]
     containers = [
         (item["metadata"]["name"], container)

@@ -1,5 +1,6 @@
 """The manifests on a real API server: they apply, and nobody may more than is written down."""
 
+import contextlib
 import functools
 import json
 import os
@@ -280,24 +281,31 @@ def test_certificates_of_cert_manager_are_ones_that_the_programs_keep(cluster: C
         assert spec["privateKey"]["algorithm"] == "ECDSA"
 
 
-def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
-    read = ("get", "clusterrole", "kyverno:background-controller", "-o", "json")
+@contextlib.contextmanager
+def added_role(cluster: Cluster, name: str, labels: dict[str, str], rule: Any) -> Iterator[None]:
+    """Keep a ClusterRole there for a while, as people add them."""
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {
-            "name": "team:jobs",
-            "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
-        },
-        "rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}],
+        "metadata": {"name": name, "labels": labels},
+        "rules": [rule],
     }
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
     try:
-        wait_aggregated(cluster, "kyverno:background-controller", "jobs")
-        cluster.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
-        assert json.loads(cluster.kubectl(*read))["rules"] == role["rules"]
+        yield
     finally:
-        cluster.kubectl("delete", "clusterrole", "team:jobs")
+        cluster.kubectl("delete", "clusterrole", name)
+
+
+def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
+    name = "kyverno:background-controller"
+    labels = {"rbac.kyverno.io/aggregate-to-background-controller": "true"}
+    rule = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}
+    with added_role(cluster, "team:jobs", labels, rule):
+        wait_aggregated(cluster, name, "jobs")
+        cluster.kubectl("apply", "-k", str(MANIFESTS / "overlays" / "default"))
+        after = json.loads(cluster.kubectl("get", "clusterrole", name, "-o", "json"))
+        assert after["rules"] == [rule]
 
 
 @pytest.mark.parametrize("controller", AGGREGATED)
@@ -310,22 +318,13 @@ def test_both_label_styles_add_rights(cluster: Cluster, controller: str) -> None
             "app.kubernetes.io/part-of": "kyverno",
         },
     }
+    account = f"kyverno-{controller}"
     for resource, labels in styles.items():
-        name = f"team:{controller}:{resource}"
-        role = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels},
-            "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["update"]}],
-        }
-        account = f"kyverno-{controller}"
         granted = functools.partial(may, cluster, account, f"update {resource}")
         assert not granted()
-        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
-        try:
+        rule = {"apiGroups": [""], "resources": [resource], "verbs": ["update"]}
+        with added_role(cluster, f"team:{controller}:{resource}", labels, rule):
             wait_until(granted, within=20.0, what=f"{account} may update {resource}")
-        finally:
-            cluster.kubectl("delete", "clusterrole", name)
 
 
 @pytest.mark.parametrize("account", [ADMISSION, BACKGROUND, CONTROLLER, REPORTS])
