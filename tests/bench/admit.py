@@ -124,14 +124,14 @@ async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> 
     """Return the runs of Pods; ModRules are installed."""
     runs = []
     async with bare_webhook(wire, folder, _BARE, PODS):
-        pair = Pair(wire=wire, log=log, load=load, sort=PODS)
+        turns = Turns(wire=wire, log=log, load=load, sort=PODS)
         first = "bench-modrules-first"
         await _install_mod_rules(wire, first, 1)
-        await pair.run(first, "not counted")
+        await turns.run(first, "not counted")
         for count in (1, 50):
             namespace = f"bench-modrules-{count}"
             await _install_mod_rules(wire, namespace, count)
-            runs.append(await pair.run(namespace, f"{count} ModRule{'s' if count > 1 else ''}"))
+            runs.append(await turns.run(namespace, f"{count} ModRule{'s' if count > 1 else ''}"))
     return runs
 
 
@@ -170,17 +170,17 @@ async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
     for namespace in (_FIRST, _PATCHED):
         await make_namespace(wire, namespace)
     async with bare_webhook(wire, folder, _BARE):
-        pair = Pair(wire=wire, log=log, load=load)
+        turns = Turns(wire=wire, log=log, load=load)
         # What the programs do once they have started, and with their first policy, no run pays
         # for.
         async with _policies(wire, [policy(_FIRST, {"namespaces": [_FIRST]})]):
-            await pair.run(_FIRST, "not counted")
+            await turns.run(_FIRST, "not counted")
         async with bare_webhook(wire, folder, _PATCHED, patch=_PATCH):
-            runs.append(await pair.run(_PATCHED, "a webhook with a fixed patch"))
+            runs.append(await turns.run(_PATCHED, "a webhook with a fixed patch"))
         for place, policies, what in _cases():
             await make_namespace(wire, place)
             async with _policies(wire, policies):
-                runs.append(await pair.run(place, what))
+                runs.append(await turns.run(place, what))
     return runs
 
 
@@ -216,14 +216,12 @@ def table(runs: Sequence[Run], title: str = "Changed before stored") -> Table:
     result = Table("run", *columns, title=title, title_justify="left")
     for run in runs:
         changed, bare = run.changed, run.bare
-        over = (
-            changed.create.p50 - bare.create.p50,
-            changed.create.p99 - bare.create.p99,
-        )
+        ours, theirs = changed.create, bare.create
+        over = (ours.p50 - theirs.p50, ours.p99 - theirs.p99)
         result.add_row(
             run.name,
-            f"{changed.create}",
-            f"{bare.create}",
+            f"{ours}",
+            f"{theirs}",
             " / ".join(f"{seconds * 1000:+.2f}" for seconds in over),
             f"{changed.per_second:.0f}",
             f"{changed.per_second / bare.per_second:.2f}",
@@ -264,7 +262,7 @@ async def make_namespace(wire: Wire, name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Turns:
     """Measures namespaces, each in turns with that of the bare webhook.
 
     Attributes:
