@@ -7,7 +7,7 @@ from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.base import PLACE, Unchanged, failure_policy_of, wants_existing
 from reconciler.dialects.finding import Finding
 from reconciler.dialects.kubemod.binding import on_binding
-from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of
+from reconciler.dialects.kubemod.kinds import inside_a_namespace, is_namespaced, kinds_of
 from reconciler.dialects.kubemod.lint import rule_findings
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION, SYSTEM_NAMESPACE
 from reconciler.dialects.kubemod.parts import Items, Names, Rejection
@@ -74,6 +74,8 @@ def _programs(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Ite
     if in_system and rule.pattern is None:
         # It is for what is cluster-scoped: nobody has to be asked about the others.
         selectors = tuple(item for item in selectors if not is_namespaced(item))
+    elif not in_system:
+        selectors = inside_a_namespace(selectors)
     names = rule.references
     scope = Scope(
         home="" if in_system else origin.policy.namespace or "default",

@@ -43,6 +43,14 @@ _CLUSTER_SCOPED: Final = frozenset(
 )
 
 
+def inside_a_namespace(selectors: tuple[KindSelector, ...]) -> tuple[KindSelector, ...]:
+    """Return the kinds of which objects may be in a namespace; all where none is known to be.
+
+    A rule that says nothing of kinds, or names others as well, is for those that it can meet.
+    """
+    return tuple(item for item in selectors if item.kind not in _CLUSTER_SCOPED) or selectors
+
+
 def is_namespaced(selector: KindSelector) -> bool:
     """Return whether a kind is one of the default ones, and namespaced."""
     known = {kind.kind for kind in DEFAULT_KINDS}

@@ -52,7 +52,8 @@ def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Findin
             level=Level.ERROR,
             code="cluster-kind-in-policy",
             location=place,
-            text=f"{selector.kind} is cluster-scoped; a Policy concerns only objects in its"
-            f" namespace {program.origin.namespace}, so this kind never matches",
-            cure="use a ClusterPolicy",
+            text=f"{selector.kind} is cluster-scoped; the {program.origin.policy.kind} concerns"
+            f" only objects in its namespace {program.origin.namespace}, so this kind never"
+            " matches",
+            cure="remove the kind, or write the rule as a policy for the whole cluster",
         )

@@ -345,8 +345,10 @@ def test_items(item: dict[str, Any], held: bool) -> None:
 
 
 def test_the_kinds_are_those_that_the_items_name() -> None:
-    def kinds(*items: Any, **annotations: str) -> list[str]:
-        rule = modrule(type="Reject", match=list(items), annotations=annotations or None)
+    def kinds(*items: Any, namespace: str = "shop", **annotations: str) -> list[str]:
+        rule = modrule(
+            type="Reject", match=list(items), namespace=namespace, annotations=annotations or None
+        )
         scopes = program_of(rule).match.kinds()
         return [f"{it.selector.group}/{it.selector.version}/{it.selector.kind}" for it in scopes]
 
@@ -360,8 +362,12 @@ def test_the_kinds_are_those_that_the_items_name() -> None:
     assert kinds(POD, {"select": "$.apiVersion", "matchValue": "v1"}) == ["/v1/Pod"]
     assert kinds({"select": "$.kind", "matchRegex": "^Cron"}) == ["batch/*/CronJob"]
     assert kinds(POD, {"select": "$.kind", "matchValue": "Job"}) == []
-    assert len(kinds({"select": "$.metadata.name"})) == 21
-    assert len(kinds({**POD, "negate": True})) == 20
+    # Five of the 21 are in no namespace.
+    assert len(kinds({"select": "$.metadata.name"})) == 16
+    assert len(kinds({**POD, "negate": True})) == 15
+    assert kinds({"select": "$.kind", "matchValues": ["Node", "Pod"]}) == ["*/*/Pod"]
+    assert kinds({"select": "$.kind", "matchValue": "Node"}) == ["*/*/Node"]
+    assert len(kinds({"select": "$.metadata.name"}, namespace="kubemod-system")) == 5
     given = {"kube-retrofit.dev/kinds": "example.com/v1/Thing, Pod"}
     assert kinds({"select": "$.metadata.name"}, **given) == ["example.com/v1/Thing", "*/*/Pod"]
 
