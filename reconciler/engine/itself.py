@@ -2,7 +2,8 @@
 
 Each of them is trigger and target at once. What a request would have said is not known, and the
 object may have changed since it was listed: so match and condition are asked again of the object
-that is changed, and of the result, which has to be one that the rule leaves as it is.
+that is changed, where it is another one, and of the result, which has to be one that the rule
+leaves as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +91,9 @@ class Itself:
     ) -> dict[str, Any] | Unmet:
         """Return what the rule makes of the object as it is now, or why it makes nothing."""
         del index
+        if self.subject is not None and obj is self.subject.obj:
+            # Match and condition were asked of this very object: for it, the rule fired.
+            return self.rule.mutation.apply(None, context, obj, keys)
         now = self.rule.binding.bind(context.without_entries().with_object(obj))
         if self.subject is not None:
             verdict = self.rule.match.evaluate(replace(self.subject, obj=obj))

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from reconciler.api.meta import Object
 from reconciler.engine.match.selectors import LabelSelector
 from reconciler.engine.values.wildcard import compile_wildcard, has_wildcard
 
@@ -48,7 +49,7 @@ class TargetQuery:
     name: NamePattern | None
     uid: str
     selector: LabelSelector | None
-    read: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    read: Object | None = field(default=None, repr=False, compare=False)
 
     @property
     def names_kind(self) -> bool:

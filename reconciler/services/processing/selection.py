@@ -99,7 +99,7 @@ class TargetFinder:
             if query.name is not None and query.names_one(namespaced=kind.namespaced):
                 key = TargetKey(kind=kind, namespace=namespace, name=query.name.text)
                 if await self._is_meant(query, key):
-                    yield SelectedTarget(query=query, key=key, obj=_known(query))
+                    yield SelectedTarget(query=query, key=key, obj=query.read)
                 continue
             async for item in self._listed(kind, namespace, query, room):
                 yield item
@@ -161,7 +161,3 @@ class TargetFinder:
             room is None or room.take(self.flight.weigh(kind.resource, obj))
         )
         return SelectedTarget(query=query, key=key, obj=obj if keep else None)
-
-
-def _known(query: TargetQuery) -> Object | None:
-    return None if query.read is None else dict(query.read)
