@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import Kind, Object, resource_version
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
 from reconciler.clock import Clock
 from reconciler.engine.patch.diff import json_diff, merge_diff
 from reconciler.errors import Conflict, Forbidden, Invalid
@@ -38,7 +38,9 @@ class KubeWriter:
         """Return one that writes in an account's name; None: in that of this one."""
         return self if account is None else self._others.of(account)
 
-    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+    async def change(
+        self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
+    ) -> Object:
         """Write the smallest change that leads from one to the other; return the new object.
 
         Nothing is sent where nothing differs; ``before`` is returned then.
@@ -53,6 +55,7 @@ class KubeWriter:
         target = _Target(
             self._client.resource(kind),
             {"name": str(meta.get("name", "")), "namespace": str(meta.get("namespace", ""))},
+            {**self._options, "field_manager": manager},
         )
         place = (kind.resource, target.at["namespace"])
         if self._put_until.get(place, 0.0) > self._clock.monotonic():
@@ -70,7 +73,7 @@ class KubeWriter:
     async def _patch(
         self, target: "_Target", patch: Any, content_type: str, version: str
     ) -> Object:
-        options = self._options | {"content_type": content_type}
+        options = {**target.options, "content_type": content_type}
         try:
             answer: Object = await target.resource.patch(patch, **target.at, **options)
         except Invalid:
@@ -94,7 +97,7 @@ class KubeWriter:
     async def _put(self, target: "_Target", after: Object, version: str) -> Object:
         meta = {**(after.get("metadata") or {}), "resourceVersion": version}
         answer: Object = await target.resource.replace(
-            {**after, "metadata": meta}, **target.at, **self._options
+            {**after, "metadata": meta}, **target.at, **target.options
         )
         return answer
 
@@ -102,6 +105,7 @@ class KubeWriter:
 class _Target(NamedTuple):
     resource: ApiResource
     at: dict[str, str]
+    options: dict[str, str]
 
 
 def _patch_of(before: Object, after: Object, version: str) -> tuple[Any, str]:

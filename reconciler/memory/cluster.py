@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Self
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import Kind, Object, resource_version
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock, SystemClock
 from reconciler.engine.patch.diff import equal
@@ -174,8 +174,14 @@ class MemoryCluster(MemoryKinds):
             resource_version=str(self._version),
         )
 
-    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
-        """Write the change that leads from one to the other; return the new object."""
+    async def change(
+        self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
+    ) -> Object:
+        """Write the change that leads from one to the other; return the new object.
+
+        Nothing keeps here who changed which field.
+        """
+        del manager
         if not resource_version(before):
             raise Invalid(f"{kind.kind}: an object without resourceVersion cannot be guarded")
         if equal(before, after):

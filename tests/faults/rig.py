@@ -606,6 +606,22 @@ class Rig:
             by: The program's user; else the controller is meant.
             code: What it was answered; 0: anything.
         """
+        found = await self._calls(verb, resource, name=name, by=by, code=code)
+        return [
+            event["requestURI"] for event in found if user is None or _spoken_for(event) == user
+        ]
+
+    async def asked(self, verb: str, resource: str) -> list[bool]:
+        """Return of each call of the controller whether a mutating webhook was asked about it."""
+        mark = "mutation.webhook.admission.k8s.io/"
+        return [
+            any(key.startswith(mark) for key in event.get("annotations") or {})
+            for event in await self._calls(verb, resource, by=CONTROLLER_USER)
+        ]
+
+    async def _calls(
+        self, verb: str, resource: str, *, name: str = "", by: str, code: int = 0
+    ) -> list[Object]:
         assert isinstance(self.cluster, ControlPlane)
         assert self.cluster.audit_log is not None
         log = self.cluster.audit_log
@@ -622,11 +638,10 @@ class Rig:
         lines = (line for line in log.read_bytes().splitlines() if written in line)
         events = (orjson.loads(line) for line in lines if by.encode() in line)
         return [
-            event["requestURI"]
+            event
             for event in events
             if event["verb"] == verb
             and event["user"]["username"] == by
-            and (user is None or _spoken_for(event) == user)
             and (ref := event.get("objectRef") or {}).get("resource") == resource
             and (ref.get("namespace") == self.namespace or resource == "updaterequests")
             and (not name or ref.get("name") == name)

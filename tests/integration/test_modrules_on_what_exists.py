@@ -8,7 +8,7 @@ import yaml
 
 from reconciler.api.meta import ANNOTATION_EXISTING, Object
 from tests.faults.rig import Rig, config_map, deployment
-from tests.integration.test_modrules import kubectl, modrules
+from tests.integration.test_modrules import kubectl, modrules, ready
 from tests.unit.dialects.kubemod.modrules import modrule
 from tests.unit.dialects.kubemod.test_use_cases import EMPTY_CONTEXT, NO_MESH
 
@@ -184,6 +184,54 @@ async def test_twenty_rules_make_the_same_of_old_and_new(modrules: Rig) -> None:
         assert made["old"][case] == made["new"][case], case
     unchanged = {case for case in OF_CONFIG_MAPS if made["new"][case] == plain[case]}
     assert unchanged == {"none"}
+
+
+async def test_what_a_sweep_writes_is_seen_by_other_rules_and_not_by_its_own(
+    modrules: Rig,
+) -> None:
+    rig, place = modrules, modrules.namespace
+    await rig.create(config_map(place, "old"))
+    rule = modrule(
+        type="Patch",
+        match=[{"select": "$.kind", "matchValue": "ConfigMap"}],
+        patch=[{"op": "add", "path": "/metadata/labels/team", "value": "blue"}],
+        namespace=place,
+        annotations={ANNOTATION_EXISTING: "true"},
+    )
+    await swept(rig, rule)
+    found = await rig.get("ConfigMap", "old")
+    assert found["metadata"]["labels"] == {"team": "blue"}
+    # One for the object above, one for that of the CA, which each namespace has.
+    assert await rig.asked("patch", "configmaps") == [False, False]
+
+    other = modrule(
+        type="Patch",
+        match=[{"select": "$.metadata.labels.team", "matchValue": "red"}],
+        patch=[{"op": "add", "path": "/metadata/labels/seen", "value": '"yes"'}],
+        namespace=place,
+        name="other",
+    )
+    await ready(rig, other)
+    rule["spec"]["patch"][0]["value"] = "red"
+    change = {"spec": {"patch": rule["spec"]["patch"]}}
+    await rig.merge("ModRule", "rule", change)
+
+    async def unseen() -> Any:
+        labels = (await rig.get("ConfigMap", "old"))["metadata"]["labels"]
+        return "" if labels == {"team": "red", "seen": "yes"} else labels
+
+    await rig.settle(unseen, within=30.0)
+
+
+async def swept(rig: Rig, rule: Object) -> None:
+    """Create a rule and wait until it has gone over what exists."""
+    await rig.create(rule)
+
+    async def unfinished() -> Any:
+        found = await rig.get("ModRule", rule["metadata"]["name"])
+        return "" if _is_done(found) else found.get("status") or "no status"
+
+    await rig.settle(unfinished, within=40.0)
 
 
 def _is_done(rule: Object) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.meta import resource_version
+from reconciler.api.meta import manager_of, resource_version
 from reconciler.api.updaterequest import parse_time
 
 # Of the other subresources, as status or binding, no webhook for the object itself is asked.
@@ -50,7 +50,7 @@ def changed(obj: Mapping[str, Any], *, but_by: frozenset[str] = frozenset()) -> 
     for entry in meta.get("managedFields") or ():
         moment = parse_time(entry.get("time"))
         if moment is not None and entry.get("subresource", "") in _WHOLE:
-            (others if entry.get("manager") in but_by else counted).add(moment)
+            (others if manager_of(entry) in but_by else counted).add(moment)
     created = parse_time(meta.get("creationTimestamp"))
     # Who created it may have lost all fields to others since; then it counts.
     if created is not None and created not in others:

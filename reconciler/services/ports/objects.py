@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object
 from reconciler.engine.loads import Load, ObjectLoad
 from reconciler.engine.patch import KeyTable
 from reconciler.errors import Invalid, NoKindMatch
@@ -157,11 +157,14 @@ class Writer(Protocol):
         """Return one that writes in the name of an account, as `Reader`."""
         ...
 
-    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+    async def change(
+        self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
+    ) -> Object:
         """Write the smallest change that leads from one to the other; return the new object.
 
         It succeeds only if the stored object still has the resourceVersion of ``before``.
-        Where ``patch`` is not granted but ``update`` is, the whole object is put.
+        Where ``patch`` is not granted but ``update`` is, the whole object is put. The API server
+        notes the changed fields under the name of the manager.
 
         Raises:
             Conflict: The object changed since it was read.

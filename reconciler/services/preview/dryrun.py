@@ -16,7 +16,7 @@ import orjson
 from jsonpatch import JsonPatchException, JsonPointerException
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object
+from reconciler.api.meta import ANNOTATION_APPLIED, FIELD_MANAGER, Kind, Object
 from reconciler.engine.patch import json_diff
 from reconciler.errors import ClusterError, Conflict, Forbidden, Unreadable
 from reconciler.services.ports.objects import Page, Reader, Writer
@@ -113,7 +113,9 @@ class DryRun:
         )
         return replace(page, items=tuple(self._seen(kind, item) for item in page.items))
 
-    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+    async def change(
+        self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
+    ) -> Object:
         """Keep a change; where there is a server that tries it, only if that accepts it."""
         meta = before.get("metadata") or {}
         namespace, name = str(meta.get("namespace") or ""), str(meta.get("name") or "")
@@ -121,7 +123,7 @@ class DryRun:
         shown = _unmarked(after, before)
         live = await self._live(kind, namespace, name) if key in self._patches else before
         if self._server is not None:
-            await self._try(self._server, kind, key, (live, after))
+            await self._try(kind, key, self._server.change(kind, live, after, manager=manager))
         earlier = self.writes.get(key)
         self.writes[key] = Write(
             before=before if earlier is None else earlier.before,
@@ -131,11 +133,9 @@ class DryRun:
         self._patches[key] = orjson.dumps(json_diff(live, shown))
         return shown
 
-    async def _try(
-        self, server: Writer, kind: Kind, key: Identity, change: tuple[Object, Object]
-    ) -> None:
+    async def _try(self, kind: Kind, key: Identity, change: Awaitable[Object]) -> None:
         try:
-            await self._noted(server.change(kind, *change))
+            await self._noted(change)
         except Conflict:
             # Somebody wrote meanwhile: the next read has to see it.
             self._objects.forget((kind, key[2], key[3]))

@@ -5,7 +5,7 @@ one read, and written with one guarded patch; each request gets a result of its 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from reconciler.api.meta import (
     ANNOTATION_APPLIED,
+    FIELD_MANAGER,
     Kind,
     Object,
     TargetKey,
@@ -25,7 +26,7 @@ from reconciler.config import ControllerSettings
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, equal
-from reconciler.engine.program import Origin, Program
+from reconciler.engine.program import Origin, Phase, Program
 from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import (
@@ -268,7 +269,7 @@ class Lanes:
         if marked and not key.kind.subresource:
             current = _mark(current, marked, self.unfinished)
         writer = self.writer.acting_as(batch[0].program.origin.account)
-        stored = await writer.change(key.kind, obj, current)
+        stored = await writer.change(key.kind, obj, current, manager=_manager(batch))
         self.wars.written(key, obj, steps)
         after = resource_version(stored)
         changed = sum(result.outcome is Outcome.PATCHED for result in results)
@@ -300,6 +301,17 @@ def _told(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list
         named = frozenset({key.namespace})
         return [item.withheld(named) if item.may_quote else item for item in results]
     return results
+
+
+def _manager(batch: Sequence[Job]) -> str:
+    """Return in whose name a write goes out: in a rule's own where it changes what exists.
+
+    By that name the webhooks tell it from writes that other rules have to see.
+    """
+    program = batch[0].program
+    if len(batch) > 1 or program.origin.account or Phase.EXISTING not in program.phases:
+        return FIELD_MANAGER
+    return program.origin.field_manager
 
 
 def _names(key: TargetKey, job: Job) -> bool:

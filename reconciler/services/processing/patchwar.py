@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.api.meta import FIELD_MANAGER, Object, PolicyRef, ref_of
+from reconciler.api.meta import FIELD_MANAGER, Object, PolicyRef, manager_of, ref_of
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import render_duration
 from reconciler.engine.patch import equal
@@ -323,7 +323,7 @@ def _last_manager(obj: Object, place: Place) -> str:
     entries = [
         entry
         for entry in (obj.get("metadata") or {}).get("managedFields") or ()
-        if entry.get("manager") != FIELD_MANAGER and not entry.get("subresource")
+        if manager_of(entry) != FIELD_MANAGER and not entry.get("subresource")
     ]
     owners = [entry for entry in entries if _owns(entry.get("fieldsV1") or {}, place)]
     last = max(owners or entries, key=lambda entry: str(entry.get("time", "")), default=None)

@@ -25,7 +25,7 @@ _LABELS: Final = (
     "(has(one.metadata) && has(one.metadata.labels) && {key} in one.metadata.labels{value})"
 )
 
-_Resource = tuple[str, str]
+Resource = tuple[str, str]
 """Group and plural; conditions cannot tell versions of one resource apart."""
 
 
@@ -117,11 +117,11 @@ def _short_enough(expressions: Sequence[str]) -> Iterator[str]:
 
 def _clauses(
     programs: Iterable[Program], kinds: Mapping[KindSelector, Sequence[Kind]]
-) -> dict[_Resource, set[_Clause]]:
+) -> dict[Resource, set[_Clause]]:
     """Return what is matched of each resource, nothing where a rule is for every kind."""
-    found: dict[_Resource, set[_Clause]] = {}
+    found: dict[Resource, set[_Clause]] = {}
     for program in programs:
-        for selector, clause in _meant(program):
+        for selector, clause in meant(program):
             if selector.kind == "*":
                 return {}
             for kind in kinds.get(selector, ()):
@@ -130,7 +130,7 @@ def _clauses(
     return found
 
 
-def _meant(program: Program) -> Iterator[tuple[KindSelector, _Clause]]:
+def meant(program: Program) -> Iterator[tuple[KindSelector, _Clause]]:
     """Yield what a rule matches, with all that is known of it."""
     listings = program.match.listings(requests=True)
     for listing in listings:

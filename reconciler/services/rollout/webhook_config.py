@@ -30,6 +30,7 @@ from reconciler.services.ports.webhooks import (
     render_configuration,
 )
 from reconciler.services.rollout import narrowing, standing, webhook_rules
+from reconciler.services.rollout.own_sweeps import OwnSweeps
 from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
 
 VALIDATE = "validate"
@@ -107,9 +108,10 @@ def configurations(
     """
     # A replica that has not heard of these policies learns of them by the address.
     at = f"/at/{digest_of(policies)}"
+    sweeps = OwnSweeps.of(policies, kinds, registration.controller_users)
     webhooks = (
-        _recording(at, policies, kinds, registration),
-        _mutating(at, policies, kinds, registration),
+        _recording(at, policies, kinds, registration, sweeps),
+        _mutating(at, policies, kinds, registration, sweeps),
         _of_authors(registration),
     )
     refs = refs_of(registration.installation)
@@ -166,19 +168,33 @@ def _groups(
 
 
 def _recording(
-    at: str, policies: Iterable[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
+    at: str,
+    policies: Iterable[CompiledPolicy],
+    kinds: Kinds,
+    registration: WebhookConfig,
+    sweeps: OwnSweeps,
 ) -> Iterator[Object]:
     """Yield the webhooks that record what triggers rules with targets, if no rule refuses it."""
     for group in _groups(f"{at}/{VALIDATE}", policies, registration):
         programs = programs_of(group.members, Phase.TRIGGERED, Phase.VERDICT)
         if rules := webhook_rules.recorded(programs, kinds):
             yield _of_rules(
-                group, programs, kinds, registration, rules=rules, sideEffects="NoneOnDryRun"
+                group,
+                programs,
+                kinds,
+                registration,
+                sweeps,
+                rules=rules,
+                sideEffects="NoneOnDryRun",
             )
 
 
 def _mutating(
-    at: str, policies: Sequence[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
+    at: str,
+    policies: Sequence[CompiledPolicy],
+    kinds: Kinds,
+    registration: WebhookConfig,
+    sweeps: OwnSweeps,
 ) -> Iterator[Object]:
     """Yield the webhooks for rules that change what is written.
 
@@ -200,6 +216,7 @@ def _mutating(
                     programs,
                     kinds,
                     registration,
+                    sweeps,
                     rules=rules,
                     sideEffects="NoneOnDryRun" if asks else "None",
                     reinvocationPolicy="Never" if once else "IfNeeded",
@@ -222,6 +239,7 @@ def _of_rules(
     programs: Sequence[Program],
     kinds: Kinds,
     registration: WebhookConfig,
+    sweeps: OwnSweeps,
     *,
     rules: Sequence[Object],
     **settings: Any,
@@ -240,6 +258,7 @@ def _of_rules(
             programs,
             kinds,
             registration,
+            sweeps,
             labels_are_final=settings.get("reinvocationPolicy") != "IfNeeded",
         ),
         **settings,
@@ -371,6 +390,7 @@ def _conditions(
     programs: Sequence[Program],
     kinds: Kinds,
     registration: WebhookConfig,
+    sweeps: OwnSweeps,
     *,
     labels_are_final: bool,
 ) -> list[Object]:
@@ -384,6 +404,7 @@ def _conditions(
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
     # What keeps a cluster alive comes before what only saves calls.
     written += standing.exclusions(programs, kinds, _MOST_CONDITIONS - len(written))
+    written += sweeps.conditions(programs, _MOST_CONDITIONS - len(written))
     return written + narrowing.conditions(
         programs,
         kinds,

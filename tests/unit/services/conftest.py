@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import Kind, Object, policy_ref, ref_of
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object, policy_ref, ref_of
 from reconciler.api.updaterequest import (
     RequestSpec,
     RequestStatus,
@@ -79,6 +79,7 @@ class Wire:
     page_size: int = 0
     user: str = ""
     users: list[str] = field(default_factory=list)
+    managers: list[str] = field(default_factory=list)
 
     def acting_as(self, account: ServiceAccount | None) -> "Wire":
         return self if account is None else replace(self, user=str(account))
@@ -97,11 +98,14 @@ class Wire:
         page = await self.cluster.list_page(kind, **options)
         return replace(page, size=self.page_size)
 
-    async def change(self, kind: Kind, before: Object, after: Object) -> Object:
+    async def change(
+        self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
+    ) -> Object:
         self.users.append(f"{self.user} change {kind.kind}")
         self.calls["change"] += 1
+        self.managers.append(manager)
         await _step(self.before_change(before, after))
-        return await self.cluster.change(kind, before, after)
+        return await self.cluster.change(kind, before, after, manager=manager)
 
 
 async def _step(interference: Awaitable[Any] | None) -> None:

@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from reconciler.api.meta import FIELD_MANAGER
 from reconciler.services.catchup.changes import Window, changed
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -45,6 +46,11 @@ def at(created=None, *entries):
 def test_the_last_change_is_told_from_those_that_fire_nothing(obj, seconds):
     expected = None if seconds is None else NOON + timedelta(seconds=seconds)
     assert changed(obj, but_by=frozenset({"ours"})) == expected
+
+
+def test_what_single_rules_write_is_our_own_work():
+    written = at(5, (f"{FIELD_MANAGER}/0123456789ab", 60))
+    assert changed(written, but_by=frozenset({FIELD_MANAGER})) == NOON + timedelta(seconds=5)
 
 
 def test_our_own_work_counts_where_a_rule_wants_it():

@@ -182,11 +182,11 @@ class TestSweeps:
         request = await sweep()
         change, seen = world.wire.cluster.change, []
 
-        async def pause(kind, before, after):
+        async def pause(kind, before, after, **name):
             if not seen:
                 seen.append(after)
                 await limit(paused="true")
-            return await change(kind, before, after)
+            return await change(kind, before, after, **name)
 
         world.wire.change = pause
         ended = await self.run(world, request, parallel=1)
@@ -232,13 +232,13 @@ class TestSweeps:
         create = world.wire.cluster.change
         running = 0
 
-        async def change(kind, before, after):
+        async def change(kind, before, after, **name):
             nonlocal running
             running += 1
             sizes.append(running)
             for _ in range(5):
                 await asyncio.sleep(0)
-            result = await create(kind, before, after)
+            result = await create(kind, before, after, **name)
             running -= 1
             return result
 

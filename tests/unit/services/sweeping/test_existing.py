@@ -64,6 +64,17 @@ async def test_each_object_is_changed_without_another_read(world, make, sweep):
         assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
     assert world.wire.calls["get"] == 0
     assert world.wire.calls["change"] == 5
+    (manager,) = set(world.wire.managers)
+    assert manager.startswith("kube-retrofit/")
+
+
+async def test_what_an_account_of_its_own_writes_has_the_common_name(world, make, sweep):
+    (obj,) = objects(world, make, 1)
+    policy = existing(make)
+    policy["metadata"]["annotations"]["kube-retrofit.dev/service-account"] = "bots/bot"
+    await sweep(world.install(policy))
+    assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
+    assert world.wire.managers == ["kube-retrofit"]
 
 
 async def test_an_object_that_changed_since_it_was_listed_is_matched_again(world, make, sweep):

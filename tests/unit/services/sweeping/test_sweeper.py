@@ -400,13 +400,13 @@ async def test_what_somebody_asked_for_begins_anew_with_a_changed_rule(
     change = world.wire.cluster.change
     seen = 0
 
-    async def changed(kind, before, after):
+    async def changed(kind, before, after, **name):
         nonlocal seen
         seen += 1
         if seen == 2:
             meta = {**policy["metadata"], "generation": policy["metadata"]["generation"] + 1}
             world.index.apply({**policy, "spec": other["spec"], "metadata": meta})
-        return await change(kind, before, after)
+        return await change(kind, before, after, **name)
 
     world.wire.change = changed
     _, ended = await go_on(await sweep(policy, source=Source.MANUAL))

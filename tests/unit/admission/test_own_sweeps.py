@@ -1,0 +1,98 @@
+"""When the API server is not asked about what a sweep writes."""
+
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.services.rollout.webhook_config import (
+    MUTATING_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+    configurations,
+)
+from tests.unit.admission.conftest import Make
+from tests.unit.admission.test_registration import OWN, resolve, settings
+from tests.unit.dialects.kubemod.modrules import modrule
+
+SWEPT = {ANNOTATION_EXISTING: "true"}
+EDIT = {"op": "add", "path": "/metadata/labels/team", "value": "blue"}
+
+
+def rule(name: str = "rule", namespace: str = "shop", kind: str = "ConfigMap", **fields) -> Object:
+    match = [{"select": "$.kind", "matchValue": kind}]
+    given = {"type": "Patch", "match": match, "patch": [EDIT], "annotations": SWEPT}
+    return modrule(name=name, namespace=namespace, **{**given, **fields})
+
+
+@pytest.fixture
+def spared(make: type[Make]) -> Callable[..., Awaitable[list[str]]]:
+    """Return the places about which the condition spares a question, as ``resource namespace``."""
+
+    async def build(*policies: Object) -> list[str]:
+        compiled = make.index(*policies).policies()
+        written = configurations(compiled, await resolve(compiled), settings())
+        conditions = [
+            item["expression"]
+            for ref in (RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION)
+            for webhook in written[ref]["webhooks"]
+            for item in webhook.get("matchConditions", ())
+            if item["name"] == "kube-retrofit-own-sweeps"
+        ]
+        assert all(f'request.userInfo.username in ["{OWN}"]' in item for item in conditions)
+        places = r'resource\.resource == "(\w+)"(?: && request\.namespace == "(\w+)")?'
+        found = [place for item in conditions for place in re.findall(places, item)]
+        return sorted(" ".join(place).strip() for place in found)
+
+    return build
+
+
+async def test_of_a_rule_that_is_the_only_one(spared):
+    assert await spared(rule()) == ["configmaps shop"]
+
+
+async def test_not_of_a_rule_that_is_for_new_objects_only(spared):
+    assert await spared(rule(annotations={})) == []
+
+
+async def test_not_where_another_rule_may_see_the_write(spared, make):
+    assert await spared(rule("one"), rule("two")) == []
+    assert await spared(rule(), rule("other", annotations={})) == []
+    # Whatever is to be recorded, or refused, by whichever language.
+    assert await spared(rule(), make.policy()) == []
+    assert await spared(rule(), rule("no", type="Reject", patch=None, annotations={})) == []
+    assert await spared(rule(), make.mutating(resources={"kinds": ["*"]})) == []
+
+
+async def test_rules_of_other_kinds_and_namespaces_do_not_count(spared, make):
+    elsewhere = make.mutating(resources={"kinds": ["ConfigMap"], "namespaces": ["bar"]})
+    assert await spared(rule(), elsewhere) == ["configmaps shop"]
+    assert await spared(rule(), rule("pods", kind="Pod")) == ["configmaps shop", "pods shop"]
+    assert await spared(rule(), rule(namespace="foo")) == ["configmaps foo", "configmaps shop"]
+    assert await spared(rule(), make.policy(resources={"kinds": ["Secret"]})) == [
+        "configmaps shop"
+    ]
+
+
+async def test_a_rule_of_the_whole_cluster_has_no_namespace(spared, make):
+    policy = make.mutating(name="wide")
+    policy["metadata"]["annotations"] = SWEPT
+    assert await spared(policy) == ["configmaps"]
+    assert await spared(policy, rule(annotations={})) == []
+
+
+async def test_the_name_changes_with_the_generation(make):
+    def manager(generation: int) -> str:
+        policy = rule()
+        policy["metadata"] |= {"uid": "u", "generation": generation}
+        (compiled,) = make.index(policy).policies()
+        return compiled.on_existing[0].origin.field_manager
+
+    first, second = manager(1), manager(2)
+    assert first != second
+    assert re.fullmatch(r"kube-retrofit/[0-9a-f]{12}", first)
+
+
+async def test_what_a_policy_writes_as_its_own_account_is_asked_about(spared):
+    account = {**SWEPT, "kube-retrofit.dev/service-account": "bot"}
+    assert await spared(rule(annotations=account)) == []
