@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -23,12 +22,6 @@ _NONE: Final = frozenset[str]()
 FAIL: Final = "Fail"
 IGNORE: Final = "Ignore"
 """What becomes of a trigger that cannot be recorded."""
-
-
-@lru_cache
-def _field_manager(uid: str, generation: int, rule: str) -> str:
-    text = f"{uid}/{generation}/{rule}"
-    return f"{RULE_MANAGERS}{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +51,8 @@ class Origin:
     @property
     def field_manager(self) -> str:
         """Return the name in which this rule of this generation writes what exists."""
-        return _field_manager(self.uid, self.generation, self.rule)
+        text = f"{self.uid}/{self.generation}/{self.rule}"
+        return f"{RULE_MANAGERS}{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

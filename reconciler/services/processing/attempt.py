@@ -25,6 +25,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.itself import for_trigger
+from reconciler.engine.match import Verdict
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import (
@@ -221,12 +222,25 @@ class Processor:
         return trigger
 
     async def apply(
-        self, request: UpdateRequest, program: Program, trigger: Trigger, jitter: float
+        self,
+        request: UpdateRequest,
+        program: Program,
+        trigger: Trigger,
+        jitter: float,
+        known: Verdict | None = None,
     ) -> Attempt:
-        """Evaluate a rule on a stored trigger and change its targets, in its policy's name."""
+        """Evaluate a rule on a stored trigger and change its targets, in its policy's name.
+
+        Args:
+            request: What the work is done for.
+            program: The rule.
+            trigger: The trigger, as it is stored.
+            jitter: Within [0, 1), spreads the next attempt.
+            known: What match and exclude say of the trigger, where the caller has asked.
+        """
         if program.origin.account != self.account:
             return await self.acting_as(program.origin.account).apply(
-                request, program, trigger, jitter
+                request, program, trigger, jitter, known
             )
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
@@ -236,7 +250,7 @@ class Processor:
         subject = replace(trigger.subject, allowance=loads.allowance)
         program = for_trigger(program, subject)
         named = frozenset({"", subject.namespace, program.origin.namespace})
-        run = RuleRun.of(program, subject, loads.of(trigger.context))
+        run = RuleRun.of(program, subject, loads.of(trigger.context), known=known)
         try:
             closed = await self.eligibility.skip_reason(request.spec, run, loads)
         except EvaluationError as error:

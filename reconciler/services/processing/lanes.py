@@ -220,15 +220,15 @@ class Lanes:
         reader = self.reader.acting_as(batch[0].program.origin.account)
         while conflicts < self.rounds:
             try:
-                size = self.flight.expected(resource)
-                if listed is not None:
-                    size = self.flight.weigh(resource, listed)
+                weigh, expected = self.flight.weigh, self.flight.expected
+                size = weigh(resource, listed) if listed else expected(resource)
                 async with (
                     self._gate.enter(batch[0].tenant),
                     self.flight.targets.hold(size) as hold,
                 ):
                     obj = listed or await reader.get(key.kind, key.namespace, key.name)
-                    hold.resize(self.flight.weigh(resource, obj))
+                    if obj is not listed:
+                        hold.resize(weigh(resource, obj))
                     uid = ref_of(obj).uid
                     results = await self._write(key, batch, obj)
                     return [replace(result, uid=uid) for result in results]

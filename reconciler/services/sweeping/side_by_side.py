@@ -73,13 +73,14 @@ class SideBySide:
         trigger = await self.processor.reading.of_object(obj, program, labels=labels)
         if trigger.subject is None or self.is_excluded(program, trigger.subject):
             return None
-        if program.match.evaluate(trigger.subject).decision is not Decision.MATCH:
+        verdict = program.match.evaluate(trigger.subject)
+        if verdict.decision is not Decision.MATCH:
             return None
         # The sweep's own results must not make a trigger's targets look done, and its marker on
         # a target must tell one trigger from another.
         ref = ref_of(obj)
         blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
-        attempt = await self.processor.apply(blank, program, trigger, 0.0)
+        attempt = await self.processor.apply(blank, program, trigger, 0.0, verdict)
         self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
         return attempt
 
