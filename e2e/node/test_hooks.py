@@ -102,7 +102,13 @@ def test_the_api_server_asks_a_hook(cluster: Cluster) -> None:
         except ClusterError as error:
             return str(error)
 
-    assert "denied the request: it is to be called as its word" in put("blue", "green")
+    def is_refused() -> bool:
+        answer = put("blue", "green")
+        assert "created" not in answer, "the hook is Ready, and nobody asked it"
+        return "denied the request: it is to be called as its word" in answer
+
+    # The node learns the address of the Service a moment after the program is ready.
+    wait_until(is_refused, within=30.0, what="the hook refuses what it is to refuse")
     assert "created" in put("blue", "blue")
     cluster.kubectl("delete", "configmap", "blue", "-n", "default")
 
