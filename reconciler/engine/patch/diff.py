@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any, Final
 
-from reconciler.engine.patch.paths import render_pointer
+from reconciler.engine.patch.paths import escaped
 
-Place = tuple[str | int, ...]
+Operation = dict[str, Any]
 
 # Above this many pairs of differing elements a list is compared place by place.
 _MAX_PAIRS: Final = 10_000
@@ -23,20 +23,17 @@ def equal(left: Any, right: Any) -> bool:
     if left is right:
         return True
     if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and len(left) == len(right)
+        if not isinstance(right, dict) or len(left) != len(right):
+            return False
+        for key, value in left.items():
+            other = right.get(key, _MISSING)
             # Most of what a rule leaves as it is, is the same part.
-            and all(
-                key in right and (right[key] is value or equal(value, right[key]))
-                for key, value in left.items()
-            )
-        )
+            if other is not value and not equal(value, other):
+                return False
+        return True
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
-    if isinstance(left, bool) or isinstance(right, bool):
-        return False
-    return bool(left == right)
+    return not (isinstance(left, bool) or isinstance(right, bool)) and bool(left == right)
 
 
 def merge_diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
@@ -68,34 +65,40 @@ def _merge_map(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 def json_diff(before: Any, after: Any) -> list[dict[str, Any]]:
     """JSON patch operations (RFC 6902), to be applied in order; empty when nothing changed."""
-    return list(_diff(before, after, ()))
+    operations: list[Operation] = []
+    _diff(before, after, "", operations)
+    return operations
 
 
-def _diff(before: Any, after: Any, place: Place) -> Iterator[dict[str, Any]]:
+def _diff(before: Any, after: Any, path: str, operations: list[Operation]) -> None:
+    """Add what leads from one value to another; the path is the pointer to both."""
     if before is after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _diff_map(before, after, place)
+        _diff_map(before, after, path, operations)
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _diff_list(before, after, place)
+        _diff_list(before, after, path, operations)
     elif not equal(before, after):
-        yield {"op": "replace", "path": render_pointer(place), "value": after}
+        operations.append({"op": "replace", "path": path, "value": after})
 
 
 def _diff_map(
-    before: dict[str, Any], after: dict[str, Any], place: Place
-) -> Iterator[dict[str, Any]]:
-    for key in before:
-        if key not in after:
-            yield {"op": "remove", "path": render_pointer((*place, key))}
+    before: dict[str, Any], after: dict[str, Any], path: str, operations: list[Operation]
+) -> None:
+    operations += [
+        {"op": "remove", "path": f"{path}/{escaped(key)}"} for key in before if key not in after
+    ]
     for key, value in after.items():
-        if key not in before:
-            yield {"op": "add", "path": render_pointer((*place, key)), "value": value}
-        elif before[key] is not value:
-            yield from _diff(before[key], value, (*place, key))
+        old = before.get(key, _MISSING)
+        if old is _MISSING:
+            operations.append({"op": "add", "path": f"{path}/{escaped(key)}", "value": value})
+        elif old is not value:
+            _diff(old, value, f"{path}/{escaped(key)}", operations)
 
 
-def _diff_list(before: list[Any], after: list[Any], place: Place) -> Iterator[dict[str, Any]]:
+def _diff_list(
+    before: list[Any], after: list[Any], path: str, operations: list[Operation]
+) -> None:
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and equal(before[start], after[start]):
@@ -106,7 +109,7 @@ def _diff_list(before: list[Any], after: list[Any], place: Place) -> Iterator[di
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     # Left of `at` the list is already the new one, so places there count as in `after`.
     for old_part, new_part, at in _align(old, new):
-        yield from _diff_part(old_part, new_part, place, start + at)
+        _diff_part(old_part, new_part, path, start + at, operations)
 
 
 def _align(old: list[Any], new: list[Any]) -> Iterator[tuple[list[Any], list[Any], int]]:
@@ -121,14 +124,19 @@ def _align(old: list[Any], new: list[Any]) -> Iterator[tuple[list[Any], list[Any
         yield old[old_start:old_end], new[new_start:new_end], new_start
 
 
-def _diff_part(old: list[Any], new: list[Any], place: Place, at: int) -> Iterator[dict[str, Any]]:
+def _diff_part(
+    old: list[Any], new: list[Any], path: str, at: int, operations: list[Operation]
+) -> None:
     paired = min(len(old), len(new))
     for offset in range(paired):
-        yield from _diff(old[offset], new[offset], (*place, at + offset))
-    for _ in range(len(old) - paired):
-        yield {"op": "remove", "path": render_pointer((*place, at + paired))}
-    for offset in range(paired, len(new)):
-        yield {"op": "add", "path": render_pointer((*place, at + offset)), "value": new[offset]}
+        _diff(old[offset], new[offset], f"{path}/{at + offset}", operations)
+    operations += [
+        {"op": "remove", "path": f"{path}/{at + paired}"} for _ in range(len(old) - paired)
+    ]
+    operations += [
+        {"op": "add", "path": f"{path}/{at + offset}", "value": new[offset]}
+        for offset in range(paired, len(new))
+    ]
 
 
 def _identity(element: Any) -> str:

@@ -53,7 +53,7 @@ class KeyTable:
 
     def of(self, obj: Mapping[str, Any]) -> Schema | None:
         """The schema of an object, by its own apiVersion and kind."""
-        return self.schema(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
+        return self.kinds.get((str(obj.get("apiVersion", "")), str(obj.get("kind", ""))))
 
     def with_kinds(self, kinds: Mapping[tuple[str, str], Schema]) -> "KeyTable":
         """A table in which these kinds are added, or replace what was known of them."""

@@ -29,7 +29,12 @@ def parse_pointer(text: str) -> Pointer:
 
 def render_pointer(parts: Iterable[str | int]) -> str:
     """Write parts as a pointer."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    return "".join("/" + escaped(part) for part in parts)
+
+
+def escaped(part: str | int) -> str:
+    """Write a part as it stands in a pointer."""
+    return str(part).replace("~", "~0").replace("/", "~1")
 
 
 def parse_index(part: str) -> int | None:

@@ -14,6 +14,7 @@ from reconciler.engine.patch.paths import (
     render_pointer,
 )
 from reconciler.errors import EvaluationError, InvalidPolicy, read_each
+from reconciler.values import value_class
 
 OperationName = Literal["add", "remove", "replace", "move", "copy", "test"]
 
@@ -68,7 +69,7 @@ KUBEMOD: Final = replace(LENIENT, create_at_end=False)
 """The fork of version 5.1 that KubeMod has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One operation, checked.
 
@@ -151,28 +152,25 @@ class _Patcher:
     def apply(self, document: Any, operation: Operation) -> Any:
         """The document after one operation."""
         try:
-            return self._dispatch(document, operation)
+            match operation.name:
+                case "add":
+                    create = self._profile.create_parents
+                    return self._add(document, operation.path, operation.value, create=create)
+                case "remove":
+                    return self._remove(document, operation, operation.path)
+                case "replace":
+                    return self._replace(document, operation)
+                case "test":
+                    return self._test(document, operation)
+                case "copy":
+                    return self._add(document, operation.path, self._source(document, operation))
+                case "move":
+                    return self._move(document, operation)
         except _NoParent:
             if operation.name == "remove" and self._profile.ignore_absent:
                 return document
             goal = "destination path" if operation.name in _WITH_SOURCE else "path"
             raise _unfit(operation, f"missing {goal}") from None
-
-    def _dispatch(self, document: Any, operation: Operation) -> Any:
-        match operation.name:
-            case "add":
-                create = self._profile.create_parents
-                return self._add(document, operation.path, operation.value, create=create)
-            case "remove":
-                return self._remove(document, operation, operation.path)
-            case "replace":
-                return self._replace(document, operation)
-            case "test":
-                return self._test(document, operation)
-            case "copy":
-                return self._add(document, operation.path, self._source(document, operation))
-            case "move":
-                return self._move(document, operation)
 
     def _add(self, document: Any, path: Pointer, value: Any, *, create: bool = False) -> Any:
         self._check_size(value, path)
@@ -243,22 +241,43 @@ class _Patcher:
             )
         return self._add(self._remove(document, operation, source), path, value)
 
-    def _change(self, parent: Any, path: Pointer, edit: Edit, *, create: bool = False) -> Any:
+    def _change(self, document: Any, path: Pointer, edit: Edit, *, create: bool = False) -> Any:
         """Edit the innermost parent and copy the way to it; the input stays as it is."""
-        part, *rest = path
-        if not rest:
-            return edit(parent, part)
-        if isinstance(parent, list) and not create and parse_index(part) is None:
+        way: list[tuple[Any, Place]] = []
+        parent, place, last = document, None, len(path) - 1
+        for position in range(last):
+            place = path[position]
+            child = parent.get(place) if isinstance(parent, dict) else None
+            if child is None:
+                below = path[position + 1] if create else None
+                parent, place, child = self._enter(parent, place, below)
+            way.append((parent, place))
+            parent = child
+        changed = edit(parent, path[last])
+        for parent, place in reversed(way):
+            if isinstance(parent, dict):
+                changed = {**parent, place: changed}
+            else:
+                changed = _with(parent, place, changed)
+        return changed
+
+    def _enter(self, parent: Any, part: str, below: str | None) -> tuple[Any, Place, Any]:
+        """Where in its parent a part stands, and what stands there.
+
+        What is not there is made where the part below is given, maybe with a parent that has
+        room for it.
+        """
+        if isinstance(parent, list) and below is None and parse_index(part) is None:
             raise _NoParent
         place = self._existing(parent, part)
         child = None if place is None else parent[place]
-        if child is None and create:
-            child = self._new_container(rest[0])
+        if child is None and below is not None:
+            child = self._new_container(below)
             if place is None:
                 parent, place = self._make_room(parent, part)
         if place is None:
             raise _NoParent
-        return _with(parent, place, self._change(child, tuple(rest), edit, create=create))
+        return parent, place, child
 
     def _new_container(self, part: str) -> dict[str, Any] | list[Any]:
         """An empty map or, where the part below is a place in a list, a list padded up to it."""
@@ -360,12 +379,9 @@ class _Patcher:
 
 
 def _with(parent: Any, place: Place, value: Any) -> Any:
-    changed = parent.copy()
-    if isinstance(changed, list) and place == len(changed):
-        changed.append(value)
-    else:
-        changed[place] = value
-    return changed
+    if isinstance(parent, dict):
+        return {**parent, place: value}
+    return [*parent[:place], value, *parent[place + 1 :]]
 
 
 def _unfit(operation: Operation, problem: str) -> EvaluationError:

@@ -58,13 +58,13 @@ class _Merge:
             return _ABSENT
         if old is None or old is _ABSENT:
             return self._insert(patch, schema, path)
+        if isinstance(patch, dict) and isinstance(old, dict):
+            return self._map(old, patch, schema, path)
         if _kind_name(old) != _kind_name(patch):
             raise EvaluationError(
                 f"wrong node kind: expected {_kind_name(old)} but got {_kind_name(patch)}:"
                 f" the patch must have at {_place(path)} what the object has there"
             )
-        if isinstance(patch, dict):
-            return self._map(old, patch, schema, path)
         if isinstance(patch, list):
             return self._list(old, patch, schema, path)
         return old if equal(old, patch) else patch
@@ -83,8 +83,9 @@ class _Merge:
         if schema is None:
             # An object inside of another one (a template in a custom resource) knows its kind.
             schema = self.keys.of(old)
-        if any(key[:1] == directives.MARK for key in patch):
-            return self._directed(old, directives.read(patch, _place(path)), schema, path)
+        for key in patch:
+            if key[:1] == directives.MARK:
+                return self._directed(old, directives.read(patch, _place(path)), schema, path)
         return self._fields(old, patch, schema, path)
 
     def _fields(
