@@ -33,7 +33,7 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
-_RENDERING: Final = 160
+RENDERING: Final = 160
 """Steps that a rendering takes beside what it works through."""
 _CALL: Final = 160
 """Steps that a call takes beside what it works through."""
@@ -50,7 +50,7 @@ class Run:
         allowance: Allowance = UNLIMITED,
         environment: EvaluationEnvironment = NOTHING_KNOWN,
     ) -> None:
-        allowance.spend(_RENDERING)
+        allowance.spend(RENDERING)
         self.limits = limits
         self.allowance = allowance
         self.environment = environment

@@ -9,7 +9,7 @@ from typing import Any, Final
 from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.environment import NOTHING_KNOWN, EvaluationEnvironment
 from reconciler.errors import EvaluationError
-from reconciler.languages.gotemplate import builtins
+from reconciler.languages.gotemplate import builtins, direct
 from reconciler.languages.gotemplate.evaluator import Body, Rendering
 from reconciler.languages.gotemplate.functions import registry
 from reconciler.languages.gotemplate.limits import DEFAULT_LIMITS, Limits, Run
@@ -36,6 +36,7 @@ class Template:
     converges: bool
     _mutates: bool
     _body: Body
+    _parts: tuple[direct.Part, ...] | None
     _defined: Mapping[str, Body]
     _functions: Mapping[str, Function]
     _limits: Limits
@@ -73,6 +74,10 @@ class Template:
         return encode(self._render(data, allowance, environment))
 
     def _render(self, data: Any, allowance: Allowance, environment: EvaluationEnvironment) -> str:
+        if self._parts is not None:
+            text = direct.render(self._parts, data, self._limits, allowance)
+            if text is not None:
+                return text
         run = Run(self._limits, allowance, environment)
         try:
             rendering = Rendering(self.text, self._functions, self._defined, run)
@@ -107,6 +112,7 @@ def compile(  # noqa: A001 - as that of the standard library's re
         converges=all(function.pure for function in called),
         _mutates=any(function.mutates for function in called),
         _body=parsed.body,
+        _parts=direct.parts_of(parsed.body),
         _defined=MappingProxyType(parsed.defined),
         _functions=functions,
         _limits=limits,

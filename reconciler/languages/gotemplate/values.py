@@ -8,10 +8,10 @@ character stands in a `str` as the lone surrogate that Python's ``surrogateescap
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from reconciler.engine.values.gonumbers import UINT64_MAX
+from reconciler.values import value_class
 
 if TYPE_CHECKING:
     from reconciler.languages.gotemplate.signature import Function
@@ -126,14 +126,14 @@ class Map(dict[str, Any]):
         self.nil = nil
 
 
-@dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Pointer:
     """A pointer to an interface: fields and indexes go through it, functions get the pointer."""
 
     target: Any
 
 
-@dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Record:
     """A struct, as data at the root: a field that it does not have is an error.
 

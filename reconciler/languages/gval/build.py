@@ -12,11 +12,13 @@ from reconciler.languages.gval.operators import DECIDED, INFIX, PREFIX, REGEX
 from reconciler.languages.gval.selectors import (
     Captured,
     Evaluate,
+    Follow,
     Several,
     Single,
     constant_key_step,
     descent_step,
     filter_step,
+    follow_keys,
     key_step,
     slice_step,
     union_step,
@@ -62,6 +64,18 @@ _INDEX: Final = re.compile(r"[+-]?[0-9]+")
 def build(node: Node) -> Evaluate:
     """Return the closure that evaluates a part of an expression."""
     return _BUILDERS[type(node)](node)
+
+
+def build_follow(node: Node) -> Follow | None:
+    """Return what follows a path of known keys from the root; None for any other expression."""
+    if not (isinstance(node, Path) and node.from_root):
+        return None
+    keys = [
+        step.key.value
+        for step in node.steps
+        if isinstance(step, Key) and isinstance(step.key, Constant)
+    ]
+    return follow_keys(keys) if len(keys) == len(node.steps) else None
 
 
 # -- operators --------------------------------------------------------------------------------

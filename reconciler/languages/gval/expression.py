@@ -6,11 +6,11 @@ from typing import Any, NoReturn, TypeVar
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.errors import EvaluationError, InvalidPolicy
-from reconciler.languages.gval.build import Hits, build, build_hits, flat
-from reconciler.languages.gval.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.gval.build import Hits, build, build_follow, build_hits, flat
+from reconciler.languages.gval.limits import DEFAULT_LIMITS, RUN_STEPS, Limits, Run
 from reconciler.languages.gval.operators import REGEX
 from reconciler.languages.gval.parser import Parser
-from reconciler.languages.gval.selectors import Evaluate
+from reconciler.languages.gval.selectors import Evaluate, Follow
 from reconciler.languages.gval.syntax import Constant, Infix, Node, Path, Prefix, SyntaxFault
 from reconciler.languages.gval.values import Failure
 
@@ -27,12 +27,14 @@ class Expression:
     Attributes:
         source: Its text.
         tree: What it was parsed to, for those who look at what it says.
+        follow: Evaluates it where it is a path of known keys, as most expressions are.
     """
 
     source: str
     tree: Node
     limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
     evaluate_in: Evaluate = field(repr=False, compare=False)
+    follow: Follow | None = field(default=None, repr=False, compare=False)
 
     def evaluate(self, data: Any, allowance: Allowance = UNLIMITED) -> Any:
         """Return its value, which may be UNDEFINED and share parts with `data`.
@@ -40,6 +42,9 @@ class Expression:
         Raises:
             EvaluationError: It cannot be evaluated (`Failure`), or takes too long.
         """
+        if self.follow is not None:
+            allowance.spend(RUN_STEPS)
+            return self.follow(data)
         run = Run(data, self.limits, allowance)
         try:
             return self.evaluate_in(run, None)
@@ -91,7 +96,9 @@ def compile_expression(
         InvalidPolicy: It cannot be parsed or is too large; the reason names the column.
     """
     tree, evaluate = _compile(source, location, limits, Parser.expression, build)
-    return Expression(source=source, tree=tree, limits=limits, evaluate_in=evaluate)
+    return Expression(
+        source=source, tree=tree, limits=limits, evaluate_in=evaluate, follow=build_follow(tree)
+    )
 
 
 def compile_selection(

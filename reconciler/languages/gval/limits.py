@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance, Exhausted
 from reconciler.errors import EvaluationError
 
-_RUN = 160
+RUN_STEPS = 160
 """Steps that an evaluation takes beside what it works through."""
 
 
@@ -41,7 +41,7 @@ class Run:
     __slots__ = ("_allowance", "_given", "_left", "_limits", "captured", "root")
 
     def __init__(self, root: Any, limits: Limits, allowance: Allowance) -> None:
-        allowance.spend(_RUN)
+        allowance.spend(RUN_STEPS)
         self.root = root
         self.captured: tuple[Any, ...] = ()
         self._allowance = allowance

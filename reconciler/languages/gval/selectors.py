@@ -24,6 +24,9 @@ _DESCENT = 96
 Single = Callable[[Run, Any], Any]
 """A step with one result."""
 
+Follow = Callable[[Any], Any]
+"""Gives what a known way leads to, which takes no steps."""
+
 Several = Callable[[Run, Any], Iterable[tuple[Captured, Any]]]
 """A step with several results: the members of a value that it selects, with their keys."""
 
@@ -41,14 +44,22 @@ def constant_key_step(key: Any) -> Single:
     """Return a step to the member whose key is known."""
     name = text_of(key)
 
-    def step(run: Run, value: Any) -> Any:
-        if isinstance(value, dict):
-            return value.get(name, UNDEFINED)
-        if value is None or value is UNDEFINED:
-            return UNDEFINED
-        return _member(run, value, lambda _run, _container: key)[1]
+    def step(_run: Run, value: Any) -> Any:
+        return value.get(name, UNDEFINED) if isinstance(value, dict) else _listed(value, key)
 
     return step
+
+
+def follow_keys(keys: Iterable[Any]) -> Follow:
+    """Return what goes from a value to a member of it, from there to one of that, and so on."""
+    named = tuple((key, text_of(key)) for key in keys)
+
+    def follow(value: Any) -> Any:
+        for key, name in named:
+            value = value.get(name, UNDEFINED) if isinstance(value, dict) else _listed(value, key)
+        return value
+
+    return follow
 
 
 def wildcard_step(run: Run, value: Any) -> Iterator[tuple[int | str, Any]]:
@@ -133,18 +144,29 @@ def slice_step(start: Evaluate, end: Evaluate, step_by: Evaluate) -> Several:
 def _member(run: Run, value: Any, key: Evaluate) -> tuple[int | str, Any]:
     """Return a member with its key, UNDEFINED where it is not there."""
     selected = key(run, value)
-    if isinstance(value, list):
-        place = to_index(selected)
-        if not 0 <= place < len(value):
-            raise Failure("an index is outside of its list")
-        return place, value[place]
     if isinstance(value, dict):
         run.weigh(selected)
         name = text_of(selected)
         return name, value.get(name, UNDEFINED)
     if value is None or value is UNDEFINED:
         return "", UNDEFINED
-    raise Failure("only lists and objects have members")
+    place = _place_in(value, selected)
+    return place, value[place]
+
+
+def _listed(value: Any, key: Any) -> Any:
+    """Return a member of what is no object."""
+    return UNDEFINED if value is None or value is UNDEFINED else value[_place_in(value, key)]
+
+
+def _place_in(value: Any, selected: Any) -> int:
+    """Return the place in a list that a key stands for."""
+    if not isinstance(value, list):
+        raise Failure("only lists and objects have members")
+    place = to_index(selected)
+    if not 0 <= place < len(value):
+        raise Failure("an index is outside of its list")
+    return place
 
 
 def _within(place: int, length: int) -> int:

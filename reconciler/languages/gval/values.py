@@ -69,6 +69,8 @@ _LOWEST: Final = -(1 << 63)
 
 def text_of(value: Any) -> str:
     """Return the text that a value has where a text is needed."""
+    if type(value) is str:
+        return value
     return str(value) if isinstance(value, Count) else go_text(value)
 
 

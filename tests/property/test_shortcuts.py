@@ -1,0 +1,106 @@
+"""Laws of what has a short way: it gives what the long one gives, and costs the same steps."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.engine.allowance import Allowance
+from reconciler.errors import EvaluationError
+from reconciler.languages import gotemplate
+from reconciler.languages.gotemplate import DEFAULT_LIMITS, SPRIG, Limits, Pointer, Record
+from reconciler.languages.gotemplate.direct import parts_of
+from reconciler.languages.gotemplate.evaluator import Rendering
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.parser import parse
+from reconciler.languages.gval import compile_expression
+
+NAMES = st.sampled_from(["kind", "a", "b", "labels", "gone"])
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from([1.5, 1e6]), st.text(max_size=4)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
+STEPS = st.sampled_from([1 << 40, *range(150, 900, 10)])
+
+TEXTS = st.text(alphabet="ab \"'\n:#é", max_size=6)
+FIELDS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: f".{'.'.join(names)}")
+ACTIONS = st.builds("{{{{ {}{} }}}}".format, st.sampled_from(["", ".Target"]), FIELDS)
+TEMPLATES = st.lists(TEXTS | ACTIONS, max_size=4).map("".join)
+
+
+def outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
+    """Return what an evaluation gives, or how it fails."""
+    try:
+        return ("gives", work())
+    except EvaluationError as error:
+        return type(error), str(error), error.without_values
+
+
+@given(
+    text=TEMPLATES,
+    document=DOCUMENTS,
+    steps=STEPS,
+    limits=st.sampled_from([DEFAULT_LIMITS, Limits(output=5), Limits(steps=150)]),
+)
+def test_a_template_of_fields_is_rendered_as_the_evaluator_does(
+    text: str, document: Any, steps: int, limits: Limits
+) -> None:
+    fields = {"Target": Pointer(document), **document}
+    data = Record("*core.Context", fields)
+    parsed = parse(text, known=SPRIG, unknown=str, limits=limits)
+    assert parts_of(parsed.body) is not None
+    long, short = Allowance(steps), Allowance(steps)
+
+    def evaluated() -> str:
+        run = Run(limits, long)
+        try:
+            return Rendering(text, SPRIG, {}, run).render(parsed.body, data)
+        finally:
+            run.settle()
+
+    template = gotemplate.compile(text, limits=limits)
+    assert outcome(lambda: template.render(data, allowance=short)) == outcome(evaluated)
+    assert short.left == long.left
+
+
+@given(
+    text=st.sampled_from(
+        ["{{ if .a }}b{{ end }}", "{{ .a | upper }}", "{{ $x := .a }}", "{{ . }}"]
+    )
+)
+def test_any_other_template_is_left_to_the_evaluator(text: str) -> None:
+    parsed = parse(text, known=SPRIG, unknown=str, limits=DEFAULT_LIMITS)
+    assert parts_of(parsed.body) is None
+
+
+KEYS = NAMES.map(lambda name: f".{name}") | st.sampled_from(['["a"]', "[0]", "[1]", '["0"]'])
+
+
+@given(
+    source=st.lists(KEYS, max_size=4).map(lambda keys: "".join(["$", *keys])),
+    document=VALUES,
+    steps=STEPS,
+)
+def test_a_path_of_known_keys_is_followed_as_it_is_evaluated(
+    source: str, document: Any, steps: int
+) -> None:
+    expression = compile_expression(source)
+    assert expression.follow is not None
+    plain = replace(expression, follow=None)
+    long, short = Allowance(steps), Allowance(steps)
+    assert outcome(lambda: expression.evaluate(document, short)) == outcome(
+        lambda: plain.evaluate(document, long)
+    )
+    assert short.left == long.left
+
+
+@given(source=st.sampled_from(["$.a[*]", "$..a", "a", "$.a == 1", "$[$.a]", "1", "$.a[0:1]"]))
+def test_any_other_expression_is_evaluated(source: str) -> None:
+    assert compile_expression(source).follow is None
