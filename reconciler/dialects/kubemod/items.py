@@ -19,6 +19,9 @@ from reconciler.languages.gval import (
 
 _FIELDS: Final = ("select", "matchFor", "matchValue", "matchValues", "matchRegex", "negate")
 _FOR: Final = ("Any", "All")
+_FITS: Final = (True, "select gives what is asked for")
+_OTHERS: Final = (False, "select gives others, too")
+_NONE: Final = (False, "select gives nothing that fits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,7 @@ class Item:
         regex: What a result has to match, where no values are given.
         every: All results have to fit; else one is enough.
         negate: The outcome is turned round.
+        names_references: It looks at what is no part of the object itself.
     """
 
     location: str
@@ -39,11 +43,10 @@ class Item:
     regex: Regex | None = field(default=None, compare=False)
     every: bool = False
     negate: bool = False
+    names_references: bool = field(init=False, repr=False)
 
-    @property
-    def names_references(self) -> bool:
-        """Return whether it looks at what is no part of the object itself."""
-        return "syntheticRefs" in self.select.source
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names_references", "syntheticRefs" in self.select.source)
 
     def why_not(self, view: Mapping[str, Any], allowance: Allowance) -> str:
         """Return why the item does not hold, empty where it does; never a value of the object.
@@ -64,17 +67,20 @@ class Item:
     def _holds(self, found: Any, allowance: Allowance) -> tuple[bool, str]:
         if isinstance(found, bool):
             return found, f"select gives {'true' if found else 'false'}"
-        results = found if isinstance(found, list) else [found]
-        defined = [result for result in results if result is not UNDEFINED]
-        if found is None or not defined:
+        if isinstance(found, list):
+            defined = [result for result in found if result is not UNDEFINED]
+            if self.every and 0 < len(defined) < len(found):
+                return False, "a result of select is undefined"
+        else:
+            defined = [] if found is None or found is UNDEFINED else [found]
+        if not defined:
             return False, "select gives nothing"
-        if self.every and len(defined) < len(results):
-            return False, "a result of select is undefined"
         allowance.spend(len(defined))
-        fits = (self._fits(text_of(result), allowance) for result in defined)
-        if all(fits) if self.every else any(fits):
-            return True, "select gives what is asked for"
-        return False, f"select gives {'others, too' if self.every else 'nothing that fits'}"
+        for result in defined:
+            # One that fits decides; where all have to, one that does not.
+            if self._fits(text_of(result), allowance) is not self.every:
+                return _OTHERS if self.every else _FITS
+        return _FITS if self.every else _NONE
 
     def _fits(self, text: str, allowance: Allowance) -> bool:
         if self.values is not None:

@@ -12,6 +12,7 @@ from reconciler.engine.context import Context
 from reconciler.engine.outcome import ConditionResult
 from reconciler.errors import EvaluationError
 
+_HOLDS: Final = ConditionResult(passed=True)
 _READS: Final = frozenset(
     {("request", "object"), ("request", "namespace"), ("request", "operation")}
 )
@@ -33,7 +34,7 @@ class Items:
             seen = view.full() if item.names_references else view.plain
             if reason := item.why_not(seen, context.allowance):
                 return ConditionResult(passed=False, message=reason)
-        return ConditionResult(passed=True)
+        return _HOLDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

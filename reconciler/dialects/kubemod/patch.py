@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,16 +40,20 @@ class PathTemplate:
 
     Attributes:
         parts: Those between the slashes, each in pieces: texts, and numbers of keys.
+        highest: The highest number of a key that it names, -1 without any.
+        constant: The path where it names none.
     """
 
     location: str
     parts: tuple[tuple[str | int, ...], ...]
+    highest: int = field(init=False)
+    constant: Pointer = field(init=False)
 
-    @property
-    def highest(self) -> int:
-        """The highest number of a key that it names, -1 without any."""
+    def __post_init__(self) -> None:
         numbers = (piece for part in self.parts for piece in part if isinstance(piece, int))
-        return max(numbers, default=-1)
+        object.__setattr__(self, "highest", max(numbers, default=-1))
+        constant = () if self.highest >= 0 else self._filled(())
+        object.__setattr__(self, "constant", constant)
 
     @property
     def ends_a_list(self) -> bool:
@@ -70,10 +74,15 @@ class PathTemplate:
         Raises:
             EvaluationError: It names a key that was not captured.
         """
+        if self.highest < 0:
+            return self.constant
         if self.highest >= len(keys):
             count = f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
             reason = f"{self.location}: #{self.highest} is not there, select captures {count}"
             raise EvaluationError(reason).bare(reason)
+        return self._filled(keys)
+
+    def _filled(self, keys: Sequence[int | str]) -> Pointer:
         return tuple(
             "".join(str(keys[piece]) if isinstance(piece, int) else piece for piece in part)
             for part in self.parts
@@ -93,16 +102,15 @@ class Edit:
     path: PathTemplate
     value: Value
 
-    def operations(self, view: View) -> Iterator[Operation]:
-        """Yield the operations in the order in which they are applied.
+    def operations(self, view: View) -> list[Operation]:
+        """Return the operations in the order in which they are applied.
 
         Raises:
             EvaluationError: A value or a path cannot be made.
         """
         if self.select is None:
             value = self.value.of(view)
-            yield Operation(name=self.name, path=self.path.filled(()), value=value)
-            return
+            return [Operation(name=self.name, path=self.path.constant, value=value)]
         found = [
             Operation(
                 name=self.name,
@@ -114,7 +122,7 @@ class Edit:
         if self.name == "remove":
             # What is removed moves what stands behind it.
             found.sort(key=lambda operation: _order(operation.path), reverse=True)
-        yield from found
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,17 +161,14 @@ class Patch:
                 if len(operations) > MAX_OPERATIONS:
                     reason = f"the patch makes more than {MAX_OPERATIONS} operations of one object"
                     raise EvaluationError(reason).bare(reason)
-        after = self._applied(obj, view, tuple(operations))
-        if index is None and view.is_request:
-            return _with_last_applied(after, tuple(operations))
-        return after
+        made = tuple(operations)
+        after = self._applied(obj, view, made)
+        return _with_last_applied(after, made) if index is None and view.is_request else after
 
     def _applied(
         self, obj: Mapping[str, Any], view: View, operations: tuple[Operation, ...]
     ) -> dict[str, Any]:
-        seen = dict(obj)
-        if self.references:
-            seen[REFERENCES] = view.full()[REFERENCES]
+        seen = {**obj, REFERENCES: view.full()[REFERENCES]} if self.references else obj
         after: dict[str, Any] = apply_operations(seen, operations, profile=KUBEMOD)
         if REFERENCES in obj or REFERENCES not in after:
             return after

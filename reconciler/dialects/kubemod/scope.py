@@ -19,8 +19,8 @@ from reconciler.engine.values.regexes import Regex
 IGNORE_LABEL: Final = "admission.kubemod.io/ignore"
 """On a Namespace, with the value ``true``: no ModRule concerns what is in it, or itself."""
 
-_CREATE: Final = "CREATE"
-_UPDATE: Final = "UPDATE"
+_EXISTING: Final = frozenset({"CREATE", "UPDATE"})
+"""Operations of which a rule names one that is also for what exists."""
 _MATCH: Final = Verdict(decision=Decision.MATCH)
 
 
@@ -79,9 +79,12 @@ class Scope:
 
     def evaluate(self, subject: Subject) -> Verdict:
         """Decide whether the rule is for a subject."""
-        if reason := self._why_not(subject):
+        is_namespace = subject.kind == "Namespace" and not subject.group
+        # The API server says of a Namespace that it is in itself.
+        namespace = "" if is_namespace else subject.namespace
+        if reason := self._why_not(subject, namespace):
             return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
-        labels = subject.labels if _is_namespace(subject) else subject.namespace_labels
+        labels = subject.labels if is_namespace else subject.namespace_labels
         if labels is None:
             reason = f"the labels of namespace {subject.namespace} are not known"
             return Verdict(decision=Decision.UNDECIDED, reasons=(reason,))
@@ -90,17 +93,15 @@ class Scope:
             return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
         return _MATCH
 
-    def _why_not(self, subject: Subject) -> str:
+    def _why_not(self, subject: Subject, namespace: str) -> str:
         if subject.subresource != self.subresource:
             return "ModRules are for objects, not for their subresources"
         if not self.table.accepts(subject):
             return f"{subject.kind} is none of the kinds that the rule is for"
-        operations = (subject.operation,) if subject.operation else (_CREATE, _UPDATE)
-        if set(self.operations).isdisjoint(operations):
-            asked = subject.operation or "what exists"
-            return f"the rule is for {', '.join(self.operations)}, not for {asked}"
-        # The API server says of a Namespace that it is in itself.
-        namespace = "" if _is_namespace(subject) else subject.namespace
+        operation, operations = subject.operation, self.operations
+        if operation not in operations and (operation or _EXISTING.isdisjoint(operations)):
+            asked = operation or "what exists"
+            return f"the rule is for {', '.join(operations)}, not for {asked}"
         if self.home:
             return "" if namespace == self.home else f"it is not in namespace {self.home}"
         if self.pattern is None:
@@ -108,7 +109,3 @@ class Scope:
         if matches(self.pattern, namespace, subject.allowance):
             return ""
         return "targetNamespaceRegex does not fit its namespace"
-
-
-def _is_namespace(subject: Subject) -> bool:
-    return subject.kind == "Namespace" and not subject.group

@@ -47,7 +47,7 @@ class Value:
             "Namespace": view.namespace,
             "Target": gotemplate.Pointer(view.full()),
             "SelectedItem": item,
-            "SelectKeyParts": [gotemplate.Int(key) if _is_number(key) else key for key in keys],
+            "SelectKeyParts": list(map(_key_part, keys)),
         }
         data = gotemplate.Record("*core.PatchTemplateContext", fields)
         text = _rendered(self.template, data, view, self.location)
@@ -122,6 +122,7 @@ def _rendered(
         raise EvaluationError(reason).bare(reason) from error
 
 
-def _is_number(key: int | str) -> bool:
-    """Return whether the original takes a key for a number; it reads their texts."""
-    return isinstance(key, int) or (key.isdecimal() and str(int(key)) == key)
+def _key_part(key: int | str) -> int | str:
+    """Return a captured key as a template sees it: the original reads numbers in their texts."""
+    is_number = isinstance(key, int) or (key.isdecimal() and str(int(key)) == key)
+    return gotemplate.Int(key) if is_number else key

@@ -5,7 +5,7 @@ A reference is read from outside when an expression or a template that names it 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reconciler.api.meta import NAMESPACES
@@ -60,7 +60,6 @@ class References:
             yield Need(location="spec", options=(right,))
 
 
-@dataclass(slots=True)
 class View:
     """An object as a rule sees it.
 
@@ -71,14 +70,14 @@ class View:
         plain: The object without them, and without its managed fields.
     """
 
-    context: Context
-    obj: Mapping[str, Any]
-    references: References
-    plain: dict[str, Any] = field(init=False)
-    _full: dict[str, Any] | None = field(init=False, default=None)
+    __slots__ = ("_full", "context", "obj", "plain", "references")
 
-    def __post_init__(self) -> None:
-        self.plain = _without_managed_fields(self.obj)
+    def __init__(self, context: Context, obj: Mapping[str, Any], references: References) -> None:
+        self.context = context
+        self.obj = obj
+        self.references = references
+        self.plain = _without_managed_fields(obj)
+        self._full: Mapping[str, Any] | None = None
 
     @property
     def namespace(self) -> str:
@@ -92,7 +91,7 @@ class View:
         """Whether the object is about to be written; else it exists, and nobody asked."""
         return self.context.data["request"].get("operation") in _REQUESTS
 
-    def full(self) -> dict[str, Any]:
+    def full(self) -> Mapping[str, Any]:
         """Return the object with the references that the rule names.
 
         Raises:
@@ -137,15 +136,15 @@ def _read(context: Context, resource: str, name: str) -> Any:
     return _without_last_applied(_without_managed_fields(found))
 
 
-def _without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
+def _without_managed_fields(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = obj.get("metadata")
     if not isinstance(meta, dict) or "managedFields" not in meta:
-        return dict(obj)
+        return obj
     kept = {name: value for name, value in meta.items() if name != "managedFields"}
     return {**obj, "metadata": kept}
 
 
-def _without_last_applied(obj: dict[str, Any]) -> dict[str, Any]:
+def _without_last_applied(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = obj.get("metadata") or {}
     annotations = meta.get("annotations") or {}
     if LAST_APPLIED not in annotations:
