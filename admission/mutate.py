@@ -69,7 +69,7 @@ class MutateWebhook:
             subject=subject,
             programs=in_question(item.program for item in asked.rules),
             failure_policy=address.failure_policy,
-            exceptions=lambda program: list(self.lookup.facts.exceptions.of(program)),
+            exceptions=self.lookup.facts.exceptions.of,
             further=further if self.lookup.looks_at_labels(asked) else None,
         )
         admitted = await self.admit.run(question, deadline)

@@ -76,7 +76,7 @@ class VerdictWebhook:
             subject=subject,
             programs=[item.program for item in asked.rules],
             failure_policy=address.failure_policy,
-            exceptions=lambda program: list(self.lookup.facts.exceptions.of(program)),
+            exceptions=self.lookup.facts.exceptions.of,
         )
         judgement = await self.admit.judge(question, deadline)
         if judgement.refusals:

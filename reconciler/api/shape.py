@@ -14,6 +14,8 @@ def object_fault(value: Any, place: str) -> str:
 
     Only what is matched and recorded is looked at; the rest is for expressions, which take any.
     """
+    if _is_plain(value):
+        return ""
     if (fault := type_fault(value, Mapping, place)) or value is None:
         return fault
     if fault := texts_fault(value, _TYPE_TEXTS, place):
@@ -27,6 +29,26 @@ def object_fault(value: Any, place: str) -> str:
         if fault := _map_fault(meta.get(name), f"{place}.{name}"):
             return fault
     return ""
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether an object has, of all that is looked at, what it should have."""
+    # Each rule has the object asked that it made, with what all rules before it added.
+    if type(value) is not dict or type(meta := value.get("metadata")) is not dict:
+        return False
+    for name in _TYPE_TEXTS:
+        if not isinstance(value.get(name, ""), str):
+            return False
+    for name in _METADATA_TEXTS:
+        if not isinstance(meta.get(name, ""), str):
+            return False
+    for name in _METADATA_MAPS:
+        texts = meta.get(name)
+        if texts is None:
+            continue
+        if type(texts) is not dict or not _TEXT.issuperset(map(type, texts.values())):
+            return False
+    return True
 
 
 def texts_fault(value: Mapping[str, Any], fields: tuple[str, ...], place: str) -> str:
@@ -74,9 +96,6 @@ def json_type(value: Any) -> str:
 def _map_fault(value: Any, place: str) -> str:
     if (fault := type_fault(value, Mapping, place)) or value is None:
         return fault
-    # Each rule asks this of all labels that the rules before it added.
-    if set(map(type, value.values())) <= _TEXT:
-        return ""
     wrong = (key for key, item in value.items() if not isinstance(item, str))
     key = next(wrong, None)
     return "" if key is None else mistyped(value[key], str, f"{place}[{key!r}]")

@@ -100,7 +100,7 @@ class Step:
         decision = run.decide()
         if not decision.fires:
             return self.skip(decision.message, matched=decision.matched)
-        if excepted := run.excepted():
+        if run.exceptions and (excepted := run.excepted()):
             return self.skip(skipped(excepted))
         if self.program.verdict is not None:
             return self.refuse(self.program.verdict.message(run.context))
@@ -168,8 +168,10 @@ class Chain:
     obj: Mapping[str, Any]
     results: list[StepResult] = field(default_factory=list)
     left_out: set[PolicyRef] = field(default_factory=set)
-    _acted: set[tuple[PolicyRef, str]] = field(default_factory=set)
-    _before: dict[PolicyRef, Mapping[str, Any]] = field(default_factory=dict)
+    # The newest policy of which a rule acted, these rules, and the object before them.
+    _newest: PolicyRef | None = None
+    _acted: list[str] = field(default_factory=list)
+    _before: Mapping[str, Any] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:
         """Yield the rules one after the other; each has to be settled before the next is asked."""
@@ -185,10 +187,13 @@ class Chain:
     def settle(self, result: StepResult) -> None:
         """Take in how the rule of the newest step ended."""
         self.results.append(result)
-        if result.acted:
-            self._acted.add((result.policy, result.rule))
-        if result.program.changes_trigger and result.status is RuleStatus.PASS:
-            self._before.setdefault(result.policy, self.obj)
+        if not result.acted:
+            return
+        origin = result.program.origin
+        if origin.policy != self._newest:
+            self._newest, self._acted, self._before = origin.policy, [], self.obj
+        self._acted.append(origin.rule)
+        if result.status is RuleStatus.PASS:
             self.obj = result.after
 
     def leave_out(self, policy: PolicyRef) -> None:
@@ -197,13 +202,14 @@ class Chain:
             msg = f"other rules have seen already what policy {policy} changed"
             raise ValueError(msg)
         self.left_out.add(policy)
-        self.obj = self._before.get(policy, self.obj)
+        if policy == self._newest:
+            self.obj = self._before
 
     def earlier(self, program: Program) -> Program | None:
         """Return the rule that acted where a policy applies only one, and this comes later."""
-        policy = program.origin.policy
-        before = (item for item in program.before if (policy, item.rule) in self._acted)
-        return next(before, None)
+        if program.origin.policy != self._newest:
+            return None
+        return next((item for item in program.before if item.rule in self._acted), None)
 
 
 def by_policy(programs: Iterable[Program]) -> tuple[Group, ...]:
@@ -212,7 +218,7 @@ def by_policy(programs: Iterable[Program]) -> tuple[Group, ...]:
     Args:
         programs: Those of one policy in its order.
     """
-    return grouped(sorted(programs, key=_place))
+    return _groups(sorted(programs, key=_place))
 
 
 def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
@@ -220,6 +226,15 @@ def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
 
     What refuses a request looks at the object as all that change it left it, so it comes last.
     """
+    programs = list(programs)
+    alone = [program for program in programs if program.tier is None]
+    return _groups(
+        [*alone, *sorted((item for item in programs if item.tier is not None), key=_place)]
+    )
+
+
+def _groups(programs: Iterable[Program]) -> tuple[Group, ...]:
+    """Return rules in groups; those of one tier are in order already."""
     alone: list[Group] = []
     tiers: dict[tuple[bool, str, int], list[Program]] = {}
     for program in programs:
@@ -228,7 +243,7 @@ def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
         else:
             place = program.verdict is not None, program.origin.dialect, program.tier
             tiers.setdefault(place, []).append(program)
-    return (*alone, *(tuple(sorted(tiers[place], key=_place)) for place in sorted(tiers)))
+    return (*alone, *(tuple(tiers[place]) for place in sorted(tiers)))
 
 
 def _place(program: Program) -> tuple[str, str, str]:

@@ -85,9 +85,14 @@ class Context:
 
     def with_object(self, obj: Mapping[str, Any]) -> "Context":
         """Give a context in which ``request.object`` is another."""
-        if self.data["request"].get("object") is obj:
+        request = self.data["request"]
+        if request.get("object") is obj:
             return self
-        return self.bind(request={**self.data["request"], "object": obj})
+        data = {**self.data, "request": {**request, "object": obj}}
+        deferred = self.deferred
+        if "request" in deferred:
+            deferred = {name: entry for name, entry in deferred.items() if name != "request"}
+        return Context(data, deferred, self.loads, self.allowance, self.derived)
 
     def without_entries(self) -> "Context":
         """Give the context as it was before any name was deferred."""

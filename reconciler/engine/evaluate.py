@@ -21,6 +21,7 @@ UNSETTLED = "applying it again changes the object again"
 GUARDED = frozenset({"ownerReferences", "finalizers"})
 """Fields of ``metadata`` that decide when an object is deleted, and by whom."""
 
+_FIRES = TriggerDecision(fires=True)
 _IDENTITY = ("name", "namespace", "uid")
 
 
@@ -42,9 +43,9 @@ def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecis
     if verdict.decision is not Decision.MATCH:
         return TriggerDecision(fires=False, matched=False, message="; ".join(verdict.reasons))
     if program.condition is None:
-        return TriggerDecision(fires=True)
+        return _FIRES
     reason = why_unmet(program.condition, context)
-    return TriggerDecision(fires=not reason, message=reason)
+    return TriggerDecision(fires=False, message=reason) if reason else _FIRES
 
 
 def why_unmet(condition: Condition, context: Context) -> str:

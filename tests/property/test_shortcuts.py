@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.shape import object_fault
 from reconciler.engine.allowance import Allowance
 from reconciler.errors import EvaluationError
 from reconciler.languages import gotemplate
@@ -104,3 +106,24 @@ def test_a_path_of_known_keys_is_followed_as_it_is_evaluated(
 @given(source=st.sampled_from(["$.a[*]", "$..a", "a", "$.a == 1", "$[$.a]", "1", "$.a[0:1]"]))
 def test_any_other_expression_is_evaluated(source: str) -> None:
     assert compile_expression(source).follow is None
+
+
+TEXT_MAPS = st.dictionaries(NAMES, st.text(max_size=2) | SCALARS, max_size=3) | SCALARS
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.text(max_size=2) | SCALARS,
+        "uid": st.text(max_size=2) | SCALARS,
+        "labels": TEXT_MAPS,
+        "annotations": TEXT_MAPS,
+    },
+)
+
+
+@given(
+    value=st.fixed_dictionaries(
+        {}, optional={"kind": st.text(max_size=2) | SCALARS, "metadata": METADATA | SCALARS}
+    )
+)
+def test_the_form_of_an_object_is_that_of_any_other_mapping_with_it(value: Any) -> None:
+    assert object_fault(value, "it") == object_fault(MappingProxyType(value), "it")

@@ -6,6 +6,8 @@ surrogates, which neither JSON nor YAML from an API server can carry, so nobody 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import eq
 from typing import Self
 
 Predicate = Callable[[str], bool]
@@ -42,7 +44,7 @@ def compile_wildcard(pattern: str) -> Predicate:
     """Turn a pattern into a predicate, whose time grows with the text and the pattern only."""
     if not has_wildcard(pattern):
         wanted = literal(pattern)
-        return lambda text: text == wanted
+        return partial(eq, wanted)
     head, *rest = pattern.split("*")
     if not rest:
         return _Segment.of(head).is_whole

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -177,7 +178,8 @@ class Admit:
         changed = [
             item
             for item in chain.results
-            if item.status is RuleStatus.PASS and item.policy not in chain.left_out
+            if item.status is RuleStatus.PASS
+            and not (chain.left_out and item.policy in chain.left_out)
         ]
         # Most rules change nothing of most objects.
         patch = json_diff(original, chain.obj) if changed else ()
@@ -207,18 +209,17 @@ class _Work:
     """The evaluation of one question.
 
     Attributes:
-        loads: What was read so far, by the account that it was read as.
+        reads: What was read so far, by the account that it was read as.
         given: Labels that rules gave the object on the way.
     """
 
     admit: Admit
     question: Question
     deadline: Deadline
-    loads: dict[ServiceAccount | None, Loads] = field(default_factory=dict)
+    reads: dict[ServiceAccount | None, "_Reads"] = field(default_factory=dict)
     given: set[Pair] = field(default_factory=set)
     _context: Context = field(init=False)
     _subject: Subject | None = None
-    _sight: "_Sight | None" = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
@@ -233,10 +234,11 @@ class _Work:
             step: The rule.
             verdict: What `verdict` gave for it.
         """
-        loads = self._loads(step.program)
+        reads = self._reads_of(step.program)
+        loads = reads.loads
         before = loads.left
         try:
-            result = await self._evaluate(step, verdict, loads)
+            result = await loads.evaluate(self._evaluation(step, verdict, reads))
         except TimeoutError:
             text = f"there was no answer within {self.deadline.seconds:g} s"
             return self._failed(step, Reason.DEADLINE, Unavailable(text).bare(text), loads)
@@ -245,7 +247,11 @@ class _Work:
         except RetrofitError as error:
             return self._failed(step, Reason.EVALUATION, error, loads)
         finally:
-            await self._let_others(before - loads.left)
+            self._spent += before - loads.left
+            if self._spent >= BRIEF_STEPS:
+                # Others may go on where evaluating took its time.
+                self._spent = 0
+                await asyncio.sleep(0)
         if result.status is RuleStatus.ERROR:
             return result, self._failure(step, Reason.EVALUATION, result, loads)
         if fault := self._fault(result):
@@ -294,49 +300,38 @@ class _Work:
             self._subject = self.question.subject.with_object(obj, allowance)
         return self._subject
 
-    async def _evaluate(self, step: Step, verdict: Verdict | None, loads: Loads) -> StepResult:
+    def _evaluation(
+        self, step: Step, verdict: Verdict | None, reads: "_Reads"
+    ) -> Callable[[], StepResult]:
+        """Return what evaluates a rule."""
         exceptions = self.question.exceptions(step.program)
+        subject = self._subject_of(step.seen)
+        if exceptions or verdict is None:
+            # Else nobody asks it again; whoever does pays as for all that is evaluated.
+            subject = self.question.subject.with_object(step.seen, reads.loads.allowance)
 
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
-            shared = obj is step.seen
-            sight = self._sight_of(obj, loads, shared=shared)
-            known = verdict if shared else None
-            return RuleRun.of(step.program, sight.subject, sight.context, exceptions, known)
+            context = reads.context.with_object(obj)
+            if obj is not step.seen:
+                # It is only asked what it makes of the object.
+                return RuleRun.of(step.program, subject, context)
+            reads.context = context
+            return RuleRun.of(step.program, subject, context, exceptions, verdict)
 
         if self.question.request.cut and run_on(step.seen).decide().fires:
             msg = f"the object is nested more deeply than {MOST_LEVELS} levels"
             raise EvaluationError(msg)
-        return await loads.evaluate(lambda: step.evaluate(run_on))
+        return partial(step.evaluate, run_on)
 
-    def _sight_of(self, obj: Mapping[str, Any], loads: Loads, *, shared: bool) -> "_Sight":
-        """Return an object as rules see it; those of one group look at the same one."""
-        sight = self._sight
-        if sight is not None and sight.obj is obj and sight.loads is loads:
-            return sight
-        made = _Sight(
-            obj=obj,
-            loads=loads,
-            subject=self.question.subject.with_object(obj, loads.allowance),
-            context=loads.of(self._context).with_object(obj),
-        )
-        if shared:
-            self._sight = made
-        return made
-
-    async def _let_others(self, steps: int) -> None:
-        """Let other requests go on where evaluating took its time."""
-        self._spent += steps
-        if self._spent >= BRIEF_STEPS:
-            self._spent = 0
-            await asyncio.sleep(0)
-
-    def _loads(self, program: Program) -> Loads:
+    def _reads_of(self, program: Program) -> "_Reads":
         account = program.origin.account
-        if account not in self.loads:
+        reads = self.reads.get(account)
+        if reads is None:
             loader = self.admit.loader
             loader = loader if account is None else _Unreadable(account, loader)
-            self.loads[account] = Loads(loader, limits=self.admit.limits, deadline=self.deadline)
-        return self.loads[account]
+            loads = Loads(loader, limits=self.admit.limits, deadline=self.deadline)
+            reads = self.reads[account] = _Reads(loads, loads.of(self._context))
+        return reads
 
     def _failed(
         self, step: Step, reason: Reason, error: RetrofitError, loads: Loads
@@ -353,13 +348,15 @@ class _Work:
         return Failure(program=step.program, reason=reason, text=text, bare=bare)
 
 
-@value_class(frozen=True, slots=True, kw_only=True)
-class _Sight:
-    """An object, as all rules of one account see it."""
+@dataclass(slots=True)
+class _Reads:
+    """What the rules of one account read, and what they see.
 
-    obj: Mapping[str, Any]
+    Attributes:
+        context: With what was read, and with the object that they are matched on.
+    """
+
     loads: Loads
-    subject: Subject
     context: Context
 
 

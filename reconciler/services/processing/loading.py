@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from reconciler.clock import Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, EVALUATION_STEPS, Allowance
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
-class _Ended(Generic[T]):
+class _Ended:
     """How an evaluation ended, wherever that was.
 
     Attributes:
@@ -54,14 +54,9 @@ class _Ended(Generic[T]):
 
     steps: int
     exhausted: bool
-    value: T | None
+    value: Any
     error: EvaluationError | None
     loads: tuple[Load, ...]
-
-    def result(self) -> T:
-        if self.error is not None:
-            raise self.error
-        return cast("T", self.value)
 
 
 @dataclass(slots=True)
@@ -131,7 +126,10 @@ class Loads:
                 async with asyncio.timeout(None if self.deadline is None else self.deadline.left):
                     await self._read(ended.loads)
             elif not ended.exhausted:
-                return ended.result()
+                if ended.error is not None:
+                    raise ended.error
+                value: T = ended.value
+                return value
             elif long_evaluations is None or long or self.left <= 0:
                 # Something in it may have taken the error for an answer.
                 raise self._too_costly() from ended.error
@@ -139,9 +137,9 @@ class Loads:
                 long = True
                 long_evaluations.note(self.owner)
 
-    def _run(self, work: Callable[[], T], allowed: int) -> "_Ended[T]":
+    def _run(self, work: Callable[[], Any], allowed: int) -> _Ended:
         given = self.allowance.left = min(allowed, self.left)
-        value: T | None = None
+        value = None
         error: EvaluationError | None = None
         loads: tuple[Load, ...] = ()
         try:
