@@ -5,11 +5,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.shape import object_fault
 from reconciler.engine.allowance import Allowance
+from reconciler.engine.patch import apply_merge_patch
 from reconciler.errors import EvaluationError
 from reconciler.languages import gotemplate
 from reconciler.languages.gotemplate import DEFAULT_LIMITS, SPRIG, Limits, Pointer, Record
@@ -18,6 +20,7 @@ from reconciler.languages.gotemplate.evaluator import Rendering
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.parser import parse
 from reconciler.languages.gval import compile_expression
+from reconciler.services.admitting.growth import Growth
 
 NAMES = st.sampled_from(["kind", "a", "b", "labels", "gone"])
 SCALARS = st.one_of(
@@ -127,3 +130,25 @@ METADATA = st.fixed_dictionaries(
 )
 def test_the_form_of_an_object_is_that_of_any_other_mapping_with_it(value: Any) -> None:
     assert object_fault(value, "it") == object_fault(MappingProxyType(value), "it")
+
+
+@given(
+    original=DOCUMENTS,
+    patches=st.lists(st.tuples(DOCUMENTS, st.booleans()), max_size=6),
+    allowed=st.integers(0, 60),
+    small=st.sampled_from([0, 20, 1 << 10]),
+)
+def test_an_object_is_found_too_large_as_if_it_was_written_out_each_time(
+    original: Any, patches: Any, allowed: int, small: int
+) -> None:
+    growth, before = Growth(original, allowed=allowed, small=small), original
+    for patch, is_kept in patches:
+        after = apply_merge_patch(before, patch)
+        size, begun = (len(orjson.dumps(value)) for value in (after, original))
+        is_large = size > allowed and size - begun > allowed
+        fault = growth.fault(before, after)
+        assert bool(fault) is is_large
+        assert not is_large or f"from {begun} to {size} bytes" in fault
+        # What is too large does not stay, and what a policy changed may be taken back.
+        if is_kept and not fault:
+            before = after

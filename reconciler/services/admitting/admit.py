@@ -12,8 +12,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
 from reconciler.api.shape import object_fault
@@ -34,15 +32,13 @@ from reconciler.engine.run import RuleRun
 from reconciler.errors import ClusterError, EvaluationError, Forbidden, RetrofitError, Unavailable
 from reconciler.requests.admission import context_of
 from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest
+from reconciler.services.admitting.growth import Growth
 from reconciler.services.ports.objects import Loader
 from reconciler.services.processing.loading import Loads, StepLimits
 from reconciler.values import value_class
 
 LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
 """Some two milliseconds for a rule, and fifty for all of one request: everybody waits for them."""
-
-MOST_ADDED: Final = 1 << 20
-"""Bytes of JSON that an object may have more after a rule than it came with."""
 
 
 class Reason(StrEnum):
@@ -220,6 +216,7 @@ class _Work:
     given: set[Pair] = field(default_factory=set)
     _context: Context = field(init=False)
     _subject: Subject | None = None
+    _growth: Growth | None = None
     _spent: int = 0
 
     def __post_init__(self) -> None:
@@ -254,7 +251,7 @@ class _Work:
                 await asyncio.sleep(0)
         if result.status is RuleStatus.ERROR:
             return result, self._failure(step, Reason.EVALUATION, result, loads)
-        if fault := self._fault(result):
+        if fault := self._fault(step, result):
             return self._failed(step, Reason.EVALUATION, EvaluationError(fault), loads)
         return result, None
 
@@ -264,25 +261,15 @@ class _Work:
         if before is not after:
             self.given |= after.items() - before.items()
 
-    def _fault(self, result: StepResult) -> str:
+    def _fault(self, step: Step, result: StepResult) -> str:
         """Return why what a rule made cannot be stored, empty where it may be."""
         if result.status is not RuleStatus.PASS:
             return ""
         if fault := object_fault(result.after, "the object"):
             return f"the patch makes something that is no object: {fault}"
-        size = len(orjson.dumps(result.after))
-        # What was as large before is not the rule's doing; few objects are.
-        if size <= MOST_ADDED or size - self._size <= MOST_ADDED:
-            return ""
-        return (
-            f"the object would grow from {self._size} to {size} bytes, and no rule may add more"
-            f" than {MOST_ADDED} before an object is stored"
-        )
-
-    @property
-    def _size(self) -> int:
-        """Return the bytes of the object as it came."""
-        return len(orjson.dumps(self.question.request.object))
+        if self._growth is None:
+            self._growth = Growth(self.question.request.object or {})
+        return self._growth.fault(step.obj, result.after)
 
     def verdict(self, step: Step) -> Verdict | None:
         """Return what match and exclude of a rule say, None where to ask them costs too much.

@@ -1,0 +1,69 @@
+"""How much larger an object becomes while rules change it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+MOST_ADDED: Final = 1 << 20
+"""Bytes of JSON that an object may have more after a rule than it came with."""
+
+_SMALL: Final = 1 << 13
+"""Bytes of an object that is sooner written out than compared with what it was."""
+_ABSENT: Final = object()
+
+
+class Growth:
+    """Watches one object.
+
+    A large one is not written out after each rule: the parts that it did not have before say how
+    large it is at most, and nearly always that is not too much.
+    """
+
+    __slots__ = ("_allowed", "_most", "_newest", "_original", "_small")
+
+    def __init__(
+        self, original: Mapping[str, Any], *, allowed: int = MOST_ADDED, small: int = _SMALL
+    ) -> None:
+        self._allowed = allowed
+        self._small = small
+        self._newest = original
+        self._most = self._original = _size(original)
+
+    def fault(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+        """Return why an object is too large now, empty where it is not.
+
+        What was as large when it came is not the rule's doing; few objects are.
+        """
+        allowed, original = self._allowed, self._original
+        if self._newest is not before or self._most <= self._small:
+            self._most = _size(after)
+        else:
+            self._most += _added(before, after)
+        self._newest = after
+        if self._most > allowed and self._most - original > allowed:
+            self._most = _size(after)
+            if self._most > allowed and self._most - original > allowed:
+                return (
+                    f"the object would grow from {original} to {self._most} bytes, and no rule may"
+                    f" add more than {allowed} before an object is stored"
+                )
+        return ""
+
+
+def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    """Return how many bytes an object has more at most: those of all that it did not have."""
+    more = 0
+    for name, value in after.items():
+        old = before.get(name, _ABSENT)
+        if old is value:
+            continue
+        if isinstance(old, dict) and isinstance(value, dict):
+            more += _added(old, value)
+        else:
+            more += len(orjson.dumps({name: value}))
+    return more
+
+
+def _size(value: Mapping[str, Any]) -> int:
+    return len(orjson.dumps(value))
