@@ -211,6 +211,21 @@ def test_what_fails_changes_nothing_and_the_next_goes_on(failing):
     assert {policy.name for policy in chain.left_out} == {"b"}
 
 
+def test_each_policy_that_fails_is_taken_back_to_what_the_one_before_it_left():
+    rules = alone(
+        make_rule("one", label(a="1"), policy="a"),
+        make_rule("same", label(a="1"), policy="b"),
+        make_rule("bad", fail, policy="b"),
+        make_rule("two", label(c="1"), policy="c"),
+        make_rule("three", label(c="2"), policy="c"),
+        make_rule("bad", fail, policy="c"),
+        make_rule("bad", fail, policy="d"),
+        make_rule("four", label(e="1"), policy="e"),
+    )
+    chain = drive(rules, make_object(), ignored=frozenset("bcd"))
+    assert labels_of(chain.obj) == {"a": "1", "e": "1"}
+
+
 def test_an_error_has_a_text_without_values():
     (result,) = drive(alone(make_rule("bad", fail)), make_object()).results
     assert (result.message, result.bare) == ("no such key: secret", "a variable has no value")
