@@ -86,7 +86,8 @@ async def test_the_name_changes_with_the_generation(make):
         policy = rule()
         policy["metadata"] |= {"uid": "u", "generation": generation}
         (compiled,) = make.index(policy).policies()
-        return compiled.on_existing[0].origin.field_manager
+        name: str = compiled.on_existing[0].origin.field_manager
+        return name
 
     first, second = manager(1), manager(2)
     assert first != second
