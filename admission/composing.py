@@ -114,7 +114,7 @@ class RuleWebhooks:
         return Admit(
             loader=WithEntries(entries=self.entries, loader=WithCue(loader, cue_at(settings.cue))),
             clock=self.clock,
-            below=secrets.randbelow,
+            randbelow=secrets.randbelow,
         )
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:

@@ -66,8 +66,8 @@ def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted:
     data = _read(source)
     for text in expressions:
         expression = compile_expression(text)
-        known = EvaluationEnvironment(now=SystemClock().now(), below=secrets.randbelow)
-        value = expression.resolve(Run(data, DEFAULT_LIMITS, surroundings=known))
+        known = EvaluationEnvironment(now=SystemClock().now(), randbelow=secrets.randbelow)
+        value = expression.resolve(Run(data, DEFAULT_LIMITS, environment=known))
         if len(expressions) > 1:
             click.echo(f"# {text}")
         if unquoted and isinstance(value, str):

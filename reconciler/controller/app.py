@@ -59,7 +59,7 @@ class Controller:
     election: Election
     leadership: Leadership
     events: KubeEvents
-    surroundings: ClusterWatches
+    cluster_watches: ClusterWatches
     operator: Operator
     log: Logger
     stop: asyncio.Event
@@ -117,7 +117,7 @@ class Controller:
             asyncio.create_task(self._honour_signals(), name="signals"),
             _keep("events", self.events.run()),
             _keep("gauges", self._gauges().run()),
-            _keep("surroundings", self.surroundings.run()),
+            _keep("cluster watches", self.cluster_watches.run()),
         ]
         if self.exceptions is not None:
             background.append(_keep("exceptions", self.exceptions.run()))
@@ -214,7 +214,7 @@ async def _work(
             settings, client, lease_client, reporter=reporter, readiness=readiness, stop=stop
         )
         readiness.add("policies", controller.unready)
-        readiness.note("kyverno", lambda: controller.surroundings.neighbour.description)
+        readiness.note("kyverno", lambda: controller.cluster_watches.neighbour.description)
         relax_collector()
         log.info("controller started", server=client.address)
         return await controller.run()
@@ -272,7 +272,7 @@ def _assemble(
     services = Services.of(base, observers)
     rounds = catch_up_passes(base, services, observers)
     told = LeaderEvents(events=events, leading=lambda: election.leading)
-    surroundings = ClusterWatches(
+    cluster_watches = ClusterWatches(
         client=client,
         clock=clock,
         services=services,
@@ -303,7 +303,7 @@ def _assemble(
         observers=observers,
         singleton={**singleton(base, services, observers, rounds), **hooks.jobs},
         sharded=sharded(base, services, observers),
-        prepared=surroundings.known,
+        prepared=cluster_watches.known,
     )
     registry = build_registry(
         services,
@@ -323,7 +323,7 @@ def _assemble(
         election=election,
         leadership=leadership,
         events=events,
-        surroundings=surroundings,
+        cluster_watches=cluster_watches,
         operator=Operator(
             client,
             controller_kinds(settings.installation),
@@ -336,7 +336,7 @@ def _assemble(
         stop=stop,
         exceptions=_exceptions(base, services, log),
     )
-    surroundings.kinds_changed.subscribe(hooks.hooks.look)
+    cluster_watches.kinds_changed.subscribe(hooks.hooks.look)
     runs = HookRunCounter(metrics=metrics)
     runs.watch(hooks.hooks.accounts)
     hooks.hooks.dispatcher.ran.subscribe(runs.ran)

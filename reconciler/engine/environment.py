@@ -1,8 +1,8 @@
-"""What an evaluation may know beside its data: the time, chance, addresses of hosts.
+"""What an evaluation may know beside its data: the time, random numbers, addresses of hosts.
 
 The engine never asks for any of these. Whoever evaluates binds them as values at the root of the
-data, as ``context.bind(**surround(now=clock.now(), below=secrets.randbelow))``; a function that
-needs what was not given fails and says so.
+data, as ``context.bind(**environment_entry(now=clock.now(), randbelow=secrets.randbelow))``; a
+function that needs what was not given fails and says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.values import value_class
 
-SURROUNDINGS = "\0surroundings"
+ENVIRONMENT = "\0environment"
 """The key at the root; `Run` takes it out, so no expression finds it there."""
 
 
@@ -23,12 +23,12 @@ class EvaluationEnvironment:
 
     Attributes:
         now: The time; aware. ``time_now()`` is written in its zone.
-        below: Gives a random integer from 0 up to, but without, its argument.
+        randbelow: Gives a random integer from 0 up to, but without, its argument.
         hosts: The addresses of host names, as text.
     """
 
     now: datetime | None = None
-    below: Callable[[int], int] | None = None
+    randbelow: Callable[[int], int] | None = None
     hosts: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -38,24 +38,24 @@ _LATER = timedelta(days=400, hours=5, minutes=7, seconds=11)
 """No field of a date or a time is the same after it."""
 
 
-def surround(
+def environment_entry(
     *,
     now: datetime | None = None,
-    below: Callable[[int], int] | None = None,
+    randbelow: Callable[[int], int] | None = None,
     hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Give the root entry that holds these surroundings."""
-    return {SURROUNDINGS: EvaluationEnvironment(now=now, below=below, hosts=hosts or {})}
+    """Return the root entry that holds an environment of these."""
+    return {ENVIRONMENT: EvaluationEnvironment(now=now, randbelow=randbelow, hosts=hosts or {})}
 
 
-def surround_later(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the root entry for another evaluation, at another time and with other chances."""
-    known: EvaluationEnvironment = data.get(SURROUNDINGS, NOTHING_KNOWN)
-    below = known.below
+def later_environment_entry(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the root entry for another evaluation: another time, other random numbers."""
+    known: EvaluationEnvironment = data.get(ENVIRONMENT, NOTHING_KNOWN)
+    randbelow = known.randbelow
     return {
-        SURROUNDINGS: replace(
+        ENVIRONMENT: replace(
             known,
             now=None if known.now is None else known.now + _LATER,
-            below=None if below is None else lambda limit: limit - 1 - below(limit),
+            randbelow=None if randbelow is None else lambda limit: limit - 1 - randbelow(limit),
         )
     }

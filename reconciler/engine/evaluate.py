@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.engine.context import Context
-from reconciler.engine.environment import surround_later
+from reconciler.engine.environment import later_environment_entry
 from reconciler.engine.match import Decision, Verdict
 from reconciler.engine.outcome import Convergence, RuleStatus, TargetChange, TriggerDecision, Unmet
 from reconciler.engine.patch import SHIPPED, KeyTable, equal
@@ -100,7 +100,7 @@ def change(
     # What exists is gone over again and again: with a new leader, with the next generation.
     again = Phase.EXISTING in program.phases
     if again:
-        context = context.bind(**surround_later(context.data))
+        context = context.bind(**later_environment_entry(context.data))
     repeats = _repeats(program, index, context, after, keys)
     if again and repeats:
         return _skip(obj, UNSETTLED)

@@ -11,7 +11,7 @@ class Backoff:
     """Exponential pauses with a ceiling; all values in seconds.
 
     Attributes:
-        spread: Share of a pause that chance may add, so that equal requests drift apart.
+        spread: Share of a pause that is added at random, so that equal requests drift apart.
     """
 
     base: float = 1.0

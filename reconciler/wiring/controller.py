@@ -84,7 +84,7 @@ def _processor(base: Base, entries: GlobalContext, lanes: Lanes) -> Processor:
             reader=cluster.reader,
             requests=cluster.requests,
             clock=base.clock,
-            below=random.SystemRandom().randrange,
+            randbelow=random.SystemRandom().randrange,
         ),
         lanes=lanes,
         loader=entries,

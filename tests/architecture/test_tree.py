@@ -15,7 +15,7 @@ PURE.append(ROOT / "reconciler/errors.py")
 MOST_LINES = 450
 MOST_WIRING = 120
 MOST_HANDLER = 15
-# By these the core would reach what the contracts keep from it, or ask for time and chance.
+# By these the core would reach what the contracts keep from it: I/O, the time, random numbers.
 REACHING_OUT = {"__import__", "import_module", "open", "eval", "exec", "input", "breakpoint"}
 CONTAINERS = {"list", "dict", "set", "bytearray", "defaultdict", "deque", "Counter"}
 NOT_GIVEN = {"importlib", "time", "random", "secrets", "uuid", "io", "sys", "tempfile", "logging"}

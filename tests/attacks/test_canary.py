@@ -64,7 +64,7 @@ class Canary:
         return {key: base64.b64encode(value.encode()).decode() for key, value in parts.items()}
 
     def found(self, text: str) -> list[str]:
-        """Return the surroundings of what is seen of it."""
+        """Return the context of what is seen of it."""
         # Of the encoded form only what does not depend on what stands before and after.
         encoded = base64.b64encode(self.token.encode()).decode()[4:-4]
         lower = text.lower()

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from reconciler.dialects.kyverno.preconditions import compile_conditions
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.languages.jmespath import compile_expression
 from reconciler.languages.jmespath.functions.registry import REGISTRY
 
@@ -54,7 +54,7 @@ DATA = {
     "yaml": "\n".join(f"k{number}: [1, {{a: b}}]" for number in range(100)),
     "ranges": " || ".join([">=1.0.0 <2.0.0"] * 200),
     "pem": certificate(),
-    **surround(now=NOW, below=lambda limit: limit - 1),
+    **environment_entry(now=NOW, randbelow=lambda limit: limit - 1),
 }
 TIME, LATER = "'2026-01-01T00:00:00Z'", "'2027-01-01T00:00:00Z'"
 EVERYDAY = (

@@ -7,8 +7,8 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.environment import surround
-from reconciler.engine.values.instants import (
+from reconciler.engine.environment import environment_entry
+from reconciler.engine.values.gotime.timestamp import (
     Civil,
     date_of,
     days_before,
@@ -74,11 +74,11 @@ def calls(draw):
 
 
 @given(calls(), st.randoms())
-def test_a_call_ends_with_a_value_that_can_be_written_or_with_its_own_error(call, chance):
+def test_a_call_ends_with_a_value_that_can_be_written_or_with_its_own_error(call, rng):
     source, arguments = call
-    around = surround(now=NOW, below=chance.randrange)
+    environment = environment_entry(now=NOW, randbelow=rng.randrange)
     try:
-        result = compile_expression(source).search({"a": arguments, **around})
+        result = compile_expression(source).search({"a": arguments, **environment})
     except EvaluationError:
         return
     if "\\ud8" not in ascii(arguments):
@@ -173,9 +173,9 @@ PATTERNS = st.recursive(
 
 
 @given(PATTERNS, st.randoms())
-def test_what_is_drawn_from_a_pattern_matches_it(pattern, chance):
-    around = surround(below=chance.randrange)
-    text = compile_expression("random(p)").search({"p": pattern, **around})
+def test_what_is_drawn_from_a_pattern_matches_it(pattern, rng):
+    environment = environment_entry(randbelow=rng.randrange)
+    text = compile_expression("random(p)").search({"p": pattern, **environment})
     assert re2.fullmatch(f"(?s){pattern}", text)
 
 

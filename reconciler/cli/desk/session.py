@@ -19,7 +19,7 @@ from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.chain import Chain, Group, Step, StepResult, grouped
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.engine.exceptions import PolicyException, skipped
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
@@ -88,8 +88,8 @@ class TriggerRun:
     loads: Mapping[Hashable, Any] = field(default_factory=dict)
 
 
-def _surroundings() -> Mapping[str, Any]:
-    return surround(now=SystemClock().now(), below=secrets.randbelow)
+def _environment_entry() -> Mapping[str, Any]:
+    return environment_entry(now=SystemClock().now(), randbelow=secrets.randbelow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Session:
             each rule sees the targets as they are in their files.
         targets_given: A target that is not there is an error; else nobody gave any.
         changed: What became of targets so far.
-        surroundings: Time and chance for expressions; the time stands still in a session.
+        environment: Time and random numbers for expressions; the time stands still in a session.
     """
 
     policies: Sequence[CompiledPolicy]
@@ -115,7 +115,7 @@ class Session:
     chained: bool = True
     targets_given: bool = True
     changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
-    surroundings: Mapping[str, Any] = field(default_factory=_surroundings)
+    environment: Mapping[str, Any] = field(default_factory=_environment_entry)
 
     async def run(self, trigger: Object, operation: str = "") -> TriggerRun:
         """Return what the policies make of a trigger and of their targets.
@@ -275,7 +275,7 @@ class Session:
             roles=(user.roles or ()) if user else (),
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
-        context = context.bind(**self.surroundings)
+        context = context.bind(**self.environment)
         if values:
             context = with_values(context, values)
         concerning = [item for item in self.exceptions if item.concerns(program)]

@@ -10,7 +10,7 @@ from reconciler.cli.desk.session import with_values
 from reconciler.cli.desk.values import Values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.engine.match import Subject, UserInfo
 
 _WITH_OLD = ("UPDATE", "DELETE")
@@ -77,5 +77,7 @@ class Request:
             roles=(user.roles or ()) if user else (),
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
-        context = context.bind(**surround(now=SystemClock().now(), below=secrets.randbelow))
+        context = context.bind(
+            **environment_entry(now=SystemClock().now(), randbelow=secrets.randbelow)
+        )
         return with_values(context, values) if values else context

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.dialects.kubemod.view import View
-from reconciler.engine.environment import NOTHING_KNOWN, SURROUNDINGS
+from reconciler.engine.environment import ENVIRONMENT, NOTHING_KNOWN
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages import gotemplate, goyaml
 
@@ -111,7 +111,7 @@ def _rendered(
     template: gotemplate.Template, data: gotemplate.Record, view: View, location: str
 ) -> str:
     known: Mapping[str, Any] = view.context.data
-    environment = known.get(SURROUNDINGS, NOTHING_KNOWN)
+    environment = known.get(ENVIRONMENT, NOTHING_KNOWN)
     try:
         return template.render(data, allowance=view.context.allowance, environment=environment)
     except EvaluationError as error:

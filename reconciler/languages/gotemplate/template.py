@@ -65,7 +65,7 @@ class Template:
             data: What ``.`` is; usually a `Record`. Its plain integers are floats, as Go reads
                 those of JSON.
             allowance: What it may cost.
-            environment: The time, and chance, for the functions that need them.
+            environment: The time, and random numbers, for the functions that need them.
 
         Raises:
             EvaluationError: It cannot be rendered on this data. Its text may quote what the

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reconciler.engine.values.layouts import RFC3339, format_time, parse_time
+from reconciler.engine.values.gotime.layout import RFC3339, format_time, parse_time
 from reconciler.languages.gval.values import Moment
 
 _LAYOUTS: Final = (

@@ -1,6 +1,6 @@
 """JMESPath as policies use it: compiled once, run with this project's own null rules."""
 
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.languages.jmespath.expression import Expression, compile_expression
 from reconciler.languages.jmespath.faults import MissingKey
 from reconciler.languages.jmespath.functions.registry import IMPURE
@@ -13,5 +13,5 @@ __all__ = [
     "Limits",
     "MissingKey",
     "compile_expression",
-    "surround",
+    "environment_entry",
 ]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
-from reconciler.engine.environment import NOTHING_KNOWN, SURROUNDINGS, EvaluationEnvironment
+from reconciler.engine.environment import ENVIRONMENT, NOTHING_KNOWN, EvaluationEnvironment
 from reconciler.errors import EvaluationError
 
 
@@ -44,9 +44,9 @@ _LOOK = 8
 
 
 class Run:
-    """One evaluation: the data at its root, what surrounds it, what is left of its allowance.
+    """One evaluation: the data at its root, its environment, what is left of its allowance.
 
-    A root may hold an `EvaluationEnvironment` under the key `SURROUNDINGS`, where no expression
+    A root may hold an `EvaluationEnvironment` under the key `ENVIRONMENT`, where no expression
     sees it.
     """
 
@@ -54,10 +54,10 @@ class Run:
         "_elements",
         "_text",
         "allowance",
+        "environment",
         "left",
         "limits",
         "root",
-        "surroundings",
         "text",
     )
 
@@ -66,7 +66,7 @@ class Run:
         root: Any,
         limits: Limits,
         allowance: Allowance = UNLIMITED,
-        surroundings: EvaluationEnvironment = NOTHING_KNOWN,
+        environment: EvaluationEnvironment = NOTHING_KNOWN,
     ) -> None:
         allowance.spend(_RUN)
         self.root = root
@@ -75,10 +75,10 @@ class Run:
         # No run takes more than is left for all of them.
         self.left = self._elements = min(limits.elements, allowance.left // STEPS_OF_ELEMENT)
         self.text = self._text = min(limits.text, allowance.left)
-        self.surroundings = surroundings
-        if isinstance(root, dict) and isinstance(root.get(SURROUNDINGS), EvaluationEnvironment):
-            self.root = {key: value for key, value in root.items() if key != SURROUNDINGS}
-            self.surroundings = root[SURROUNDINGS]
+        self.environment = environment
+        if isinstance(root, dict) and isinstance(root.get(ENVIRONMENT), EvaluationEnvironment):
+            self.root = {key: value for key, value in root.items() if key != ENVIRONMENT}
+            self.environment = root[ENVIRONMENT]
 
     def settle(self) -> None:
         """Take what it cost out of the allowance that it shares; called once, at its end."""

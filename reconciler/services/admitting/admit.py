@@ -19,7 +19,7 @@ from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.chain import Chain, Step, StepResult, by_policy
 from reconciler.engine.context import Context
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.engine.match import Decision, Subject, Verdict
@@ -130,12 +130,12 @@ class Admit:
 
     Attributes:
         loader: Reads for context entries, in the name of this program.
-        below: Gives random integers.
+        randbelow: Gives random integers.
     """
 
     loader: Loader
     clock: Clock
-    below: Callable[[int], int]
+    randbelow: Callable[[int], int]
     limits: StepLimits = LIMITS
 
     async def run(self, question: Question, deadline: Deadline) -> Admitted:
@@ -220,9 +220,9 @@ class _Work:
     _spent: int = 0
 
     def __post_init__(self) -> None:
-        surroundings = surround(now=self.admit.clock.now(), below=self.admit.below)
+        environment = environment_entry(now=self.admit.clock.now(), randbelow=self.admit.randbelow)
         context = context_of(self.question.request, self.question.subject)
-        self._context = context.bind(**surroundings)
+        self._context = context.bind(**environment)
 
     async def take(self, step: Step, verdict: Verdict | None) -> tuple[StepResult, Failure | None]:
         """Return how the next rule ended, and why it could not be applied if so.

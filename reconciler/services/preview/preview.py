@@ -237,12 +237,16 @@ class Ports:
 
 
 def preview_over(
-    ports: Ports, clock: Clock, below: Callable[[int], int], *, parallel: int = 64
+    ports: Ports, clock: Clock, randbelow: Callable[[int], int], *, parallel: int = 64
 ) -> Preview:
     """Join the services of the controller to a cluster on which nothing is written."""
     cluster = DryRun(ports.reader, ports.server)
     triggers = TriggerReader(
-        kinds=ports.kinds, reader=cluster, requests=ports.requests, clock=clock, below=below
+        kinds=ports.kinds,
+        reader=cluster,
+        requests=ports.requests,
+        clock=clock,
+        randbelow=randbelow,
     )
     processor = Processor(
         index=PolicyStore(),

@@ -11,7 +11,7 @@ from reconciler.api.shape import object_fault, texts_fault, type_fault
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from reconciler.errors import NoKindMatch, NotFound, RetrofitError
@@ -48,14 +48,14 @@ class TriggerReader:
     """Reads what a request refers to.
 
     Attributes:
-        below: Gives a random integer from 0 up to, but without, its argument, for expressions.
+        randbelow: Gives a random integer from 0 up to, but without, its argument, for expressions.
     """
 
     kinds: Kinds
     reader: Reader
     requests: Requests
     clock: Clock
-    below: Callable[[int], int]
+    randbelow: Callable[[int], int]
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
         """Return one that reads triggers in the name of an account, as `Reader`."""
@@ -215,7 +215,7 @@ class TriggerReader:
             cluster_roles=user.get("clusterRoles") or [],
             extra=extra,
         )
-        context = context.bind(**surround(now=self.clock.now(), below=self.below))
+        context = context.bind(**environment_entry(now=self.clock.now(), randbelow=self.randbelow))
         return Trigger(presence=Presence.STORED, subject=subject, context=context)
 
     async def namespace_labels(self, namespace: str) -> Mapping[str, str]:

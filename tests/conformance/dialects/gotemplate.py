@@ -48,7 +48,7 @@ def _rendered(case: Case) -> tuple[str, Any]:
     except TemplateSyntaxError as error:
         return "parse", str(error)
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    environment = EvaluationEnvironment(now=now, below=lambda _: 0)
+    environment = EvaluationEnvironment(now=now, randbelow=lambda _: 0)
     try:
         return "done", template.render_bytes(data, environment=environment)
     except EvaluationError as error:

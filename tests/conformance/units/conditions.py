@@ -13,7 +13,7 @@ from reconciler.engine.context import Context
 from reconciler.engine.outcome import ConditionResult
 from reconciler.engine.values import scalars
 from tests.conformance.units.cases import Case, Fields, attempt, runs
-from tests.conformance.units.subjects import SURROUNDINGS, values_of
+from tests.conformance.units.subjects import ENVIRONMENT, values_of
 
 LOCATION = "preconditions"
 # The types that a case may name are those that JSON keeps apart.
@@ -23,7 +23,7 @@ KEY_TYPES = {"int64": int, "float64": float, "string": str, "bool": bool, "[]str
 def scope(given: Fields) -> Context:
     """Give what the conditions of a case see: an object, and values by name."""
     request = {"object": given.get("object") or {}}
-    return Context({**values_of(given), **SURROUNDINGS, "request": request})
+    return Context({**values_of(given), **ENVIRONMENT, "request": request})
 
 
 def typed(given: Fields, name: str) -> Any:

@@ -12,7 +12,7 @@ from reconciler.languages.jmespath.functions.arithmetic import whole_number
 from reconciler.languages.jmespath.functions.signature import refusal
 from reconciler.languages.jmespath.values import kind_of, plain
 from tests.conformance.units.cases import Case, Fields, attempt, runs
-from tests.conformance.units.subjects import SURROUNDINGS
+from tests.conformance.units.subjects import ENVIRONMENT
 
 # What the cases call by the names of a programming language.
 NUMBERS = {
@@ -44,10 +44,10 @@ PARSES = {
 
 
 def searched(source: str, data: Any) -> Any:
-    """Search data; to functions that ask for it, the time and chance are known."""
+    """Search data; to functions that ask for it, the time and random numbers are known."""
     expression = compile_expression(source)
     if expression.functions & IMPURE:
-        data = {**(data or {}), **SURROUNDINGS}
+        data = {**(data or {}), **ENVIRONMENT}
     return expression.search(data)
 
 

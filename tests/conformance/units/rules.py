@@ -32,7 +32,7 @@ from reconciler.services.processing.trigger import Trigger, TriggerReader
 from tests.conformance.units.cases import Case, Fields, attempt, runs, texts
 from tests.conformance.units.patches import containers
 from tests.conformance.units.subjects import (
-    SURROUNDINGS,
+    ENVIRONMENT,
     operation_of,
     policy_of,
     programs_of,
@@ -62,7 +62,7 @@ def context_of(given: Fields, obj: Object | None, operation: str) -> Context:
         roles=user.get("roles") or (),
         cluster_roles=user.get("clusterRoles") or (),
     )
-    return context.bind(**SURROUNDINGS)
+    return context.bind(**ENVIRONMENT)
 
 
 def own_results(given: Fields, policy: Object, obj: Object) -> Iterator[TargetChange]:
@@ -289,7 +289,7 @@ def read_trigger(cluster: MemoryCluster, spec: RequestSpec) -> tuple[Trigger, st
         reader=cluster,
         requests=MemoryRequests(cluster, "kyverno"),
         clock=SystemClock(),
-        below=lambda limit: limit - 1,
+        randbelow=lambda limit: limit - 1,
     )
     patch = {"patchStrategicMerge": {"data": {"a": "b"}}}
     raw = {"name": "r", "match": CONFIG_MAPS, "mutate": {"targets": [SECRET], **patch}}

@@ -6,13 +6,15 @@ from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
 from reconciler.dialects.registry import compile_policy
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from tests.conformance.units.cases import Fields
 
 # What an expression may know beside its data.
-SURROUNDINGS = surround(now=datetime(2026, 1, 1, tzinfo=UTC), below=lambda limit: limit - 1)
+ENVIRONMENT = environment_entry(
+    now=datetime(2026, 1, 1, tzinfo=UTC), randbelow=lambda limit: limit - 1
+)
 OPERATIONS = ("", "CREATE", "UPDATE", "DELETE", "CONNECT")
 
 

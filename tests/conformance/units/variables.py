@@ -8,13 +8,13 @@ from reconciler.engine.context import Context
 from reconciler.languages.jmespath import braces, references
 from reconciler.languages.jmespath.references import absolute_path, resolve
 from tests.conformance.units.cases import Case, Fields, attempt, runs
-from tests.conformance.units.subjects import SURROUNDINGS
+from tests.conformance.units.subjects import ENVIRONMENT
 
 
 def context_of(given: Fields) -> Context:
     """Give what expressions see: the raw data, the object of a request, who sends it."""
     context = given.part("context")
-    data = {**(context.get("raw") or {}), **given.part("variables"), **SURROUNDINGS}
+    data = {**(context.get("raw") or {}), **given.part("variables"), **ENVIRONMENT}
     request = {name: context[name] for name in ("object", "oldObject") if name in context}
     if "userInfo" in given:
         request["userInfo"] = given["userInfo"]

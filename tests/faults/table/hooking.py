@@ -114,7 +114,7 @@ class HookStage:
     Attributes:
         stage: Where.
         program: CONTROLLER for hooks that are declared, or HOOKS for executables.
-        chance: What its random moments follow from.
+        seed: What its random moments follow from.
         due: When its schedule is.
         kills: How often the program was killed.
         deleted: Objects that were deleted again.
@@ -122,7 +122,7 @@ class HookStage:
 
     stage: Stage
     program: str
-    chance: str
+    seed: str
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(init=False)
     due: datetime = field(init=False)
@@ -132,7 +132,7 @@ class HookStage:
 
     def __post_init__(self) -> None:
         """Begin."""
-        self.random = Random(self.chance)
+        self.random = Random(self.seed)
 
     async def install(self) -> None:
         """Have the hooks at work before their schedule is due."""

@@ -44,7 +44,7 @@ class HookScenario:
 
 
 async def killed(hooks: HookStage, times: int = 20) -> None:
-    """Kill whoever leads, at a moment that chance gives, again and again."""
+    """Kill whoever leads, at random moments, again and again."""
     for _ in range(times):
         await hooks.leads()
         await asyncio.sleep(hooks.random.uniform(0.0, _LONGEST))
@@ -119,18 +119,18 @@ def hook_scenarios() -> list[HookScenario]:
     ]
 
 
-async def play_hooks(house: House, scenario: HookScenario, chance: int) -> HookRow:
+async def play_hooks(house: House, scenario: HookScenario, random_seed: int) -> HookRow:
     """Play a scenario, and count.
 
     Args:
         house: Where.
         scenario: Which.
-        chance: What its random moments follow from.
+        random_seed: What its random moments follow from.
     """
     place = f"hooks-{uuid.uuid4().hex[:8]}"
     async with open_stage(house, place) as stage, with_hooks(stage.rig):
         hooks = HookStage(
-            stage=stage, program=scenario.program, chance=f"{chance} {scenario.name}"
+            stage=stage, program=scenario.program, seed=f"{random_seed} {scenario.name}"
         )
         await hooks.install()
         heal, left = await _heal(hooks, scenario)

@@ -55,11 +55,11 @@ def main(*, only: str | None, short: bool, seed: int | None) -> None:
     rows = played(binaries, chosen, short=short)
     if rows:
         console.print(table(rows))
-    chance = randbelow(1 << 32) if seed is None else seed
-    hook_rows = played_hooks(binaries, hooks, chance)
+    seed = randbelow(1 << 32) if seed is None else seed
+    hook_rows = played_hooks(binaries, hooks, seed)
     if hook_rows:
         console.print(hook_table(hook_rows))
-        console.print(f"--seed {chance}")
+        console.print(f"--seed {seed}")
     good = all(row.good for row in rows) and all(row.good for row in hook_rows)
     sys.exit(0 if good else 1)
 
@@ -80,7 +80,7 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
     return rows
 
 
-def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], chance: int) -> list[HookRow]:
+def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], seed: int) -> list[HookRow]:
     """Play scenarios of hooks one after another, each on what the one before it has left well."""
     rows: list[HookRow] = []
     left = deque(chosen)
@@ -88,7 +88,7 @@ def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], chance: int
         with open_house(binaries, Setting()) as house, contextlib.suppress(Unplayed):
             while left:
                 item = left.popleft()
-                rows.append(_hook_row(house, item, chance))
+                rows.append(_hook_row(house, item, seed))
                 if rows[-1].problem:
                     raise Unplayed
     return rows
@@ -109,11 +109,11 @@ def _row(house: House, scenario: Scenario) -> Row:
     return row
 
 
-def _hook_row(house: House, scenario: HookScenario, chance: int) -> HookRow:
+def _hook_row(house: House, scenario: HookScenario, seed: int) -> HookRow:
     def unplayed(problem: str) -> HookRow:
         return HookRow(name=scenario.name, program=scenario.program, problem=problem)
 
-    row = _played(scenario.name, play_hooks(house, scenario, chance), unplayed)
+    row = _played(scenario.name, play_hooks(house, scenario, seed), unplayed)
     if not row.good:
         _explain(house, row.left)
     return row

@@ -161,7 +161,9 @@ class World:
             is_caught_up=lambda: caught_up is at_once,
         )
         limits_of_rules = Limits(controller_users=("own",), max_recorded=1000, filters=filters)
-        admit = Admit(loader=loader or MemoryLoader(self.cluster), clock=clock, below=lambda _: 0)
+        admit = Admit(
+            loader=loader or MemoryLoader(self.cluster), clock=clock, randbelow=lambda _: 0
+        )
         mutations = MutateWebhook(
             lookup=lookup,
             admit=admit,

@@ -152,7 +152,7 @@ class World:
             reader=wire,
             requests=self.requests,
             clock=clock,
-            below=lambda limit: limit - 1,
+            randbelow=lambda limit: limit - 1,
         )
         self.pacer = Pacer(index=self.index, clock=clock)
         self.loader = MemoryLoader(cluster)

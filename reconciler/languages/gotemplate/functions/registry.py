@@ -6,7 +6,6 @@ from typing import Final
 
 from reconciler.languages.gotemplate.functions import (
     casing,
-    chance,
     defaults,
     dicts,
     encodings,
@@ -14,6 +13,7 @@ from reconciler.languages.gotemplate.functions import (
     lists,
     numbers,
     paths,
+    random,
     reflection,
     regexes,
     strings,
@@ -25,7 +25,7 @@ from reconciler.languages.gotemplate.signature import Function
 
 _FAMILIES = (
     casing,
-    chance,
+    random,
     defaults,
     dicts,
     encodings,

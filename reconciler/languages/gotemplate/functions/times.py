@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 from typing_extensions import override
 
 from reconciler.engine.values.gonumbers import INT64_MAX, INT64_MIN
-from reconciler.engine.values.instants import (
+from reconciler.engine.values.gotime.layout import format_time, parse_time
+from reconciler.engine.values.gotime.timestamp import (
     Civil,
     Instant,
     days_in,
@@ -23,7 +24,6 @@ from reconciler.engine.values.instants import (
     from_epoch,
     instant,
 )
-from reconciler.engine.values.layouts import format_time, parse_time
 from reconciler.engine.values.scalars import SECOND, format_duration, parse_duration
 from reconciler.languages.gotemplate.functions.numbers import clamped
 from reconciler.languages.gotemplate.limits import Run

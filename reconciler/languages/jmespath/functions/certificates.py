@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.engine.values.layouts import parse_time
+from reconciler.engine.values.gotime.layout import parse_time
 from reconciler.languages.jmespath.functions import extensions
 from reconciler.languages.jmespath.functions.der import (
     GENERALIZED_TIME,

@@ -45,7 +45,7 @@ def _is_external_url(run: Run, url: str) -> bool:
     address = _address(host)
     if address is not None:
         return _is_external(address)
-    known = run.surroundings.hosts.get(host)
+    known = run.environment.hosts.get(host)
     if not known:
         reason = "only addresses are looked at here, and the host of this URL is a name"
         raise refusal("is_external_url", reason)

@@ -45,27 +45,27 @@ def _random(run: Run, pattern: str) -> str:
         raise refusal("random", "no pattern provided")
     if len(pattern) > _LONGEST:
         raise refusal("random", f"the pattern is longer than {_LONGEST} characters")
-    below = run.surroundings.below
-    if below is None:
+    randbelow = run.environment.randbelow
+    if randbelow is None:
         raise refusal("random", "there is no source of chance here; pass one in")
     run.read(len(pattern) * _PACE)
     tree = _Pattern(pattern).whole()
     pieces: list[str] = []
-    _draw(tree, pieces, below, run)
+    _draw(tree, pieces, randbelow, run)
     return "".join(pieces)
 
 
 def _draw(
-    alternatives: _Alternatives, pieces: list[str], below: Callable[[int], int], run: Run
+    alternatives: _Alternatives, pieces: list[str], randbelow: Callable[[int], int], run: Run
 ) -> None:
-    for part in alternatives[below(len(alternatives))]:
-        times = part.least + below(part.most - part.least + 1)
+    for part in alternatives[randbelow(len(alternatives))]:
+        times = part.least + randbelow(part.most - part.least + 1)
         run.read((1 + times) * _PACE)
         for _ in range(times):
             if isinstance(part.content, str):
-                pieces.append(part.content[below(len(part.content))])
+                pieces.append(part.content[randbelow(len(part.content))])
             else:
-                _draw(part.content, pieces, below, run)
+                _draw(part.content, pieces, randbelow, run)
 
 
 @dataclass(slots=True)

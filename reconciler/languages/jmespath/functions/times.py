@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from reconciler.engine.values.instants import Instant, from_datetime, from_epoch
-from reconciler.engine.values.layouts import RFC3339, parse_time
+from reconciler.engine.values.gotime.layout import RFC3339, parse_time
+from reconciler.engine.values.gotime.timestamp import Instant, from_datetime, from_epoch
 from reconciler.engine.values.scalars import format_duration, parse_duration, parse_int
 from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
 from reconciler.languages.jmespath.limits import Run
@@ -89,9 +89,9 @@ def _time_truncate(run: Run, time: str, duration: str) -> str:
 
 def _now(run: Run, name: str) -> Instant:
     run.read(_NOW)
-    if run.surroundings.now is None:
+    if run.environment.now is None:
         raise refusal(name, "the time is not known here; pass one in, or use a time of an object")
-    return from_datetime(run.surroundings.now)
+    return from_datetime(run.environment.now)
 
 
 def _time(run: Run, text: str, name: str, position: int) -> Instant:

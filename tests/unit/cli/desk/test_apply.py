@@ -270,7 +270,7 @@ def test_values_of_a_target(desk: Desk, policy: Policy) -> None:
     }
 
 
-def test_time_and_chance(desk: Desk, policy: Policy) -> None:
+def test_time_and_randomness(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     rule = LABEL.replace("request.object.data.a", "time_now_utc()")
     done = desk.run("apply", policy(rule), "-r", "cm.yaml", "-o", "yaml")

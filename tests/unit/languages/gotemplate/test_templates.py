@@ -217,7 +217,7 @@ def test_a_template_says_whether_it_gives_the_same_each_time(
     assert gotemplate.compile(text).converges is converges
 
 
-def test_time_and_chance_are_those_that_are_given() -> None:
+def test_time_and_randomness_are_those_that_are_given() -> None:
     given: Mapping[str, Any] = {
         "now": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         "below": lambda bound: bound // 2,

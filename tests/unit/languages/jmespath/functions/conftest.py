@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import compile_expression
 
@@ -12,8 +12,8 @@ from reconciler.languages.jmespath import compile_expression
 def run() -> Callable[..., Any]:
     """Evaluate an expression on named values."""
 
-    def evaluate(source: str, /, *, around: Any = None, **data: Any) -> Any:
-        return compile_expression(source).search(data | surround(**(around or {})))
+    def evaluate(source: str, /, *, environment: Any = None, **data: Any) -> Any:
+        return compile_expression(source).search(data | environment_entry(**(environment or {})))
 
     return evaluate
 

@@ -45,7 +45,7 @@ def test_which_addresses_are_external(run, url, expected):
 def test_a_name_is_looked_up_in_what_was_given(run):
     hosts = {"in.example": ["1.1.1.1", "10.0.0.1"], "out.example": ["1.1.1.1"]}
     source = "[is_external_url('http://in.example/'), is_external_url('http://out.example')]"
-    assert run(source, around={"hosts": hosts}) == [False, True]
+    assert run(source, environment={"hosts": hosts}) == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from reconciler.engine.values.layouts import RFC3339
+from reconciler.engine.values.gotime.layout import RFC3339
 
 NOW = datetime(2026, 11, 21, 12, 30, 15, 250_000, tzinfo=timezone(timedelta(hours=1)))
 
@@ -82,15 +82,15 @@ def test_a_layout_is_not_endless(fails):
 
 
 def test_the_time_is_the_one_that_was_given(run):
-    around = {"now": NOW}
-    assert run("time_now()", around=around) == "2026-11-21T12:30:15+01:00"
-    assert run("time_now_utc()", around=around) == "2026-11-21T11:30:15Z"
+    environment = {"now": NOW}
+    assert run("time_now()", environment=environment) == "2026-11-21T12:30:15+01:00"
+    assert run("time_now_utc()", environment=environment) == "2026-11-21T11:30:15Z"
     source = "time_since('', '2026-11-21T11:30:15Z', '')"
-    assert run(source, around=around) == "250ms"
+    assert run(source, environment=environment) == "250ms"
 
 
 def test_the_time_in_utc(run):
-    assert run("time_now()", around={"now": NOW.astimezone(UTC)}) == "2026-11-21T11:30:15Z"
+    assert run("time_now()", environment={"now": NOW.astimezone(UTC)}) == "2026-11-21T11:30:15Z"
 
 
 @pytest.mark.parametrize(

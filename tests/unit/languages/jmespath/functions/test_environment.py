@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine.context import Context
-from reconciler.engine.environment import surround
+from reconciler.engine.environment import environment_entry
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import IMPURE, compile_expression
 
@@ -19,17 +19,19 @@ def test_which_functions_are_impure():
 @pytest.mark.parametrize("source", ["@", "keys(@)", "*", "length(@)", "to_string(@)"])
 def test_an_expression_does_not_see_what_surrounds_it(source):
     expression = compile_expression(source)
-    assert expression.search({"a": 1, **surround(now=NOW)}) == expression.search({"a": 1})
+    assert expression.search({"a": 1, **environment_entry(now=NOW)}) == expression.search({"a": 1})
 
 
 def test_a_value_of_the_data_is_no_surrounding():
-    (key,) = surround(now=NOW)
+    (key,) = environment_entry(now=NOW)
     with pytest.raises(EvaluationError, match="the time is not known here"):
         compile_expression("time_now()").search({key: {"now": "2026-11-21T00:00:00Z"}})
 
 
 def test_a_context_carries_it_to_documents_and_to_variables_inside_variables():
-    context = Context({"names": {"2026-11-21T00:00:00Z": "today"}}).bind(**surround(now=NOW))
+    context = Context({"names": {"2026-11-21T00:00:00Z": "today"}}).bind(
+        **environment_entry(now=NOW)
+    )
     document = {"at": "{{ time_now() }}", "name": '{{ names."{{ time_now_utc() }}" }}'}
     rendered = compile_template(document).render(context.bind(more=1))
     assert rendered == {"at": "2026-11-21T00:00:00Z", "name": "today"}

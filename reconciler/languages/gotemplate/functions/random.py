@@ -1,4 +1,4 @@
-"""What chance decides; it comes from the environment."""
+"""Random values; the environment is their source."""
 
 import base64
 import string
@@ -25,11 +25,11 @@ _UUID_BYTES: Final = 16
 _BYTE: Final = 256
 
 
-def _below(run: Run) -> Callable[[int], int]:
-    below = run.environment.below
-    if below is None:
+def _randbelow(run: Run) -> Callable[[int], int]:
+    randbelow = run.environment.randbelow
+    if randbelow is None:
         raise Failure("there is no source of chance here")
-    return below
+    return randbelow
 
 
 def _drawing(alphabet: str) -> Function:
@@ -37,8 +37,8 @@ def _drawing(alphabet: str) -> Function:
         if count < 0:
             return ""
         run.write(count * _PACE)
-        below = _below(run)
-        return "".join(alphabet[below(len(alphabet))] for _ in range(count))
+        randbelow = _randbelow(run)
+        return "".join(alphabet[randbelow(len(alphabet))] for _ in range(count))
 
     return function(drawn, INT, pure=False)
 
@@ -46,15 +46,15 @@ def _drawing(alphabet: str) -> Function:
 def _rand_int(run: Run, low: int, high: int) -> Int:
     if high <= low:
         raise Failure("the upper bound does not lie above the lower one")
-    return Int(low + _below(run)(high - low))
+    return Int(low + _randbelow(run)(high - low))
 
 
 def _bytes(run: Run, count: int) -> bytes:
     if count < 0:
         raise Failure("a negative count")
     run.write(count * _PACE)
-    below = _below(run)
-    return bytes(below(_BYTE) for _ in range(count))
+    randbelow = _randbelow(run)
+    return bytes(randbelow(_BYTE) for _ in range(count))
 
 
 def _rand_bytes(run: Run, count: int) -> str:
@@ -72,9 +72,9 @@ def _uuidv4(run: Run) -> str:
 def _shuffle(run: Run, text: str) -> str:
     characters = list(runes(text))
     run.write(len(characters) * _PACE)
-    below = _below(run)
+    randbelow = _randbelow(run)
     for index in range(len(characters) - 1, 0, -1):
-        other = below(index + 1)
+        other = randbelow(index + 1)
         characters[index], characters[other] = characters[other], characters[index]
     return "".join(characters)
 

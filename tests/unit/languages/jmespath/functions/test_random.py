@@ -6,11 +6,11 @@ import re2
 from reconciler.errors import EvaluationError
 
 
-def last(below):
-    return below - 1
+def last(limit):
+    return limit - 1
 
 
-def first(_below):
+def first(_limit):
     return 0
 
 
@@ -34,8 +34,8 @@ def first(_below):
     ],
 )
 def test_what_a_pattern_draws(run, pattern, shortest, longest):
-    assert run("random(p)", p=pattern, around={"below": first}) == shortest
-    assert run("random(p)", p=pattern, around={"below": last}) == longest
+    assert run("random(p)", p=pattern, environment={"randbelow": first}) == shortest
+    assert run("random(p)", p=pattern, environment={"randbelow": last}) == longest
     for text in (shortest, longest):
         assert re2.fullmatch(pattern, text)
 
@@ -43,7 +43,8 @@ def test_what_a_pattern_draws(run, pattern, shortest, longest):
 def test_two_calls_draw_twice(run):
     numbers = count()
     drawn = run(
-        "[random('[a-z]'), random('[a-z]')]", around={"below": lambda n: next(numbers) % n}
+        "[random('[a-z]'), random('[a-z]')]",
+        environment={"randbelow": lambda n: next(numbers) % n},
     )
     assert drawn == ["c", "f"]
 
@@ -73,9 +74,9 @@ def test_two_calls_draw_twice(run):
 )
 def test_what_is_refused(run, pattern, reason):
     with pytest.raises(EvaluationError) as failure:
-        run("random(p)", p=pattern, around={"below": last})
+        run("random(p)", p=pattern, environment={"randbelow": last})
     assert reason in str(failure.value)
 
 
-def test_without_a_source_of_chance_there_is_none(fails):
+def test_without_a_source_of_randomness_there_is_none(fails):
     assert "there is no source of chance here" in fails("random('[a-z]{5}')")

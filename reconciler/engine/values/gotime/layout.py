@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.engine.values.instants import (
+from reconciler.engine.values.gotime.timestamp import (
     HOUR,
     MINUTE,
     Civil,

@@ -1,0 +1,1 @@
+"""Times as Go reads and writes them."""
