@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.api.meta import Object
 from reconciler.cli.preview.baseline import reference
 from reconciler.cli.preview.report import Report
-from reconciler.cli.preview.tally import Change, Problem, RuleTally, Verdict
+from reconciler.cli.preview.rule_summary import Change, Problem, RuleSummary, Verdict
 from reconciler.engine.patch import json_diff
 
 
@@ -29,7 +29,7 @@ def data_of(report: Report) -> Object:
     return found
 
 
-def _rule(rule: RuleTally) -> Object:
+def _rule(rule: RuleSummary) -> Object:
     return {
         "policy": rule.program.origin.policy.key,
         "rule": rule.program.rule,

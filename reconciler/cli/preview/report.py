@@ -10,7 +10,7 @@ from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
 from reconciler.cli.preview.baseline import Difference
-from reconciler.cli.preview.tally import OTHER, Change, Problem, RuleTally, Verdict
+from reconciler.cli.preview.rule_summary import OTHER, Change, Problem, RuleSummary, Verdict
 from reconciler.services.preview.dryrun import Identity
 
 _HEAD = ("POLICY", "RULE", "ON", "TRIGGERS", "TARGETS")
@@ -37,7 +37,7 @@ class Report:
         calls: Requests to the API server.
     """
 
-    rules: Sequence[RuleTally]
+    rules: Sequence[RuleSummary]
     refusals: Sequence[str] = ()
     server: str
     tried: bool
@@ -95,7 +95,7 @@ def place_of(target: Identity) -> str:
     return f"{kind} {place}" + (f" ({subresource})" if subresource else "")
 
 
-def _rows(rules: Sequence[RuleTally]) -> list[tuple[str, ...]]:
+def _rows(rules: Sequence[RuleSummary]) -> list[tuple[str, ...]]:
     # A column for what happened nowhere tells nothing, and takes the room of those that do.
     always = (Verdict.CHANGED, Verdict.UNCHANGED)
     columns = [it for it in _COLUMNS if it in always or any(rule.count(it) for rule in rules)]
@@ -143,7 +143,7 @@ def _baseline(difference: Difference, screen: Screen) -> Iterator[str]:
         yield screen.style(f"+ {place_of(target)}: is not in the baseline", fg="green")
 
 
-def _details(rule: RuleTally, screen: Screen) -> Iterator[str]:
+def _details(rule: RuleSummary, screen: Screen) -> Iterator[str]:
     body = [line for text in _remarks(rule) for line in screen.fold(text, hanging="  ")]
     body += _problems(rule, screen)
     changes = rule.shown
@@ -158,7 +158,7 @@ def _details(rule: RuleTally, screen: Screen) -> Iterator[str]:
     yield from _left_out(rule)
 
 
-def _remarks(rule: RuleTally) -> Iterator[str]:
+def _remarks(rule: RuleSummary) -> Iterator[str]:
     yield from (f"note: {text}" for text in rule.notes)
     yield from (f"not read: {text}" for text in rule.failures)
     yield from _reasons("match, but no trigger", rule.unmet)
@@ -174,7 +174,7 @@ def _reasons(what: str, reasons: Counter[str]) -> Iterator[str]:
         yield f"{what} ({more:,}): {OTHER}"
 
 
-def _problems(rule: RuleTally, screen: Screen) -> Iterator[str]:
+def _problems(rule: RuleSummary, screen: Screen) -> Iterator[str]:
     # What goes wrong for one reason is said once, however many triggers meet it.
     found: dict[tuple[Verdict, str], list[Problem]] = {}
     for problem in rule.problems.values():
@@ -208,7 +208,7 @@ def _change(change: Change, screen: Screen) -> Iterator[str]:
     yield from paint(lines, screen)
 
 
-def _left_out(rule: RuleTally) -> Iterable[str]:
+def _left_out(rule: RuleSummary) -> Iterable[str]:
     parts = [
         number(count, word)
         for count, word in ((rule.changes_left, "change"), (rule.problems_left, "problem"))

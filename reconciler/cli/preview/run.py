@@ -14,8 +14,8 @@ from reconciler.cli.desk.stored import honoured_exceptions, stored_filters
 from reconciler.cli.preview.baseline import compare
 from reconciler.cli.preview.policies import compile_found, read_stored
 from reconciler.cli.preview.report import Report
+from reconciler.cli.preview.rule_summary import RuleSummary
 from reconciler.cli.preview.secrets import WatchedLoader
-from reconciler.cli.preview.tally import RuleTally
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Forbidden, InvalidSetting
@@ -99,14 +99,14 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
             live, loader, wish, exceptions=ExceptionIndex.holding(exceptions), filters=filters
         )
         with Bar() as bar:
-            tallies = []
+            summaries = []
             for program, note in programs:
-                tally = await _rule(preview, program, wish, loader, bar)
-                tally.notes[:0] = filter(None, [note])
-                tallies.append(tally)
-        changed: set[Identity] = set().union(*(tally.changed for tally in tallies))
+                summary = await _rule(preview, program, wish, loader, bar)
+                summary.notes[:0] = filter(None, [note])
+                summaries.append(summary)
+        changed: set[Identity] = set().union(*(summary.changed for summary in summaries))
         return Report(
-            rules=tallies,
+            rules=summaries,
             refusals=chosen.refused,
             server=live.client.address,
             tried=wish.server_dry_run,
@@ -159,7 +159,7 @@ def _preview(
 
 async def _rule(
     preview: Preview, program: Program, wish: Wish, loader: WatchedLoader, bar: Bar
-) -> RuleTally:
+) -> RuleSummary:
     operation = operation_for(program, flag=wish.operation, sent=bool(wish.user)).name
     occasion = Occasion(
         operation=operation,
@@ -172,9 +172,9 @@ async def _rule(
     if preview.filters is not None:
         notes += why_silent(program, preview.filters)
     notes += await preview.unseen(program, occasion)
-    tally = RuleTally(program=program, operation=operation, limit=wish.limit, notes=notes)
+    summary = RuleSummary(program=program, operation=operation, limit=wish.limit, notes=notes)
     bar.begin(f"{program.origin.policy} / {program.rule}")
     async for chunk in preview.walk(program, occasion):
-        tally.add(chunk, loader.mask)
+        summary.add(chunk, loader.mask)
         bar.advance(chunk.read, chunk.left)
-    return tally
+    return summary

@@ -21,20 +21,20 @@ def allowed_failures(program: Program) -> int:
     return _FAILURES if Phase.EXISTING in program.phases else 0
 
 
-def is_unproven(tally: SweepState, program: Program, place: ListScope) -> bool:
+def is_unproven(state: SweepState, program: Program, place: ListScope) -> bool:
     """Return whether it is open that objects of a kind can be changed as a rule wants them.
 
     Fields may be set when an object is created, and never again. So one of them goes first.
     """
-    return Phase.EXISTING in program.phases and place.kind.resource not in tally.proven
+    return Phase.EXISTING in program.phases and place.kind.resource not in state.proven
 
 
-def prove(tally: SweepState, place: ListScope, attempts: Iterable[Attempt | None]) -> Defer | None:
+def prove(state: SweepState, place: ListScope, attempts: Iterable[Attempt | None]) -> Defer | None:
     """Take in what became of the first of a kind; return why no other is tried."""
     for attempt in attempts:
         for target in () if attempt is None else attempt.targets:
             if target.outcome is Outcome.PATCHED:
-                tally.proven.add(place.kind.resource)
+                state.proven.add(place.kind.resource)
             elif target.outcome is Outcome.INVALID:
                 message = (
                     f"no {place.kind.kind} is changed, because the API server refuses it for the"

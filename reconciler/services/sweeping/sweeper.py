@@ -113,11 +113,11 @@ class Sweeper:
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
         """Go on with a sweep to its end; return it as stored last, and how it ended."""
-        tally = SweepState.of(request, self.clock.monotonic())
+        state = SweepState.of(request, self.clock.monotonic())
         ended: Disposition = _AGAIN
         try:
             while ended is _AGAIN:
-                ended = await self._walk(tally)
+                ended = await self._walk(state)
         except ClusterError as error:
             result = failure(error)
             ended = Retry(
@@ -130,61 +130,61 @@ class Sweeper:
             )
         attempt = Attempt(
             disposition=ended,
-            targets=tally.request.status.targets,
-            counts=tally.counts,
-            sweep=replace(tally.progress, eta=""),
+            targets=state.request.status.targets,
+            counts=state.counts,
+            sweep=replace(state.progress, eta=""),
         )
-        return tally.request, attempt
+        return state.request, attempt
 
-    async def _walk(self, tally: SweepState) -> Disposition:
-        program = await self._current(tally.request.spec)
+    async def _walk(self, state: SweepState) -> Disposition:
+        program = await self._current(state.request.spec)
         if isinstance(program, Skip | Fail):
             return program
-        held = _in_doubt(tally.request.spec, program) or self.pacer.closed(tally.policy)
+        held = _in_doubt(state.request.spec, program) or self.pacer.closed(state.policy)
         if held is not None:
             return held
         generation = program.origin.generation
-        if tally.progress.generation not in (0, generation):
+        if state.progress.generation not in (0, generation):
             # What a person asked for is the rule as it is now, for all triggers.
-            tally.start_over(self.clock.monotonic())
-        tally.advance(generation=generation)
-        if tally.diverted and (held := self._begin_round(tally)) is not None:
+            state.start_over(self.clock.monotonic())
+        state.advance(generation=generation)
+        if state.diverted and (held := self._begin_round(state)) is not None:
             return held
         existing = self._existing(program.origin.account)
         places = await existing.places(program.match.listings())
-        if tally.progress.total < 0:
+        if state.progress.total < 0:
             total = await count_of(existing.reader, places)
-            tally.advance(total=total)
-        if not tally.progress.phase:
+            state.advance(total=total)
+        if not state.progress.phase:
             # Canaries are for what exists; these triggers were sent by somebody.
-            canary = "" if tally.diverted else self.pacer.limits(tally.policy).canary
+            canary = "" if state.diverted else self.pacer.limits(state.policy).canary
             phase = _CANARY if canary else _ALL
-            tally.advance(phase=phase, canary=canary)
-        return await self._phases(tally, program, places)
+            state.advance(phase=phase, canary=canary)
+        return await self._phases(state, program, places)
 
     async def _phases(
-        self, tally: SweepState, program: Program, places: list[ListScope]
+        self, state: SweepState, program: Program, places: list[ListScope]
     ) -> Disposition:
-        if tally.progress.phase == _CANARY:
-            if (ended := await self._pass(tally, program, places)) is not None:
+        if state.progress.phase == _CANARY:
+            if (ended := await self._pass(state, program, places)) is not None:
                 return ended
-            tally.advance(phase=_PROMOTION, cursor="")
-        if tally.progress.phase == _PROMOTION:
-            if (held := self._unpromoted(tally)) is not None:
+            state.advance(phase=_PROMOTION, cursor="")
+        if state.progress.phase == _PROMOTION:
+            if (held := self._unpromoted(state)) is not None:
                 return held
-            tally.advance(phase=_REST)
-        if (ended := await self._pass(tally, program, places)) is not None:
+            state.advance(phase=_REST)
+        if (ended := await self._pass(state, program, places)) is not None:
             return ended
-        tally.advance(total=tally.progress.done)
-        if tally.diverted and not await self._is_last_round(tally):
+        state.advance(total=state.progress.done)
+        if state.diverted and not await self._is_last_round(state):
             return _AGAIN
-        return _summary(tally.progress)
+        return _summary(state.progress)
 
-    def _begin_round(self, tally: SweepState) -> Defer | None:
+    def _begin_round(self, state: SweepState) -> Defer | None:
         """Begin a round for the triggers that are settled; return why there is none yet."""
-        name, now = tally.request.name, self.clock.monotonic()
-        self.settling.note(name, tally.request.spec.sequence, now)
-        if tally.progress.sequence:
+        name, now = state.request.name, self.clock.monotonic()
+        self.settling.note(name, state.request.spec.sequence, now)
+        if state.progress.sequence:
             return None  # One that was interrupted goes on.
         sequence = self.settling.settled(name, now - self.settle)
         if not sequence:
@@ -195,49 +195,49 @@ class Sweeper:
             )
             until = self.clock.now() + timedelta(seconds=wait)
             return Defer(reason=Reason.SETTLING, message=message, until=until)
-        tally.advance(sequence=sequence, cursor="", done=0, total=-1, phase=_ALL)
-        tally.restart(self.clock.monotonic())
+        state.advance(sequence=sequence, cursor="", done=0, total=-1, phase=_ALL)
+        state.restart(self.clock.monotonic())
         return None
 
-    async def _is_last_round(self, tally: SweepState) -> bool:
+    async def _is_last_round(self, state: SweepState) -> bool:
         """Return whether no trigger came that the round may have missed."""
-        await tally.reread(self.requests)
-        name, sequence = tally.request.name, tally.request.spec.sequence
+        await state.reread(self.requests)
+        name, sequence = state.request.name, state.request.spec.sequence
         self.settling.note(name, sequence, self.clock.monotonic())
-        if sequence == tally.progress.sequence:
+        if sequence == state.progress.sequence:
             return True
-        self.settling.drop(name, tally.progress.sequence)
-        tally.advance(sequence=0)
+        self.settling.drop(name, state.progress.sequence)
+        state.advance(sequence=0)
         return False
 
     async def _pass(
-        self, tally: SweepState, program: Program, places: list[ListScope]
+        self, state: SweepState, program: Program, places: list[ListScope]
     ) -> Disposition | None:
         """Work through the lists once; return what is in the way, None at their end."""
-        for place, after in left_of(places, tally.progress.cursor):
-            ended = await self._through(tally, program, place, after)
+        for place, after in left_of(places, state.progress.cursor):
+            ended = await self._through(state, program, place, after)
             if ended is not None:
                 return ended
         return None
 
     async def _through(
-        self, tally: SweepState, program: Program, place: ListScope, after: str
+        self, state: SweepState, program: Program, place: ListScope, after: str
     ) -> Disposition | None:
         """Work through one list; return what is in the way, None at its end."""
         existing = self._existing(program.origin.account)
-        walk = self._chunks(tally, program, existing, place, after)
+        walk = self._chunks(state, program, existing, place, after)
         async with contextlib.aclosing(walk) as chunks:
             async for page in chunks:
-                if (held := await self._gate(tally, program, len(page))) is not None:
+                if (held := await self._gate(state, program, len(page))) is not None:
                     return held
-                before = tally.progress.done
-                if (stuck := await self._work(tally, program, place, page)) is not None:
+                before = state.progress.done
+                if (stuck := await self._work(state, program, place, page)) is not None:
                     return stuck
-                worked_on = tally.progress.done - before
+                worked_on = state.progress.done - before
                 cursor = f"{place.label}:{list_key(page[worked_on - 1])}"
-                tally.advance(cursor=cursor)
-                await tally.report(self.requests, self.clock.monotonic())
-                current = await self._current(tally.request.spec)
+                state.advance(cursor=cursor)
+                await state.report(self.requests, self.clock.monotonic())
+                current = await self._current(state.request.spec)
                 if isinstance(current, Skip | Fail):
                     return current
                 if current.origin != program.origin:
@@ -247,13 +247,13 @@ class Sweeper:
                     return _AGAIN
         return None
 
-    async def _gate(self, tally: SweepState, program: Program, triggers: int) -> Defer | None:
+    async def _gate(self, state: SweepState, program: Program, triggers: int) -> Defer | None:
         """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
-        policy, name = tally.policy, tally.request.name
+        policy, name = state.policy, state.request.name
         held = self.pacer.closed(policy)
-        if not tally.diverted:
+        if not state.diverted:
             allowed = allowed_failures(program)
-            held = held or self.pacer.stopped(policy, tally.progress.failed, allowed=allowed)
+            held = held or self.pacer.stopped(policy, state.progress.failed, allowed=allowed)
         held = held or self.pacer.turn(policy, name, triggers)
         if held is None or held.until is None:
             return held
@@ -264,10 +264,10 @@ class Sweeper:
         self.pacer.forget(policy, name)
         return None
 
-    def _unpromoted(self, tally: SweepState) -> Defer | None:
+    def _unpromoted(self, state: SweepState) -> Defer | None:
         """Return why the sweep stops after its canaries, None where it goes on."""
-        limits, progress = self.pacer.limits(tally.policy), tally.progress
-        if (held := self.pacer.closed(tally.policy)) is not None:
+        limits, progress = self.pacer.limits(state.policy), state.progress
+        if (held := self.pacer.closed(state.policy)) is not None:
             return held
         good = limits.promote == AUTO and not progress.failed
         if not limits.canary or good or limits.promote == str(progress.generation):
@@ -299,44 +299,44 @@ class Sweeper:
 
     async def _chunks(
         self,
-        tally: SweepState,
+        state: SweepState,
         program: Program,
         existing: ObjectLister,
         place: ListScope,
         after: str,
     ) -> AsyncGenerator[list[Object]]:
-        chosen = _chosen(tally.progress)
+        chosen = _chosen(state.progress)
         async with contextlib.aclosing(existing.pages(place)) as pages:
             async for page in pages:
                 items = [item for item in page.items if list_key(item) > after and chosen(item)]
                 while items:
-                    most = 1 if is_unproven(tally, program, place) else self.parallel
-                    size = self.pacer.chunk(tally.policy, most)
+                    most = 1 if is_unproven(state, program, place) else self.parallel
+                    size = self.pacer.chunk(state.policy, most)
                     yield items[:size]
                     items = items[size:]
 
     async def _work(
-        self, tally: SweepState, program: Program, place: ListScope, objects: list[Object]
+        self, state: SweepState, program: Program, place: ListScope, objects: list[Object]
     ) -> Retry | Defer | None:
         """Work on a chunk; return why the sweep has to wait with it, None where it is done.
 
         It is done up to where too many of it failed.
         """
-        width = self._width(tally, program, len(objects))
+        width = self._width(state, program, len(objects))
         side_by_side = SideBySide(
             processor=self.processor.acting_as(program.origin.account),
-            request=tally.request,
+            request=state.request,
             program=program,
             each=self.each,
             is_excluded=self.is_excluded,
         )
         attempts = await side_by_side.attempts(objects, width)
         _check_entries(attempts)
-        if is_unproven(tally, program, place) and (refused := prove(tally, place, attempts)):
+        if is_unproven(state, program, place) and (refused := prove(state, place, attempts)):
             return refused
         if (held := self._paused(attempts)) is not None:
             return held
-        if tally.diverted and (stuck := self._too_many(tally.progress, attempts)) is not None:
+        if state.diverted and (stuck := self._too_many(state.progress, attempts)) is not None:
             return stuck
         failed: list[tuple[Object, Attempt]] = []
         fired = 0
@@ -346,14 +346,14 @@ class Sweeper:
             fired += not isinstance(attempt.disposition, Skip)
             if has_failed(attempt):
                 failed.append((obj, attempt))
-            tally.add(attempt)
-        await asyncio.gather(*(self._child(tally, *item) for item in failed))
-        done, total = tally.progress.done + len(attempts), tally.progress.total
-        tally.advance(
+            state.add(attempt)
+        await asyncio.gather(*(self._child(state, *item) for item in failed))
+        done, total = state.progress.done + len(attempts), state.progress.total
+        state.advance(
             done=done,
             total=total if total < 0 else max(total, done),
-            matched=tally.progress.matched + fired,
-            failed=tally.progress.failed + len(failed),
+            matched=state.progress.matched + fired,
+            failed=state.progress.failed + len(failed),
         )
         return None
 
@@ -374,27 +374,27 @@ class Sweeper:
         until = self.clock.now() + timedelta(seconds=waits.after)
         return Defer(reason=waits.reason, message=waits.message, until=until)
 
-    def _width(self, tally: SweepState, program: Program, objects: int) -> int:
-        if tally.diverted:
+    def _width(self, state: SweepState, program: Program, objects: int) -> int:
+        if state.diverted:
             return objects
-        failed, allowed = tally.progress.failed, allowed_failures(program)
-        return self.pacer.side_by_side(tally.policy, objects, failed, allowed=allowed)
+        failed, allowed = state.progress.failed, allowed_failures(program)
+        return self.pacer.side_by_side(state.policy, objects, failed, allowed=allowed)
 
-    async def _child(self, tally: SweepState, obj: Object, attempt: Attempt) -> None:
-        spec, ref = tally.request.spec, ref_of(obj)
+    async def _child(self, state: SweepState, obj: Object, attempt: Attempt) -> None:
+        spec, ref = state.request.spec, ref_of(obj)
         child = replace(spec, resource=ref, sweep=False, sequence=0)
-        parent = tally.request.name
+        parent = state.request.name
         if spec.source is Source.MANUAL:
-            child = replace(child, policy_generation=tally.progress.generation)
-            parent = f"{parent}/{tally.progress.generation}"
+            child = replace(child, policy_generation=state.progress.generation)
+            parent = f"{parent}/{state.progress.generation}"
         name = child_name(parent, ref.uid)
         marks = labels(policy=spec.policy.key, source=spec.source, trigger_uid=ref.uid)
         created = await self.requests.create(name, marks, child)
         again = isinstance(attempt.disposition, Retry)
-        if not created and tally.diverted and again and await self._ended(name):
+        if not created and state.diverted and again and await self._ended(name):
             # That was of an earlier round. One that still waits stands for the trigger as it is
             # now, and one that failed for good says already what failed again.
-            name = child_name(f"{parent}/{tally.progress.sequence}", ref.uid)
+            name = child_name(f"{parent}/{state.progress.sequence}", ref.uid)
             await self.requests.create(name, marks, child)
 
     async def _ended(self, name: str) -> bool:

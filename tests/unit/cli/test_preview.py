@@ -25,8 +25,8 @@ from reconciler.cli.preview.policies import (
     split_names,
 )
 from reconciler.cli.preview.report import Report, lines_of, place_of
+from reconciler.cli.preview.rule_summary import RuleSummary, Verdict
 from reconciler.cli.preview.secrets import WatchedLoader
-from reconciler.cli.preview.tally import RuleTally, Verdict
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.loads import ApiLoad, Load
 from reconciler.engine.program import Program
@@ -91,14 +91,14 @@ def patched(trigger: Object, *names: str, repeats: bool = False) -> Chunk:
     return Chunk(read=1, seen=(Seen(trigger=trigger, touches=touches),), writes=writes)
 
 
-def tally(*chunks: Chunk, limit: int = 20, mask: Mask | None = None) -> RuleTally:
-    found = RuleTally(program=program(), operation="UPDATE", limit=limit)
+def rule_summary(*chunks: Chunk, limit: int = 20, mask: Mask | None = None) -> RuleSummary:
+    found = RuleSummary(program=program(), operation="UPDATE", limit=limit)
     for chunk in chunks:
         found.add(chunk, mask or Mask())
     return found
 
 
-def report(*rules: RuleTally, **facts: Any) -> Report:
+def report(*rules: RuleSummary, **facts: Any) -> Report:
     given: dict[str, Any] = {
         "server": "https://here",
         "tried": True,
@@ -111,7 +111,7 @@ def report(*rules: RuleTally, **facts: Any) -> Report:
     return Report(rules=rules, **given)
 
 
-def text_of(*rules: RuleTally, **facts: Any) -> str:
+def text_of(*rules: RuleSummary, **facts: Any) -> str:
     return "\n".join(lines_of(report(*rules, **facts), Screen()))
 
 
@@ -122,7 +122,7 @@ def run(*words: str) -> Result:
 
 
 def test_counts_come_first_and_then_the_diffs() -> None:
-    found = text_of(tally(patched(config_map("settings"), "web"), Chunk(read=2)))
+    found = text_of(rule_summary(patched(config_map("settings"), "web"), Chunk(read=2)))
     table, counts, empty, summary, *rest = found.splitlines()
     # What happened nowhere has no column.
     assert table.split()[2:] == ["ON", "TRIGGERS", "TARGETS", "CHANGED", "UNCHANGED"]
@@ -149,7 +149,7 @@ def test_counts_come_first_and_then_the_diffs() -> None:
 
 
 def test_colours_are_for_terminals() -> None:
-    whole = report(tally(patched(config_map("settings"), "web")))
+    whole = report(rule_summary(patched(config_map("settings"), "web")))
     coloured = list(lines_of(whole, Screen(coloured=True)))
     assert styled("\x1b[32m+  mode: strict\x1b[0m") in coloured
     assert "\x1b" not in "".join(lines_of(whole, Screen()))
@@ -159,19 +159,19 @@ def test_what_the_limit_leaves_out_is_counted_and_said() -> None:
     chunks = [patched(config_map(f"s{n}"), f"web{n}") for n in range(5)]
     errors = tuple(touch(f"bad{n}", Outcome.FAILED, f"fault {n}") for n in range(4))
     chunks.append(Chunk(read=1, seen=(Seen(trigger=config_map("t"), touches=errors),)))
-    found = tally(*chunks, limit=2)
+    found = rule_summary(*chunks, limit=2)
     text = text_of(found)
     assert (found.count(Verdict.CHANGED), len(found.shown)) == (5, 2)
     assert text.endswith("3 changes and 2 problems more: --limit 0 shows all")
     assert text.count("\n+++ ") == 2
-    everything = text_of(tally(*chunks, limit=0))
+    everything = text_of(rule_summary(*chunks, limit=0))
     assert everything.count("\n+++ ") == 5
     assert "--limit" not in everything
 
 
 def test_a_target_counts_once_however_many_triggers_mean_it() -> None:
     unchanged = Seen(trigger=config_map("b"), touches=(touch("web", Outcome.UNCHANGED),))
-    found = tally(
+    found = rule_summary(
         patched(config_map("a"), "web"),
         Chunk(read=1, seen=(unchanged,)),
         patched(config_map("c"), "web"),
@@ -183,7 +183,7 @@ def test_a_target_counts_once_however_many_triggers_mean_it() -> None:
 def test_what_went_wrong_at_one_trigger_is_said_of_the_target() -> None:
     refused = touch("web", Outcome.INVALID, "field is immutable", refused=True)
     chunk = Chunk(read=1, seen=(Seen(trigger=config_map("b"), touches=(refused,)),))
-    found = tally(patched(config_map("a"), "web"), chunk)
+    found = rule_summary(patched(config_map("a"), "web"), chunk)
     assert (found.count(Verdict.CHANGED), found.count(Verdict.REFUSED)) == (0, 1)
     assert found.changed == set()
     text = text_of(found)
@@ -195,7 +195,7 @@ def test_what_went_wrong_at_one_trigger_is_said_of_the_target() -> None:
 
 def test_errors_without_a_target_and_lists_that_cannot_be_read() -> None:
     seen = Seen(trigger=config_map("a"), errors=("no such variable",))
-    found = tally(Chunk(read=1, seen=(seen,)), Chunk(failure="list configmaps: forbidden"))
+    found = rule_summary(Chunk(read=1, seen=(seen,)), Chunk(failure="list configmaps: forbidden"))
     text = text_of(found, permissions=["list configmaps"])
     assert "error: triggered by ConfigMap shop/a: no such variable" in text
     assert "not read: list configmaps: forbidden" in text
@@ -211,7 +211,7 @@ def test_one_reason_is_said_once_however_many_triggers_meet_it() -> None:
     ]
     refused = [touch(f"web{n}", Outcome.DENIED, "no", refused=True) for n in range(2)]
     chunks.append(Chunk(seen=(Seen(trigger=config_map("b"), touches=tuple(refused)),)))
-    text = text_of(tally(*chunks))
+    text = text_of(rule_summary(*chunks))
     assert text.count("no such variable") == 1
     names = "ConfigMap shop/a0, ConfigMap shop/a1, ConfigMap shop/a2 and 2 more"
     assert f"error (5 times): triggered by {names}: no such variable\n" in text
@@ -223,7 +223,7 @@ def test_reasons_are_counted_and_not_kept_one_by_one() -> None:
         Chunk(seen=(Seen(trigger=config_map(f"a{n}"), unmet=f"reason {n}"),)) for n in range(90)
     ]
     skipped = Seen(trigger=config_map("b"), touches=(touch("web", Outcome.SKIPPED, "not now"),))
-    found = tally(*chunks, Chunk(seen=(skipped,)))
+    found = rule_summary(*chunks, Chunk(seen=(skipped,)))
     assert len(found.unmet) <= 51
     text = text_of(found)
     assert "match, but no trigger (1): reason 0" in text
@@ -232,12 +232,12 @@ def test_reasons_are_counted_and_not_kept_one_by_one() -> None:
 
 
 def test_a_rule_that_does_not_settle_says_so() -> None:
-    text = text_of(tally(patched(config_map("a"), "web", repeats=True)))
+    text = text_of(rule_summary(patched(config_map("a"), "web", repeats=True)))
     assert "the rule does not settle" in text
 
 
 def test_without_a_dry_run_there_is_a_hint() -> None:
-    rule = tally(patched(config_map("a"), "web"))
+    rule = rule_summary(patched(config_map("a"), "web"))
     assert "--server-dry-run" in text_of(rule, tried=False)
     assert "--server-dry-run" not in text_of(rule, tried=True)
 
@@ -247,7 +247,7 @@ def test_the_content_of_secrets_is_not_shown() -> None:
     write = Write(before=secret("s", a="old-word"), after=secret("s", a="new-word"), repeats=False)
     done = Touch(target=target, outcome=Outcome.PATCHED, message="", refused=False)
     seen = Seen(trigger=config_map("a"), touches=(done,))
-    found = tally(Chunk(seen=(seen,), writes={target: write}))
+    found = rule_summary(Chunk(seen=(seen,), writes={target: write}))
     text = text_of(found) + json.dumps(data_of(report(found)))
     assert "*** (old)" in text
     for word in ("old-word", "new-word", b64encode(b"new-word").decode()):
@@ -264,7 +264,7 @@ def test_what_a_rule_copies_out_of_a_secret_is_not_shown() -> None:
     failed = touch("bad", Outcome.FAILED, "cannot use sesame")
     touches = (touch("web", Outcome.PATCHED), failed)
     seen = Seen(trigger=secret("s", word="sesame"), touches=touches, errors=("no sesame",))
-    found = tally(Chunk(seen=(seen,), writes={target: write}))
+    found = rule_summary(Chunk(seen=(seen,), writes={target: write}))
     text = text_of(found) + json.dumps(data_of(report(found)))
     assert "sesame" not in text
     assert b64encode(b"sesame").decode() not in text
@@ -288,7 +288,7 @@ async def test_what_an_entry_reads_out_of_secrets_is_not_shown() -> None:
 def test_values_for_programs() -> None:
     refused = touch("bad", Outcome.DENIED, "no", refused=True)
     chunk = Chunk(read=1, seen=(Seen(trigger=config_map("b"), touches=(refused,)),))
-    data = data_of(report(tally(patched(config_map("a"), "web"), chunk)))
+    data = data_of(report(rule_summary(patched(config_map("a"), "web"), chunk)))
     (rule,) = data["rules"]
     assert rule["counts"] == {
         "read": 2,
@@ -319,10 +319,10 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_difference_from_a_baseline() -> None:
     difference = compare({key("ConfigMap", "a")}, {key("ConfigMap", "b")})
     assert difference
-    text = text_of(tally(), difference=difference)
+    text = text_of(rule_summary(), difference=difference)
     assert "- ConfigMap shop/a: would not be changed" in text
     assert "+ ConfigMap shop/b: is not in the baseline" in text
-    assert "As the baseline says" in text_of(tally(), difference=compare(set(), set()))
+    assert "As the baseline says" in text_of(rule_summary(), difference=compare(set(), set()))
 
 
 @pytest.mark.parametrize(

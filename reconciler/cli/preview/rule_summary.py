@@ -71,7 +71,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class RuleTally:
+class RuleSummary:
     """What one rule would do; changed in place while the preview goes on.
 
     Attributes:
