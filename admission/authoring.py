@@ -240,8 +240,8 @@ def check_limits(policy: Object, old: Object) -> AdmissionResponse:
     findings = list(limit_findings(policy))
     if errors := [item for item in findings if item.level is Level.ERROR]:
         return refuse(policy, _lines(errors))
-    told = (item for item in findings if item.level is Level.WARNING)
-    return AdmissionResponse(warnings=warnings(_texts(told)))
+    noted = (item for item in findings if item.level is Level.WARNING)
+    return AdmissionResponse(warnings=warnings(_texts(noted)))
 
 
 def _lines(findings: Iterable[Finding]) -> list[str]:
@@ -283,17 +283,17 @@ def _not_allowed(
         f" '{_who(place, compiled, means)}': it may not {', '.join(texts)}"
         for place, texts in _by_place(lack.rights).items()
     ]
-    told = refuse(policy, lines, code=FORBIDDEN).message
+    message = refuse(policy, lines, code=FORBIDDEN).message
     if compiled.account is not None:
         roles = account_roles(compiled.key, compiled.account, lack.rights, means.controller)
-        message = f"{told}\nApply this, then the policy again:\n\n{roles}\n"
+        message = f"{message}\nApply this, then the policy again:\n\n{roles}\n"
         return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
     places = {right.namespace for need in lack.rights for right in need.options}
     where = ""
     if "" not in places:
         where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
     role = cluster_role(compiled.key, lack.rights, means.installation.background_label)
-    message = f"{told}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
+    message = f"{message}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
     return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
 
 
@@ -314,14 +314,14 @@ def _not_the_authors(
         f"{place}: '{author}' may not {', '.join(texts)}"
         for place, texts in _by_place(missed).items()
     ]
-    told = refuse(policy, lines, code=FORBIDDEN).message
+    message = refuse(policy, lines, code=FORBIDDEN).message
     cure = (
         "A policy may do only what its author may do: get these rights, or have it applied by"
         " a user who has them."
     )
     if account is not None:
         cure += f" The right to {account.impersonation} named {account.name} is enough, too."
-    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
+    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{message}\n{cure}")
 
 
 def _by_place(needs: Iterable[Need]) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ from reconciler.observe.audit import AuditLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.services.admitting.admit import Admit
-from reconciler.services.admitting.told import MutationEvents
+from reconciler.services.admitting.mutation_events import MutationEvents
 from reconciler.services.catalog.globalcontext import GlobalContext, WithEntries
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
@@ -80,7 +80,7 @@ class RuleWebhooks:
             admit=self._admit(),
             metrics=self.metrics,
             namespace=settings.namespace,
-            told=MutationEvents(
+            events=MutationEvents(
                 events=self.events,
                 reporter=f"{settings.installation.reporter}-admission",
                 wants_success=success_events(settings, self.lookup.settings),
@@ -156,13 +156,13 @@ def backlog_estimate(
     marks = marks_of(settings, holder)
     estimate = BacklogEstimate(marks=marks)
 
-    def told(known: BacklogEstimate) -> None:
+    def report(known: BacklogEstimate) -> None:
         metrics.diverting.set(1 if known.diverting else 0)
         say = _log.warning if known.diverting else _log.info
         what = "triggers are diverted" if known.diverting else "triggers are recorded again"
         say(what, waiting=known.waiting, limit=marks().limit, hard=marks().hard)
 
-    estimate.turned.subscribe(told)
+    estimate.turned.subscribe(report)
     metrics.waiting_seen.set_function(lambda: estimate.waiting)
     metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
     metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)

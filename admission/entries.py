@@ -26,10 +26,10 @@ async def check_entry(
         f"{item.location}: {item.text}" for item in entry_refusals(compiled, means.protection)
     ]:
         return refuse(entry, refusals)
-    told = [(text, "") for text in compiled.warnings]
+    noted = [(text, "") for text in compiled.warnings]
     return AdmissionResponse(
         warnings=warnings(
-            [*told, *failing(await _unkept(compiled, means, deadline), means.installation)]
+            [*noted, *failing(await _unkept(compiled, means, deadline), means.installation)]
         )
     )
 

@@ -60,12 +60,12 @@ class Heartbeat:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(election.run(), name="election")
             tasks.create_task(self._note(), name="missed triggers")
-            told = tell_problems(
+            reporting = tell_problems(
                 lambda: election.problem,
                 lambda text: _log.warning("the heartbeat cannot be written", reason=text),
                 every=_PATROL,
             )
-            tasks.create_task(told, name="election told")
+            tasks.create_task(reporting, name="election problems")
 
     async def _note(self) -> None:
         def say(reason: str) -> None:

@@ -90,17 +90,17 @@ def _not_allowed(
     obj: Object, hook: DeclaredHook, needs: Sequence[Need], means: ValidationDeps
 ) -> AdmissionResponse:
     lines = [f"{need.location}: '{means.account}' may not {need.options[0]}" for need in needs]
-    told = refuse(obj, lines, code=FORBIDDEN).message
+    message = refuse(obj, lines, code=FORBIDDEN).message
     role = cluster_role(hook.ref.key, needs, means.installation.background_label)
-    message = f"{told}\nApply this ClusterRole, then the hook again:\n\n{role}\n"
+    message = f"{message}\nApply this ClusterRole, then the hook again:\n\n{role}\n"
     return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
 
 
 def _not_the_authors(obj: Object, missed: Iterable[Need], author: str) -> AdmissionResponse:
     lines = [f"{need.location}: '{author}' may not {need.options[0]}" for need in missed]
-    told = refuse(obj, lines, code=FORBIDDEN).message
+    message = refuse(obj, lines, code=FORBIDDEN).message
     cure = (
         "A hook may do only what its author may do: get these rights, or have it applied by a"
         " user who has them."
     )
-    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{told}\n{cure}")
+    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{message}\n{cure}")

@@ -177,9 +177,12 @@ class Admission:
         for item in followers:
             self.readiness.add(item.name, item.unready)
         estimate = backlog_estimate(self.settings, holder, self.metrics)
-        told = backlog_watch(self.client, self.clock, own)
+        backlog_lease = backlog_watch(self.client, self.clock, own)
         backlog = Informer(
-            name="backlog", watch=told, take=backlog_taker(estimate.take), clock=self.clock
+            name="backlog",
+            watch=backlog_lease,
+            take=backlog_taker(estimate.take),
+            clock=self.clock,
         )
         entries = NamedEntries.of(
             self.client, self.settings, clock=self.clock, kinds=kinds, index=index
@@ -224,7 +227,7 @@ class Admission:
                 tasks.create_task(forever(item.name, item.run()))
                 tasks.create_task(forever(f"problems of {item.name}", item.tell()))
             tasks.create_task(forever("GlobalContextEntries", entries.run(self.metrics)))
-            await self._known(followers, told, entries)
+            await self._known(followers, backlog_lease, entries)
             self._keep_certificates(tasks)
             tasks.create_task(forever("live Kyverno", neighbour.run()))
             tasks.create_task(forever("events", events.run()))
@@ -234,7 +237,7 @@ class Admission:
                 await asyncio.Event().wait()
 
     async def _known(
-        self, followers: Sequence[Informer], told: Watch, entries: NamedEntries
+        self, followers: Sequence[Informer], backlog_lease: Watch, entries: NamedEntries
     ) -> None:
         """Return when requests can be answered by what is known."""
         for item in followers:
@@ -243,7 +246,7 @@ class Admission:
         # is an error of that rule: no reasons to be unready.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await asyncio.gather(told.synced.wait(), entries.begun())
+                await asyncio.gather(backlog_lease.synced.wait(), entries.begun())
 
     @contextlib.asynccontextmanager
     async def _serving(self, server: WebhookServer) -> AsyncIterator[None]:

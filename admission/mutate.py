@@ -19,7 +19,7 @@ from reconciler.observe.audit import AuditLog
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.admitting.admit import Admit, Admitted, Question
-from reconciler.services.admitting.told import MutationEvents
+from reconciler.services.admitting.mutation_events import MutationEvents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class MutateWebhook:
 
     Attributes:
         namespace: Of the programs; nothing is changed there.
-        told: Tells of what was changed.
+        events: Emits events about what was changed.
         failures: Answers for rules that cannot be applied.
         standing_by: Returns why nothing is to be changed, empty where all is.
         audit: Who fired what.
@@ -38,7 +38,7 @@ class MutateWebhook:
     admit: Admit
     metrics: Metrics
     namespace: str
-    told: MutationEvents
+    events: MutationEvents
     failures: RuleFailures
     standing_by: Callable[[], str] = str
     audit: AuditLog = field(default_factory=AuditLog)
@@ -80,7 +80,7 @@ class MutateWebhook:
         if not failed.allowed:
             return failed
         if not asked.request.dry_run:
-            self.told.changed(asked.request, admitted.changed)
+            self.events.changed(asked.request, admitted.changed)
             for result in admitted.changed:
                 self.audit.changed(asked.request, result.policy, result.rule)
                 labels = self.metrics.labels.rule(result.policy.key, result.rule)

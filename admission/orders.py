@@ -49,8 +49,10 @@ async def check_orders(
                     )
     except (TimeoutError, ClusterError) as error:
         text = str(error) or f"no answer within {deadline.seconds:g} s"
-        told = f"whether triggers of its rules still wait cannot be checked now: {text}; try again"
-        return refuse(policy, [told], code=UNAVAILABLE)
+        message = (
+            f"whether triggers of its rules still wait cannot be checked now: {text}; try again"
+        )
+        return refuse(policy, [message], code=UNAVAILABLE)
     return refuse(policy, lines, code=CONFLICT) if lines else None
 
 

@@ -139,7 +139,7 @@ def _on_path(module: Module, environ: Mapping[str, str]) -> str | None:
     if not go:
         return None
     try:
-        told = subprocess.run(  # noqa: S603 - the person's own Go
+        completed = subprocess.run(  # noqa: S603 - the person's own Go
             [go, "env", "GOVERSION"],
             capture_output=True,
             text=True,
@@ -150,7 +150,7 @@ def _on_path(module: Module, environ: Mapping[str, str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = re.match(r"go(\d+)\.(\d+)", told.stdout)
+    version = re.match(r"go(\d+)\.(\d+)", completed.stdout)
     return go if version and (int(version[1]), int(version[2])) >= module.go else None
 
 

@@ -19,7 +19,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()
-        self._told = self._began
+        self._reported = self._began
         self._status: Status | None = None
         if self._stream.isatty():
             self._status = Console(file=self._stream).status("")
@@ -38,7 +38,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         print(text, file=self._stream, flush=True)
-        self._told = self._clock.monotonic()
+        self._reported = self._clock.monotonic()
 
     def update(self, phase: str) -> None:
         """Tell what goes on now; call it as often as there is something to tell."""
@@ -47,5 +47,5 @@ class Progress:
         line = f"{minutes}:{seconds:02d}  {phase}"
         if self._status:
             self._status.update(line)
-        elif now - self._told >= _EVERY:
+        elif now - self._reported >= _EVERY:
             self.say(f"  {line}")

@@ -147,8 +147,8 @@ def process_mark(pid: int) -> str:
             return ""
         return "" if fields[0] == "Z" else fields[19]
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    state, _, started = told.stdout.strip().partition(" ")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    state, _, started = completed.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else started.strip()
 
 

@@ -46,21 +46,21 @@ class _Supervisor:
         self._folders: list[str] = []
 
     def run(self) -> None:
-        wake, told = socket.socketpair()
-        wake.settimeout(0)
-        told.settimeout(0)
-        signal.set_wakeup_fd(told.fileno())
+        reader, writer = socket.socketpair()
+        reader.settimeout(0)
+        writer.settimeout(0)
+        signal.set_wakeup_fd(writer.fileno())
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in _ENDING:
             signal.signal(number, self._end)
         selector = selectors.DefaultSelector()
         selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
-        selector.register(wake, selectors.EVENT_READ)
+        selector.register(reader, selectors.EVENT_READ)
         try:
             while not self._ending:
                 for key, _ in selector.select():
-                    if key.fileobj is wake:
-                        wake.recv(4096)
+                    if key.fileobj is reader:
+                        reader.recv(4096)
                     elif not self._read():
                         selector.unregister(key.fileobj)
                         self._ending = not self._detached

@@ -271,7 +271,7 @@ def _assemble(
     observers = observers_of(base, events, reporter)
     services = Services.of(base, observers)
     rounds = catch_up_passes(base, services, observers)
-    told = LeaderEvents(events=events, leading=lambda: election.leading)
+    leader_events = LeaderEvents(events=events, leading=lambda: election.leading)
     cluster_watches = ClusterWatches(
         client=client,
         clock=clock,
@@ -279,12 +279,12 @@ def _assemble(
         settings=settings,
         holder=base.live,
         report=SettingsReport(
-            name=settings.installation.settings, log=log, metrics=metrics, events=told
+            name=settings.installation.settings, log=log, metrics=metrics, events=leader_events
         ),
         neighbour=kyverno_detector(client, settings, clock, log.warning),
         metrics=metrics,
-        events=told,
-        leading=told.leading,
+        events=leader_events,
+        leading=leader_events.leading,
         say=log.warning,
         languages=tuple(
             OptionalLanguage.all(
@@ -297,7 +297,7 @@ def _assemble(
             )
         ),
     )
-    hooks = DeclaredHooks.of(base, told, lambda: election.term)
+    hooks = DeclaredHooks.of(base, leader_events, lambda: election.term)
     leadership = Leadership(
         dispatcher=services.dispatcher,
         observers=observers,

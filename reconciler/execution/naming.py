@@ -21,7 +21,9 @@ def object_names(paths: Iterable[str]) -> dict[str, str]:
     plain = {path: _plain(path) for path in paths}
     count = Counter(plain.values())
     return {
-        path: name if name and count[name] == 1 and len(name) <= _LONGEST else _told(path, name)
+        path: name
+        if name and count[name] == 1 and len(name) <= _LONGEST
+        else _with_digest(path, name)
         for path, name in plain.items()
     }
 
@@ -30,6 +32,6 @@ def _plain(path: str) -> str:
     return _EDGES.sub("", _OTHER.sub("-", path.lower().replace("/", ".")))
 
 
-def _told(path: str, name: str) -> str:
+def _with_digest(path: str, name: str) -> str:
     digest = hashlib.sha256(path.encode()).hexdigest()[:_DIGITS]
     return f"{name[:_LONGEST].rstrip('.-') or 'hook'}-{digest}"

@@ -57,11 +57,11 @@ def observe(
         results: Of the binding's jq filter; None where it has none.
     """
     shown: dict[str, Any] = {"object": obj} if binding.keep_full_objects else {}
-    told_by: Any = obj
+    compared: Any = obj
     if results is not None:
-        told_by = shown["filterResult"] = result_of(results)
+        compared = shown["filterResult"] = result_of(results)
     meta = obj.get("metadata") or {}
-    text = input_text(told_by).encode()
+    text = input_text(compared).encode()
     both = results is not None and binding.keep_full_objects
     return ObservedObject(
         namespace=str(meta.get("namespace", "")),

@@ -77,8 +77,8 @@ class UserAccess:
     def __init__(self, client: Client, user: Mapping[str, Any]) -> None:
         """Take the user as an AdmissionReview describes one."""
         self._client = client
-        told = {"user": user.get("username"), **{key: user.get(key) for key in _OF_USER}}
-        self._subject = {key: value for key, value in told.items() if value}
+        described = {"user": user.get("username"), **{key: user.get(key) for key in _OF_USER}}
+        self._subject = {key: value for key, value in described.items() if value}
 
     async def may(self, right: Right) -> bool:
         """Ask for one right."""

@@ -72,10 +72,10 @@ class ServiceTokens:
             kept.token = ""
 
     def _until(self, source: TokenSource, answer: Any) -> datetime:
-        told = answer.get("expireAt")
-        if type(told) is int and told > 0:
+        expiry = answer.get("expireAt")
+        if type(expiry) is int and expiry > 0:
             try:
-                return datetime.fromtimestamp(told / _MILLISECONDS, UTC)
+                return datetime.fromtimestamp(expiry / _MILLISECONDS, UTC)
             except (ValueError, OverflowError, OSError):
                 pass
         now = self.clock.now()

@@ -26,8 +26,8 @@ class Observers:
         self.reporter.observe(request, status, attempt)
         self.event_recorder.observe(request, status, attempt)
         self.progress.observe(request, status)
-        told = request.status.targets
-        self.reports.add(request.spec, [item for item in attempt.targets if item not in told])
+        earlier = request.status.targets
+        self.reports.add(request.spec, [item for item in attempt.targets if item not in earlier])
 
     def on_recovered(self, request: UpdateRequest) -> None:
         """Take in a finished request that is stored when this process begins to lead."""
@@ -56,6 +56,6 @@ class Observers:
             labels = metrics.labels.rule(loss.policy.key, rule.name)
             metrics.loss_spans.labels(*labels).inc()
             metrics.triggers_lost.labels(*labels).inc(rule.objects or 0)
-            told = describe(loss.outage, rule)
-            log.error("triggers lost", policy=loss.policy.key, rule=rule.name, what=told)
-            self.event_recorder.lost(loss.policy, loss.uid, rule.name, told)
+            description = describe(loss.outage, rule)
+            log.error("triggers lost", policy=loss.policy.key, rule=rule.name, what=description)
+            self.event_recorder.lost(loss.policy, loss.uid, rule.name, description)

@@ -22,20 +22,20 @@ class SettingsReport:
     log: Logger
     metrics: Metrics
     events: Events | None = None
-    _told: frozenset[Fault] = field(default=frozenset())
+    _reported: frozenset[Fault] = field(default=frozenset())
     _unused: tuple[str, ...] = ()
 
     def __call__(self, holder: SettingsHolder) -> None:
         """Tell what is new."""
         faults = frozenset(holder.faults)
-        for key in {item.key for item in self._told - faults}:
+        for key in {item.key for item in self._reported - faults}:
             self.metrics.setting_refused.labels(key=key).set(0)
         for fault in sorted(faults, key=lambda item: item.key):
             self.metrics.setting_refused.labels(key=fault.key).set(1)
-            if fault not in self._told:
+            if fault not in self._reported:
                 self.log.warning("setting refused", key=fault.key, reason=_text(fault))
                 self._emit(holder.namespace, fault)
-        self._told = faults
+        self._reported = faults
         if holder.unused != self._unused:
             for key in holder.unused:
                 known = key in WITHOUT_EFFECT

@@ -101,7 +101,7 @@ class Backlog:
     seen: int = 0
     of: Mapping[str, int] = field(default_factory=dict)
 
-    def outdates(self, told: "Backlog", noticed: int, marks: Thresholds) -> bool:
+    def outdates(self, reported: "Backlog", noticed: int, marks: Thresholds) -> bool:
         """Return whether it is worth telling, after another and so many new requests.
 
         New requests count although they are done: until they are told of, a replica takes those
@@ -109,12 +109,13 @@ class Backlog:
         """
         step = marks.step
         if any(
-            abs(self.of.get(key, 0) - told.of.get(key, 0)) >= step for key in {*self.of, *told.of}
+            abs(self.of.get(key, 0) - reported.of.get(key, 0)) >= step
+            for key in {*self.of, *reported.of}
         ):
             return True
-        if abs(self.waiting - told.waiting) >= step or noticed >= step:
+        if abs(self.waiting - reported.waiting) >= step or noticed >= step:
             return True
-        return marks.side(self.waiting) != marks.side(told.waiting)
+        return marks.side(self.waiting) != marks.side(reported.waiting)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ def withheld(bare: str) -> str:
     return f"{bare} ({WITHHELD})"
 
 
-def told_permission(permission: str, namespaces: frozenset[str]) -> str:
+def quotable_permission(permission: str, namespaces: frozenset[str]) -> str:
     """Return a missing right without a namespace or path that is not among what may be named."""
     right, _, namespace = permission.partition(" in namespace ")
     verb, _, resource = right.partition(" ")

@@ -195,7 +195,7 @@ class Certificates:
 
     async def run(self) -> None:
         """Refresh for ever; a failure is told and tried again, the old certificate serves on."""
-        pause, told = _CHECK_SECONDS, ""
+        pause, reported = _CHECK_SECONDS, ""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -203,11 +203,11 @@ class Certificates:
             self._changed.clear()
             try:
                 await self.refresh()
-                pause, told = _CHECK_SECONDS, ""
+                pause, reported = _CHECK_SECONDS, ""
             except (ClusterError, InvalidSetting) as error:
-                if str(error) != told:
+                if str(error) != reported:
                     _log.warning("cannot refresh the certificate", reason=str(error))
-                pause, told = _RETRY_SECONDS, str(error)
+                pause, reported = _RETRY_SECONDS, str(error)
                 # Only a certificate that ended makes the server useless.
                 expired = self._loaded is None or self._loaded.until <= self._clock.now()
                 self.problem = str(error) if expired else ""

@@ -105,7 +105,7 @@ def test_no_name_that_people_type_is_taken_from_kyverno() -> None:
 
 
 @pytest.mark.parametrize("kind", policy_kinds(BESIDE), ids=lambda kind: kind.plural)
-def test_kinds_beside_are_followed_and_told(kind: Any) -> None:
+def test_kinds_beside_are_followed_and_reported(kind: Any) -> None:
     if kind.group != BESIDE.group:
         pytest.skip("a kind of both")
     reads = {(kind.group, kind.plural, verb) for verb in ("get", "list", "watch")}

@@ -88,7 +88,7 @@ def test_the_chart_holds_the_manifests_themselves() -> None:
         assert (CHART / "files" / link).resolve() == ROOT / folder
 
 
-def test_no_role_of_ours_is_aggregated_into_another_one_of_ours() -> None:
+def test_no_role_is_aggregated_into_another_one() -> None:
     """Where both are deleted at once, the cluster writes the aggregated one again.
 
     Overlays are left out: their roles stand for those that people add.

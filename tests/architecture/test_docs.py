@@ -72,10 +72,10 @@ def test_every_word_of_a_request_is_documented() -> None:
 
 def test_the_reasons_of_requests_are_those_in_the_table() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section("Reasons", REQUEST), re.MULTILINE)
-    told = [(state, word) for state, words in rows for word in CODE.findall(words)]
-    assert {state for state, _ in told} == set(State)
-    assert {word for _, word in told} == set(Reason)
-    assert len(told) == len(set(told))
+    reported = [(state, word) for state, words in rows for word in CODE.findall(words)]
+    assert {state for state, _ in reported} == set(State)
+    assert {word for _, word in reported} == set(Reason)
+    assert len(reported) == len(set(reported))
 
 
 def test_every_reason_is_given_somewhere() -> None:

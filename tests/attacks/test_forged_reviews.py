@@ -127,7 +127,7 @@ async def got_the_true_value(rig: Rig) -> None:
     await rig.settle(missing, within=60.0)
 
 
-async def test_a_peer_without_a_certificate_is_told_so_and_leaves_nothing(
+async def test_a_peer_without_a_certificate_sees_that_and_leaves_nothing(
     rig: Rig, peer: Peer
 ) -> None:
     await follow_deletions(rig, CONFIG_MAPS)

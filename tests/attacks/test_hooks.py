@@ -23,11 +23,11 @@ async def rig(rig: Rig) -> AsyncIterator[Rig]:
 
 def elsewhere(place: str) -> list[Object]:
     """Return operations whose text does not say where they lead."""
-    told = f"{{{{ '{place}' }}}}"
+    quoted = f"{{{{ '{place}' }}}}"
     named = create("stolen")
-    named["object"]["metadata"]["namespace"] = told
+    named["object"]["metadata"]["namespace"] = quoted
     text = f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x, namespace: {place}}}}}"
-    kept = {"kind": "ConfigMap", "namespace": told, "name": "kept"}
+    kept = {"kind": "ConfigMap", "namespace": quoted, "name": "kept"}
     return [
         named,
         {"operation": "Create", "object": text},

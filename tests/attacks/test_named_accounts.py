@@ -164,9 +164,9 @@ async def test_without_the_right_to_work_in_that_name_nothing_is_done(
     place, key = rig.namespace, f"{rig.namespace}/{rig.namespace}"
     wanted = policy(place, simple(place))
     await rig.delete("RoleBinding", "speaks")
-    told = await refusal(rig, wanted)
-    assert f"'{NAMESPACE}:kube-retrofit-controller': it may not impersonate" in told
-    manifest = told.partition("\n\n")[2]
+    message = await refusal(rig, wanted)
+    assert f"'{NAMESPACE}:kube-retrofit-controller': it may not impersonate" in message
+    manifest = message.partition("\n\n")[2]
     await asyncio.to_thread(rig.cluster.kubectl, "apply", "-f", "-", stdin=manifest)
     await rig.create(wanted)
     await rig.ready("Policy")

@@ -3,7 +3,7 @@
 from tests.bench import handler
 
 
-def test_the_three_requests_are_told_apart():
+def test_the_three_requests_are_distinguished():
     few, many = handler.measure(4), handler.measure(40)
     # What a policy is about costs more than another kind, and more with each policy.
     assert many.other.p50 < many.one.p50

@@ -76,7 +76,7 @@ async def test_a_wrong_token_is_reported_at_once(installed_cluster, tmp_path):
     await client.close()
 
 
-async def test_a_misspelled_field_is_refused_and_no_secret_is_told(client, place):
+async def test_a_misspelled_field_is_refused_and_no_secret_is_reported(client, place):
     before = await create(client, SECRETS, place, "a", data={"password": "aHVudGVyMg=="})
     after = before | {"dota": {"x": "1"}}
     with pytest.raises(Invalid, match='unknown field "dota"') as caught:
@@ -287,7 +287,7 @@ class Candidate:
     """One elector with a log of what it was told."""
 
     def __init__(self, client, place, pod=""):
-        self.told = asyncio.Queue()
+        self.signals = asyncio.Queue()
         self.holders = asyncio.Queue()
         self.election = Election(
             client,
@@ -297,8 +297,8 @@ class Candidate:
             timing=QUICK,
             pod=pod,
         )
-        self.election.started.subscribe(lambda: self.told.put_nowait("started"))
-        self.election.lost.subscribe(lambda: self.told.put_nowait("lost"))
+        self.election.started.subscribe(lambda: self.signals.put_nowait("started"))
+        self.election.lost.subscribe(lambda: self.signals.put_nowait("lost"))
         self.election.held_by.subscribe(self.holders.put_nowait)
         self.task = asyncio.create_task(self.election.run())
 
@@ -321,14 +321,14 @@ async def candidates(client: Client, place: str) -> AsyncIterator[Callable[[], C
         await candidate.end()
 
 
-async def told(candidate, word):
+async def signalled(candidate, word):
     async with asyncio.timeout(20):
-        assert await candidate.told.get() == word
+        assert await candidate.signals.get() == word
 
 
 async def test_a_lease_given_back_is_taken_over_at_once(client, place, candidates):
     first = candidates()
-    await told(first, "started")
+    await signalled(first, "started")
     assert first.election.leading
     second = candidates()
     async with asyncio.timeout(20):
@@ -336,9 +336,9 @@ async def test_a_lease_given_back_is_taken_over_at_once(client, place, candidate
     assert not second.election.leading
     began = time.monotonic()
     await first.end()
-    await told(second, "started")
+    await signalled(second, "started")
     assert time.monotonic() - began < QUICK.duration / 2
-    assert first.told.empty()
+    assert first.signals.empty()
     assert not first.election.leading
     assert not second.election.abandoned
     lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
@@ -356,7 +356,7 @@ async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candida
     await create(client, LEASES, place, "kube-retrofit-controller", spec=spec)
     began = time.monotonic()
     candidate = candidates()
-    await told(candidate, "started")
+    await signalled(candidate, "started")
     assert time.monotonic() - began >= 2
     assert candidate.election.abandoned
     lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
@@ -379,7 +379,7 @@ async def test_the_lease_of_a_container_that_was_restarted_is_not_waited_for(
         async with asyncio.timeout(20):
             assert await elsewhere.holders.get() == spec["holderIdentity"]
     restarted = candidates(pod)
-    await told(restarted, "started")
+    await signalled(restarted, "started")
     assert restarted.election.abandoned
     lease = await KubeReader(client).get(LEASES, place, "kube-retrofit-controller")
     assert lease["spec"]["holderIdentity"] == restarted.election.identity
@@ -388,9 +388,9 @@ async def test_the_lease_of_a_container_that_was_restarted_is_not_waited_for(
 
 async def test_a_lease_taken_by_force_is_lost(client, place, candidates):
     candidate = candidates()
-    await told(candidate, "started")
+    await signalled(candidate, "started")
     path = f"/apis/coordination.k8s.io/v1/namespaces/{place}/leases/kube-retrofit-controller"
     patch = orjson.dumps({"spec": {"holderIdentity": "thief"}})
     await client.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
-    await told(candidate, "lost")
+    await signalled(candidate, "lost")
     assert candidate.election.holder == "thief"

@@ -147,7 +147,7 @@ async def test_the_status_of_a_deleted_request_is_gone(world):
         await world.requests.write_status(request, RequestStatus(state=State.SKIP))
 
 
-async def test_waiting_and_finished_requests_are_told_apart(world):
+async def test_waiting_and_finished_requests_are_distinguished(world):
     states = [None, State.PENDING, State.COMPLETED, State.FAILED, State.SKIP]
     for number, state in enumerate(states):
         await world.requests.create(f"ur-{number}", {}, order())

@@ -26,8 +26,8 @@ async def test_a_controller_whose_loop_dies_ends_with_a_word(rig: Rig, tmp_path:
     await rig.settle(running, within=30.0)
     assert rig.programs.supervision.exit_code("broken") == 1
     lines = rig.log("broken")
-    (told,) = [line for line in lines if line.get("loop") == "gauges"]
-    assert "because of a bug in kube-retrofit" in told["message"]
+    (line,) = [line for line in lines if line.get("loop") == "gauges"]
+    assert "because of a bug in kube-retrofit" in line["message"]
     said = (
         "Error: gauges ended because of a bug in kube-retrofit (ZeroDivisionError); its log has it"
     )

@@ -169,8 +169,8 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     await until_recording(rig)
 
     async def untold() -> Any:
-        told = await events(rig)
-        return {"RecordingDiverted", "RecordingResumed"} - told
+        reported = await events(rig)
+        return {"RecordingDiverted", "RecordingResumed"} - reported
 
     await rig.settle(untold, within=15)
     before = {item.name for item in await rig.requests()}

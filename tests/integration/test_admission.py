@@ -325,7 +325,7 @@ async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
     assert not world.logged(encoded)
 
 
-async def test_the_end_of_a_terminating_object_is_told_from_its_begin(world, place):
+async def test_the_end_of_a_terminating_object_is_distinguished_from_its_begin(world, place):
     await enforce(world, policy(place, place, {"kinds": ["ConfigMap"], "operations": ["DELETE"]}))
     world.kubectl("create", "configmap", "dict", "-n", place)
     change = ("patch", "configmap", "dict", "-n", place, "--type=merge", "-p")

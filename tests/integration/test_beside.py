@@ -143,7 +143,7 @@ def test_words_that_people_type_mean_what_they_meant(
     assert {item["apiVersion"] for item in found} == {f"{TYPED[word].group}/v1"}
 
 
-def test_the_desk_asks_about_the_group_that_it_is_told(
+def test_the_desk_asks_about_the_group_that_is_configured(
     plane: ControlPlane, beside: Programs
 ) -> None:
     def asked(*arguments: str) -> str:

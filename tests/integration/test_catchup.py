@@ -143,7 +143,7 @@ async def test_the_time_before_a_policy_is_in_force_is_covered(
     assert await caught_up(rig) == ["trigger-1"]
 
 
-async def test_what_cannot_be_rebuilt_is_left_alone(rig: Rig) -> None:
+async def test_what_cannot_be_rebuilt_is_skipped(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "list", seen="begin"))
     await rig.create(config_map(place, "got-1"))

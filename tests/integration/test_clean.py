@@ -74,7 +74,7 @@ def test_nothing_is_taken_from_a_controller_that_works(control_plane: Cluster, l
     assert marked(control_plane, left, "configmap", "one")
 
 
-def test_who_may_not_look_everywhere_is_not_told_that_nothing_is_left(
+def test_who_may_not_look_everywhere_does_not_see_that_nothing_is_left(
     control_plane: Cluster, left: str
 ) -> None:
     done = clean(control_plane, "-n", left, "--as", "nobody", code=1)

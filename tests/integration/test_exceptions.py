@@ -153,7 +153,7 @@ async def test_a_request_that_waits_is_skipped_by_a_new_exception(rig: Rig) -> N
     assert status.message == f"rule is skipped due to policy exceptions {place}/e"
 
 
-async def test_a_target_that_is_excepted_is_left_alone(rig: Rig) -> None:
+async def test_a_target_that_is_excepted_is_skipped(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, f"member-{n}") for n in range(2)])
     await rig.apply(rule(place, [target(place, "member-*")], GOT))
@@ -182,7 +182,7 @@ async def test_a_target_is_changed_where_only_triggers_are_excepted(rig: Rig) ->
     await rig.applied({"member-0": {"got": "trigger-1"}}, within=15)
 
 
-async def test_a_changed_policy_leaves_triggers_alone_that_are_excepted(rig: Rig) -> None:
+async def test_a_changed_policy_skips_triggers_that_are_excepted(rig: Rig) -> None:
     place = rig.namespace
     seen = {"data": {"{{ request.object.metadata.name }}": "seen"}}
     await rig.create_all(
@@ -234,19 +234,19 @@ async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_honoured
 
 async def test_what_cannot_be_compiled_is_refused_with_its_place(rig: Rig) -> None:
     wrong = exception(rig, "x", conditions={"all": [{"key": "a"}]})
-    told: list[str] = []
+    reported: list[str] = []
 
     async def unasked() -> str:
         try:
             await rig.create(wrong)
         except Denied as error:
-            told.append(str(error))
+            reported.append(str(error))
             return ""
         await rig.delete("PolicyException", "e")
         return "exceptions are not checked yet"
 
     await rig.settle(unasked, within=15)
-    assert "spec.conditions.all[0]" in told[0]
+    assert "spec.conditions.all[0]" in reported[0]
 
 
 async def test_of_a_policy_with_one_the_first_rule_that_fires_is_applied(rig: Rig) -> None:

@@ -122,30 +122,30 @@ def lines(done: Result) -> list[str]:
 
 def test_everything_out_of_the_cluster(explain: Explain, namespace: str) -> None:
     words = [f"{namespace}/reload", "--cluster", "--trigger", f"configmap/{namespace}/settings"]
-    told = lines(explain(*words))
-    assert told[:5] == [
+    output = lines(explain(*words))
+    assert output[:5] == [
         f"Policy {namespace}/reload",
         "rule stamp (spec.rules[0])",
         "operation UPDATE (the rule listens to every operation)",
         "yes   match.any[0]",
         "yes   match and exclude: the rule concerns this request",
     ]
-    assert "context[1] size = ***" in told
-    assert '{{ extra.data.k }} = "v"' in told
-    assert f"yes   Secret {namespace}/one is selected" in told
-    assert f"yes   Secret {namespace}/two is selected" in told
-    assert "open  the diff is not shown: the patch is made of what a Secret holds" in told
+    assert "context[1] size = ***" in output
+    assert '{{ extra.data.k }} = "v"' in output
+    assert f"yes   Secret {namespace}/one is selected" in output
+    assert f"yes   Secret {namespace}/two is selected" in output
+    assert "open  the diff is not shown: the patch is made of what a Secret holds" in output
 
 
 def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespace: str) -> None:
     words = [f"{namespace}/reload", "--cluster", "--trigger", f"cm/{namespace}/settings"]
     words += ["--target", f"Secret/{namespace}/two", "--target", f"secrets/{namespace}/key"]
-    told = lines(explain(*words))
-    assert f"yes   Secret {namespace}/two is selected" in told
-    assert f"yes   Secret {namespace}/one is selected" not in told
-    assert "1 more object is selected, but not asked about" in told
+    output = lines(explain(*words))
+    assert f"yes   Secret {namespace}/two is selected" in output
+    assert f"yes   Secret {namespace}/one is selected" not in output
+    assert "1 more object is selected, but not asked about" in output
     reason = "its labels are not uses=settings"
-    assert f"no    Secret {namespace}/key: {reason}" in told
+    assert f"no    Secret {namespace}/key: {reason}" in output
 
 
 def test_a_policy_in_a_file_on_a_trigger_in_a_file(
@@ -191,8 +191,8 @@ def test_stored_exceptions_count(
 def test_without_a_trigger_the_rules_of_the_cluster_are_outlined(
     explain: Explain, namespace: str
 ) -> None:
-    told = lines(explain(f"{namespace}/reload", "--cluster"))
-    assert "may be fired by v1/ConfigMap" in told or "may be fired by ConfigMap" in told
+    output = lines(explain(f"{namespace}/reload", "--cluster"))
+    assert "may be fired by v1/ConfigMap" in output or "may be fired by ConfigMap" in output
 
 
 def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> None:
@@ -250,8 +250,8 @@ def test_what_the_shipped_settings_leave_out_fires_nothing(
 ) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(yaml.safe_dump(labelling("Namespace")))
-    told = explain(str(path), "--cluster", "--trigger", "ns/kube-system").output
-    assert "the rule does not fire: filtered by resourceFilters [*/*,kube-system,*]" in told
+    output = explain(str(path), "--cluster", "--trigger", "ns/kube-system").output
+    assert "the rule does not fire: filtered by resourceFilters [*/*,kube-system,*]" in output
     assert "the rule fires" in explain(str(path), "--cluster", "--trigger", "ns/default").output
     path.write_text(yaml.safe_dump(labelling("Node")))
     text = "nothing ever fires it: resourceFilters leave out Node ([Node,*,*])"

@@ -268,15 +268,15 @@ def probe(rig: Rig, program: str) -> tuple[int, str]:
         return error.code, ""
 
 
-async def told(rig: Rig, program: str) -> Any:
+async def reported(rig: Rig, program: str) -> Any:
     """Return what is missing of a program's word about a live Kyverno."""
     status, text = await asyncio.to_thread(probe, rig, program)
     return "" if status == 200 and "a live Kyverno is in this cluster" in text else text or status
 
 
-async def settle_told(rig: Rig, *, there: bool) -> None:
+async def settle_reported(rig: Rig, *, there: bool) -> None:
     async def missing() -> Any:
-        words = [await told(rig, name) for name in (ADMISSION, CONTROLLER)]
+        words = [await reported(rig, name) for name in (ADMISSION, CONTROLLER)]
         return "" if all(bool(word) is not there for word in words) else words
 
     await rig.settle(missing, within=30.0)
@@ -287,7 +287,7 @@ async def webhooks(rig: Rig) -> list[Object]:
     return list((found or {}).get("webhooks") or ())
 
 
-async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_left_alone(
+async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_skipped(
     rig: Rig,
 ) -> None:
     place = rig.namespace
@@ -297,7 +297,7 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_left_a
     await rig.create(left_request(place, trigger, "ur-left-1"))
     await rig.create(renewed())
     try:
-        await settle_told(rig, there=True)
+        await settle_reported(rig, there=True)
 
         async def registered() -> Any:
             return await webhooks(rig)
@@ -305,10 +305,14 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_left_a
         await rig.settle(registered, within=5.0)
         await rig.create(config_map(place, "trigger-1"))
         events = await rig.items("Event", NAMESPACE)
-        told_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
+        reported_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
         # One of each program.
-        assert len(told_events) == len({item["reportingInstance"] for item in told_events}) == 2
-        for event in told_events:
+        assert (
+            len(reported_events)
+            == len({item["reportingInstance"] for item in reported_events})
+            == 2
+        )
+        for event in reported_events:
             assert event["involvedObject"]["name"] == LEASE
             assert "--take-over" in event["message"]
         for program in (ADMISSION, CONTROLLER):
@@ -316,7 +320,7 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_left_a
             assert any("a live Kyverno is in this cluster" in line for line in logged)
     finally:
         await rig.delete("Lease", LEASE, NAMESPACE)
-    await settle_told(rig, there=False)
+    await settle_reported(rig, there=False)
 
     async def silent() -> str:
         return "" if await webhooks(rig) else "nothing is asked about"
@@ -339,7 +343,7 @@ async def test_admission_alone_stands_by_too(rig: Rig) -> None:
         await rig.create(renewed())
 
         async def silent() -> Any:
-            return await told(rig, ADMISSION)
+            return await reported(rig, ADMISSION)
 
         await rig.settle(silent, within=30.0)
         assert await webhooks(rig)
@@ -355,7 +359,7 @@ async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT, names="left-*"))
     await rig.create(renewed())
-    await settle_told(rig, there=True)
+    await settle_reported(rig, there=True)
     try:
         # No webhook of ours sees it: it is the Kyverno that saw it.
         trigger = await rig.create(config_map(place, "left-1"))
@@ -383,15 +387,17 @@ async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:
 async def test_what_recurs_is_one_event_with_a_count(rig: Rig) -> None:
     for _ in range(2):
         await rig.create(renewed())
-        await settle_told(rig, there=True)
+        await settle_reported(rig, there=True)
         await rig.delete("Lease", LEASE, NAMESPACE)
-        await settle_told(rig, there=False)
+        await settle_reported(rig, there=False)
 
     async def uncounted() -> Any:
         events = await rig.items("Event", NAMESPACE)
-        told_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
-        counted = [item for item in told_events if (item.get("series") or {}).get("count", 1) > 1]
+        reported_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
+        counted = [
+            item for item in reported_events if (item.get("series") or {}).get("count", 1) > 1
+        ]
         programs = {item["reportingInstance"] for item in counted}
-        return "" if len(programs) >= 2 else told_events
+        return "" if len(programs) >= 2 else reported_events
 
     await rig.settle(uncounted, within=60.0)

@@ -333,7 +333,7 @@ async def test_a_policy_works_through_what_exists(rig: Rig) -> None:
     assert sorted(item.spec.sweep for item in await rig.requests()) == [False, True, True]
 
 
-async def test_what_a_secret_holds_is_told_nowhere(rig: Rig) -> None:
+async def test_what_a_secret_holds_is_reported_nowhere(rig: Rig) -> None:
     place, hidden = rig.namespace, base64.b64encode(b"geheim-8c1f").decode()
     await rig.create(config_map(place, "target"))
     async with rig.granted("secrets"):

@@ -82,7 +82,7 @@ async def test_a_variable_of_nobody_is_named_with_its_place(rig: Rig) -> None:
     assert "requst" in said
 
 
-async def test_a_target_without_kind_is_told_what_it_needs(rig: Rig) -> None:
+async def test_a_target_without_kind_learns_what_it_needs(rig: Rig) -> None:
     place = rig.namespace
     wrong = rule(place, [{"apiVersion": "v1", "name": "a"}], {"data": {"a": "b"}})
     said = await refused(rig, wrong)
@@ -438,8 +438,10 @@ async def test_a_policy_that_nobody_acts_on_is_not_ready_and_an_event_says_why(r
         events = await rig.items("Event", "default")
         about = [item for item in events if item["involvedObject"]["name"] == place]
         conditions = [(item["status"], item["reason"]) for item in status.get("conditions") or ()]
-        told = {(item["type"], item["reason"]) for item in about}
-        return conditions != [("False", "NotActedOn")] or told != {("Warning", "PolicyNotActedOn")}
+        reported = {(item["type"], item["reason"]) for item in about}
+        return conditions != [("False", "NotActedOn")] or reported != {
+            ("Warning", "PolicyNotActedOn")
+        }
 
     await rig.settle(untold, within=15.0)
     shown = await asyncio.to_thread(rig.cluster.kubectl, "get", "cpol", place)
@@ -465,8 +467,8 @@ async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None
     async def untold() -> Any:
         status = (await rig.get("ClusterPolicy", place, "")).get("status") or {}
         conditions = status.get("conditions") or []
-        told = [(item["type"], item["status"]) for item in conditions] == [("Ready", "False")]
-        return None if told else status or "no status"
+        reported = [(item["type"], item["status"]) for item in conditions] == [("Ready", "False")]
+        return None if reported else status or "no status"
 
     await rig.settle(untold, within=15)
     status = (await rig.get("ClusterPolicy", place, ""))["status"]

@@ -207,7 +207,7 @@ async def test_a_policy_says_that_the_settings_leave_out_what_it_matches(rig: Ri
     await rig.settle(still, within=10.0)
 
 
-async def test_a_refused_value_leaves_the_old_one_and_is_told(rig: Rig) -> None:
+async def test_a_refused_value_leaves_the_old_one_and_is_reported(rig: Rig) -> None:
     await policy(rig)
     old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
     alone = f"{old} [ConfigMap,{rig.namespace},alone-*]"
@@ -330,7 +330,7 @@ async def test_a_success_is_an_event_where_it_is_asked_for(rig: Rig) -> None:
     assert all("trigger-silent" not in item["message"] for item in await applied())
 
 
-async def test_filtered_targets_are_left_alone_where_it_is_asked_for(rig: Rig) -> None:
+async def test_filtered_targets_are_skipped_where_it_is_asked_for(rig: Rig) -> None:
     await rig.create(config_map(rig.namespace, "other"))
     targets = [target(rig.namespace, "target"), target(rig.namespace, "other")]
     await rig.create(config_map(rig.namespace, "target"))

@@ -148,7 +148,9 @@ async def test_it_says_what_the_policies_say_and_without_policies_nothing(rig: R
 
 
 @pytest.mark.parametrize("name", [RESOURCE, POLICY])
-async def test_what_somebody_deletes_or_edits_is_restored_and_told(rig: Rig, name: str) -> None:
+async def test_what_somebody_deletes_or_edits_is_restored_and_reported(
+    rig: Rig, name: str
+) -> None:
     await rig.apply(about(rig, "PodTemplate"))
     before = (await rig.get(KIND, name, ""))["webhooks"]
     await rig.delete(KIND, name, "")
@@ -231,8 +233,8 @@ async def not_ready(rig: Rig, reason: str) -> None:
 
     async def unsaid() -> Any:
         status = (await rig.get("ClusterPolicy", rig.namespace, "")).get("status") or {}
-        told = [(item["status"], item["reason"]) for item in status.get("conditions", ())]
-        return "" if told == [("False", reason)] else status or "no status"
+        reported = [(item["status"], item["reason"]) for item in status.get("conditions", ())]
+        return "" if reported == [("False", reason)] else status or "no status"
 
     await rig.settle(unsaid, within=15.0)
 
@@ -272,8 +274,8 @@ async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> 
 
     async def untold() -> Any:
         status = (await rig.get("ClusterPolicy", rig.namespace, "")).get("status") or {}
-        told = [(item["type"], item["status"]) for item in status.get("conditions", ())]
-        return "" if told == [("Ready", "False")] else status or "no status"
+        reported = [(item["type"], item["status"]) for item in status.get("conditions", ())]
+        return "" if reported == [("Ready", "False")] else status or "no status"
 
     await rig.settle(untold, within=10.0)
     status = (await rig.get("ClusterPolicy", rig.namespace, ""))["status"]

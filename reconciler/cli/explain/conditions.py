@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.cli.explain.page import FAIL, NO, YES, Page, shown
-from reconciler.cli.explain.values import Told, Values
+from reconciler.cli.explain.values import DisplayValue, Values
 from reconciler.cli.output.masking import HIDDEN
 from reconciler.dialects.kyverno.preconditions import Condition, Conditions
 from reconciler.dialects.kyverno.preconditions.operands import Operand
@@ -44,16 +44,16 @@ async def explain_conditions(
     return not isinstance(decision, RetrofitError) and decision.passed
 
 
-async def _side(operand: Operand, raw: Any, values: Values) -> Told:
+async def _side(operand: Operand, raw: Any, values: Values) -> DisplayValue:
     templates = operand.templates
     words = raw if isinstance(raw, str) else shown(raw)
     if all(template.constant for template in templates):
-        return Told(text=shown(raw), facts={"written": raw, "value": raw})
+        return DisplayValue(text=shown(raw), facts={"written": raw, "value": raw})
     if any(values.mask.hides(template) for template in templates):
-        told = Told(text=HIDDEN, facts={"value": HIDDEN})
+        result = DisplayValue(text=HIDDEN, facts={"value": HIDDEN})
     else:
-        told = await values.told(lambda: _plain(operand.resolve(values.context)))
-    return Told(text=f"{words} = {told.text}", facts={"written": raw, **told.facts})
+        result = await values.display(lambda: _plain(operand.resolve(values.context)))
+    return DisplayValue(text=f"{words} = {result.text}", facts={"written": raw, **result.facts})
 
 
 def _plain(value: Any) -> Any:

@@ -50,9 +50,9 @@ class EditStory:
     async def _foreach(
         self, edit: ForeachEdit, values: Values, obj: Mapping[str, Any], page: Page
     ) -> None:
-        told = await values.of(edit.elements)
+        result = await values.of(edit.elements)
         source = edit.elements.source
-        page.line("foreach", f"foreach {source} = {told.text}", list=source, **told.facts)
+        page.line("foreach", f"foreach {source} = {result.text}", list=source, **result.facts)
         found = await values.get(lambda: list(bound_elements(edit, values.context)))
         if isinstance(found, RetrofitError):
             page.inner.answer(FAIL, "foreach", values.mask.text(str(found)))

@@ -90,8 +90,8 @@ def _lines(note: Note, screen: Screen, indent: str) -> Iterable[str]:
         word, colour = note.mark
         head = f"{word:<5} "
         first, *rest = screen.fold(head + note.text, indent, hanging=indent + " " * len(head))
-        told = first[len(indent) + len(head) :]
-        yield f"{indent}{screen.style(head, fg=colour)}{told}"
+        text = first[len(indent) + len(head) :]
+        yield f"{indent}{screen.style(head, fg=colour)}{text}"
         yield from rest
 
 

@@ -131,8 +131,8 @@ class Story:
             page.answer(FAIL, "decision", f"the rule fails: {values.mask.text(str(decision))}")
             return False
         if not decision.fires:
-            told = values.mask.text(decision.message)
-            page.answer(NO, "decision", f"the rule does not fire: {told}")
+            text = values.mask.text(decision.message)
+            page.answer(NO, "decision", f"the rule does not fire: {text}")
             return False
         for item in run.exceptions:
             if not item.triggers:

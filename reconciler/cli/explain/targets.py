@@ -202,14 +202,14 @@ class TargetStory:
         edits, mask = details_of(self.program).edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
         inside = mask.with_entries(_entries(blocks))
-        told = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))
+        showable = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))
         computed = [
             await values.get(partial(values.context.search, expression))
             for template in templates_of(of_edits(_flat(edits)))
             for expression in template.expressions
             if mask.hides(expression)
         ]
-        covering = mask.with_values(computed) if told else None
+        covering = mask.with_values(computed) if showable else None
         if covering is None:
             text = "the diff is not shown: the patch is made of what a Secret holds"
             page.answer(OPEN, "diff", text)

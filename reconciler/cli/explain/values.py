@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class DisplayValue:
     """A value that may be shown, or why there is none.
 
     Attributes:
@@ -59,21 +59,21 @@ class Values:
         except RetrofitError as error:
             return error
 
-    async def told(self, work: Callable[[], Any], *, hidden: bool = False) -> Told:
+    async def display(self, work: Callable[[], Any], *, hidden: bool = False) -> DisplayValue:
         """Return the result of an evaluation."""
         value = await self.get(work)
         if isinstance(value, RetrofitError):
             text = self.mask.text(str(value))
-            return Told(text=f"fails: {text}", facts={"error": text})
+            return DisplayValue(text=f"fails: {text}", facts={"error": text})
         if hidden:
-            return Told(text=HIDDEN, facts={"value": HIDDEN})
+            return DisplayValue(text=HIDDEN, facts={"value": HIDDEN})
         value = self.mask.value(value)
-        return Told(text=shown(value), facts={"value": value})
+        return DisplayValue(text=shown(value), facts={"value": value})
 
-    async def of(self, expression: Expression) -> Told:
+    async def of(self, expression: Expression) -> DisplayValue:
         """Return what an expression gives."""
         hidden = self.mask.hides(expression)
-        return await self.told(lambda: self.context.search(expression), hidden=hidden)
+        return await self.display(lambda: self.context.search(expression), hidden=hidden)
 
     async def tell_variables(self, templates: Iterable[Template], page: Page) -> None:
         """Write each variable once, with its value."""
@@ -81,21 +81,21 @@ class Values:
         for expression in (item for template in templates for item in template.expressions):
             if expression.source not in seen:
                 seen.add(expression.source)
-                told = await self.of(expression)
-                text = f"{{{{ {expression.source} }}}} = {told.text}"
-                page.line("variable", text, expression=expression.source, **told.facts)
+                result = await self.of(expression)
+                text = f"{{{{ {expression.source} }}}} = {result.text}"
+                page.line("variable", text, expression=expression.source, **result.facts)
 
     async def tell_entries(self, entries: Iterable[Entry], place: str, page: Page) -> None:
         """Write each context entry with its value."""
         for index, entry in enumerate(entries):
             where = f"{place.rpartition('.')[2]}[{index}] {entry.name}"
             hidden = (entry.name,) in self.mask.paths
-            told = await self.told(partial(self._entry, entry.name), hidden=hidden)
-            facts = {"place": f"{place}[{index}]", "name": entry.name, **told.facts}
-            if "error" in told.facts:
-                page.answer(FAIL, "entry", f"{where}: {told.facts['error']}", **facts)
+            result = await self.display(partial(self._entry, entry.name), hidden=hidden)
+            facts = {"place": f"{place}[{index}]", "name": entry.name, **result.facts}
+            if "error" in result.facts:
+                page.answer(FAIL, "entry", f"{where}: {result.facts['error']}", **facts)
             else:
-                page.line("entry", f"{where} = {told.text}", **facts)
+                page.line("entry", f"{where} = {result.text}", **facts)
 
     def _entry(self, name: str) -> Any:
         return self.context.view(frozenset({name}))[name]

@@ -166,10 +166,10 @@ def _remarks(rule: RuleSummary) -> Iterator[str]:
 
 
 def _reasons(what: str, reasons: Counter[str]) -> Iterator[str]:
-    told = [item for item in reasons.most_common() if item[0] != OTHER][:_MOST_REASONS]
-    for text, count in told:
+    listed = [item for item in reasons.most_common() if item[0] != OTHER][:_MOST_REASONS]
+    for text, count in listed:
         yield f"{what} ({count:,}): {text}"
-    more = reasons.total() - sum(count for _, count in told)
+    more = reasons.total() - sum(count for _, count in listed)
     if more:
         yield f"{what} ({more:,}): {OTHER}"
 

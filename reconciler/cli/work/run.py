@@ -118,7 +118,7 @@ async def _follow(place: Workplace, names: Iterable[str]) -> bool:
 
 async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
     clock = place.live.clock
-    begun, told, shown = clock.monotonic(), "", 0
+    begun, warned, shown = clock.monotonic(), "", 0
     while True:
         try:
             request = await place.requests.get(name)
@@ -134,9 +134,9 @@ async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
         word = status.message
         if not word and status.sweep is None and clock.monotonic() - begun > _PATIENCE:
             word = "no controller has begun with it: does retrofit-controller run?"
-        if word and word != told:
+        if word and word != warned:
             warn(f"{name} waits: {word}")
-        told = word or told
+        warned = word or warned
         await asyncio.sleep(_LOOK)
 
 

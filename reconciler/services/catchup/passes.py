@@ -82,7 +82,7 @@ class CatchUpPasses(SaysOnce):
     _taken: int = 0
     _recalled: bool = False
     _schedule: Schedule = field(init=False)
-    _told: dict[RuleKey, set[Changed]] = field(default_factory=dict)
+    _reported: dict[RuleKey, set[Changed]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Follow the policies, also while another process leads."""
@@ -208,7 +208,7 @@ class CatchUpPasses(SaysOnce):
                 found=self.found,
                 lost=self.lost,
                 created=self._starts.created,
-                told=self._told,
+                reported=self._reported,
             )
             problems = await recovery.run(until)
             if problems is not None:

@@ -61,7 +61,7 @@ class Recovery:
     Attributes:
         found: Told what was recorded.
         lost: Told what cannot be.
-        told: Which objects were told of as lost, by rule: spans that follow each other overlap by
+        reported: The objects reported as lost, by rule: spans that follow each other overlap by
             what is not known of the time, and several may end at once.
         created: Gives when a policy was created, and in which version (`Activations.created`).
     """
@@ -72,7 +72,7 @@ class Recovery:
     found: Callable[[PassResult], None]
     lost: Callable[[Loss], Awaitable[None]]
     created: Callable[[PolicyRef], tuple[datetime, int] | None]
-    told: dict[RuleKey, set[Changed]]
+    reported: dict[RuleKey, set[Changed]]
 
     async def run(self, until: datetime) -> dict[str, str] | None:
         """Look into all outages that ended before a moment, and into one that goes on for long.
@@ -156,7 +156,7 @@ class Recovery:
             await self.lost(loss)
         for rule in rules:
             key = policy.ref, policy.uid, rule.name
-            self.told.setdefault(key, set()).update(found.lost.get(key, ()))
+            self.reported.setdefault(key, set()).update(found.lost.get(key, ()))
 
     def _lost_rule(
         self, policy: CompiledPolicy, program: Program, outage: Outage, found: PassResult
@@ -172,14 +172,14 @@ class Recovery:
         if unknown or not _countable(program):
             reasons = "; ".join(filter(None, (why, unknown)))
             return LostRule(name=program.rule, why=reasons, objects=None)
-        number = len(found.lost.get(key, set()) - self.told.get(key, set()))
+        number = len(found.lost.get(key, set()) - self.reported.get(key, set()))
         return LostRule(name=program.rule, why=why, objects=number) if number else None
 
     def _forget(self, before: datetime) -> None:
-        for key, objects in list(self.told.items()):
-            self.told[key] = {item for item in objects if item[1] >= before}
-            if not self.told[key]:
-                del self.told[key]
+        for key, objects in list(self.reported.items()):
+            self.reported[key] = {item for item in objects if item[1] >= before}
+            if not self.reported[key]:
+                del self.reported[key]
 
     def _known(self, outage: Outage) -> bool:
         """Tell whether all requests of a time are known, those that are removed too."""

@@ -49,8 +49,8 @@ class HookSnapshots:
         for name in bindings:
             for informer in self._informers[hook]:
                 if informer.binding.name == name and not informer.synced.is_set():
-                    told = informer.account.problems.items()
-                    said = (problem for (binding, _), problem in told if binding == name)
+                    problems = informer.account.problems.items()
+                    said = (problem for (binding, _), problem in problems if binding == name)
                     return next(filter(None, said), f"{name}: its objects are not listed yet")
         return ""
 

@@ -70,10 +70,10 @@ class HookWebhooks:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        told = SaysOnce(say=self.say)
+        warnings = SaysOnce(say=self.say)
 
         def tell(problem: str) -> None:
-            told.tell(problem)
+            warnings.tell(problem)
             if problem:
                 self._found(self.asked, problem)
 

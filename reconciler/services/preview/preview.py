@@ -194,9 +194,9 @@ class Preview:
             return Seen(trigger=obj, unmet=reason)
         request = _request(program, obj, self.triggers.clock.now())
         attempt = await self.processor.apply(request, program, trigger, 0.0)
-        return self._told(obj, attempt)
+        return self._seen(obj, attempt)
 
-    def _told(self, obj: Object, attempt: Attempt) -> Seen:
+    def _seen(self, obj: Object, attempt: Attempt) -> Seen:
         ended = attempt.disposition
         if isinstance(ended, Skip):
             return Seen(trigger=obj, unmet=ended.message)

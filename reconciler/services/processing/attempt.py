@@ -258,7 +258,7 @@ class Processor:
             fail = Fail(reason=Reason.EVALUATION_FAILED, message=message)
             return Attempt(disposition=fail, program=program)
         except (ClusterError, Interrupted) as error:
-            retry = self._retry(request, _told(failure(error), loads, named), jitter)
+            retry = self._retry(request, _redacted(failure(error), loads, named), jitter)
             return Attempt(disposition=retry, targets=request.status.targets, program=program)
         if closed is not None:
             return Attempt(disposition=closed, program=program)
@@ -295,7 +295,7 @@ class Processor:
             request.status.targets,
             [*statuses, *vanished(request.status, selection, statuses)],
         )
-        outcomes = (*results, *(_told(item, loads, named) for item in selection.failures))
+        outcomes = (*results, *(_redacted(item, loads, named) for item in selection.failures))
         errors = [said(error, confidential=loads.confidential) for error in selection.errors]
         disposition = self._conclude(request, targets, outcomes, errors, jitter)
         return Attempt(disposition=disposition, targets=targets, program=program)
@@ -430,5 +430,5 @@ def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
     return all(item.attempts >= DENIALS for item in denied)
 
 
-def _told(result: TargetResult, loads: Loads, named: frozenset[str]) -> TargetResult:
+def _redacted(result: TargetResult, loads: Loads, named: frozenset[str]) -> TargetResult:
     return result.withheld(named) if loads.confidential else result

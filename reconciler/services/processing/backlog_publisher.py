@@ -20,7 +20,7 @@ class BacklogPublisher(SaysOnce):
     board: BacklogStore
     dispatcher: Dispatcher
     marks: Callable[[], Thresholds]
-    _told: Backlog | None = None
+    _reported: Backlog | None = None
     _noticed: int = 0
 
     async def run(self) -> None:
@@ -32,12 +32,12 @@ class BacklogPublisher(SaysOnce):
         if not self.dispatcher.known.listed:
             return
         try:
-            if self._told is None:
+            if self._reported is None:
                 # What an earlier leader saw is seen.
                 self.dispatcher.saw((await self.board.read()).seen)
                 await self._tell()
             elif self._now().outdates(
-                self._told, self.dispatcher.noticed - self._noticed, self.marks()
+                self._reported, self.dispatcher.noticed - self._noticed, self.marks()
             ):
                 await self._tell()
         except ClusterError as error:
@@ -53,5 +53,5 @@ class BacklogPublisher(SaysOnce):
     async def _tell(self) -> None:
         now, noticed = self._now(), self.dispatcher.noticed
         await self.board.write(now)
-        self._told, self._noticed = now, noticed
+        self._reported, self._noticed = now, noticed
         self.tell("")

@@ -60,7 +60,7 @@ class Confirmations:
             if wait.looks < len(_LOOKS):
                 wait.looks += 1
                 return _LOOKS[wait.looks - 1]
-            return await self._told(request)
+            return await self._unconfirmed(request)
         now = self.clock.monotonic()
         wait.since = now if wait.since is None else wait.since
         if now - wait.since < self.period:
@@ -71,7 +71,7 @@ class Confirmations:
         """A request waits no more."""
         self._waits.pop(name, None)
 
-    async def _told(self, request: UpdateRequest) -> Retry | Skip:
+    async def _unconfirmed(self, request: UpdateRequest) -> Retry | Skip:
         trigger = request.spec.resource
         if await self._was_stored(request):
             return trigger_gone(trigger)

@@ -208,7 +208,7 @@ class Lanes:
             if not isinstance(error, Exception):
                 raise
             return
-        for job, result in zip(batch, _told(key, batch, results), strict=True):
+        for job, result in zip(batch, _redacted(key, batch, results), strict=True):
             if not job.result.done():
                 job.result.set_result(result)
 
@@ -291,7 +291,7 @@ class Lanes:
         return [self._paused(pause) if pause else next(done) for pause in pauses]
 
 
-def _told(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
+def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
     """Return results as they may be told: without what Secrets gave."""
     # What one request made of the object, the others have read.
     if any(job.loads.confidential for job in batch):
@@ -390,8 +390,10 @@ async def _evaluate_one(
             lambda: job.run.change(job.query.index, obj, keys=table, guarded=guarded)
         )
     except EvaluationError as error:
-        told = TargetResult(outcome=Outcome.FAILED, message=str(error), bare=error.without_values)
-        return obj, told, False
+        failed = TargetResult(
+            outcome=Outcome.FAILED, message=str(error), bare=error.without_values
+        )
+        return obj, failed, False
     except (ClusterError, Interrupted) as error:
         return obj, failure(error), False
     return changed.after, _result(changed), changed.repeats

@@ -14,7 +14,7 @@ from reconciler.errors import (
     NotReady,
     Throttled,
 )
-from reconciler.requests.redaction import told_permission, withheld
+from reconciler.requests.redaction import quotable_permission, withheld
 from reconciler.values import value_class
 
 
@@ -60,7 +60,7 @@ class TargetResult:
         Args:
             namespaces: Those that may be named.
         """
-        right = told_permission(self.permission, namespaces)
+        right = quotable_permission(self.permission, namespaces)
         message = withheld(self.bare) if self.bare else self.message
         if right:
             message += f"; grant: {right}"

@@ -43,7 +43,7 @@ class BacklogEstimate:
     marks: Callable[[], Thresholds]
     diverting: bool = False
     turned: Signal[["BacklogEstimate"]] = field(default_factory=Signal)
-    _told: Backlog = field(default_factory=Backlog)
+    _reported: Backlog = field(default_factory=Backlog)
     _own: list[tuple[int, Sequence[str]]] = field(default_factory=list)
     _underway: int = 0
     _held: Counter[str] = field(default_factory=Counter)
@@ -52,19 +52,19 @@ class BacklogEstimate:
     @property
     def waiting(self) -> int:
         """Return how many requests wait as far as is known, rather too many than too few."""
-        return self._told.waiting + len(self._own) + self._underway
+        return self._reported.waiting + len(self._own) + self._underway
 
     @property
     def full(self) -> bool:
         """Return whether nothing more may be recorded one by one."""
         return self.marks().full(self.waiting)
 
-    def take(self, told: Backlog) -> None:
+    def take(self, reported: Backlog) -> None:
         """Take in what the leader tells."""
-        self._told = told
+        self._reported = reported
         own, self._own = self._own, []
         for version, holders in own:
-            if version > told.seen:
+            if version > reported.seen:
                 self._own.append((version, holders))
             else:
                 self._release(holders)
@@ -80,7 +80,7 @@ class BacklogEstimate:
 
     def held(self, holder: str) -> int:
         """Return how many requests of one holder wait, rather too many than too few."""
-        return self._told.of.get(holder, 0) + self._held[holder]
+        return self._reported.of.get(holder, 0) + self._held[holder]
 
     def is_over(self, holders: Sequence[str]) -> bool:
         """Return whether rules are diverted from now on for one of the holders of a request."""
@@ -109,7 +109,7 @@ class BacklogEstimate:
         """Take in the resourceVersion of a stored request; empty where none was stored."""
         self._underway -= 1
         # The leader may have told of it before we heard that it is stored.
-        if version.isdecimal() and int(version) > self._told.seen:
+        if version.isdecimal() and int(version) > self._reported.seen:
             self._own.append((int(version), holders))
         else:
             self._release(holders)

@@ -175,19 +175,19 @@ class EventRecorder:
         begun, ended = request.status.sweep is None, status.state in FINAL
         if not begun and not ended:
             return
-        told = (
+        note = (
             f"rule {spec.rule}: too many requests wait, so {request.name} stands for all triggers"
         )
         if ended:
-            told = f"rule {spec.rule}: {request.name} stands for its triggers no more"
-            told += f": {status.message}" if status.message else ", they are done"
+            note = f"rule {spec.rule}: {request.name} stands for its triggers no more"
+            note += f": {status.message}" if status.message else ", they are done"
         self.events.emit(
             Event(
                 regarding=_policy(spec),
                 severity="Normal" if ended else "Warning",
                 reason=RESUMED if ended else DIVERTED,
                 action="None",
-                note=told,
+                note=note,
                 group=spec.rule,
             )
         )

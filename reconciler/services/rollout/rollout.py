@@ -377,8 +377,8 @@ def _is_said(conditions: Sequence[Object], wanted: Object) -> bool:
     """Tell whether a status has the one condition, as far as its definition keeps the fields."""
     if len(conditions) != 1:
         return False
-    told = {key: value for key, value in conditions[0].items() if key != "lastTransitionTime"}
-    return {"observedGeneration": wanted["observedGeneration"], **told} == wanted
+    reported = {key: value for key, value in conditions[0].items() if key != "lastTransitionTime"}
+    return {"observedGeneration": wanted["observedGeneration"], **reported} == wanted
 
 
 def _differs(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

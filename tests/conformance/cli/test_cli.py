@@ -71,7 +71,7 @@ def test_row(path: Path, number: int, index: int) -> None:
         pytest.skip(f"{DEVIATION}{_reason(rows[0])}")
     if all("has no rule" in row.message for row in rows):
         pytest.skip(f"{DEVIATION}{REASONS['rule']}")
-    failed = [_told(row) for row in rows if row.end not in {End.PASSED, End.EXCLUDED}]
+    failed = [_shown(row) for row in rows if row.end not in {End.PASSED, End.EXCLUDED}]
     assert not failed, "\n".join(failed)
 
 
@@ -81,5 +81,5 @@ def _reason(row: Row) -> str:
     return REASONS["operation" if "mutate rules" in row.reason else "language"]
 
 
-def _told(row: Row) -> str:
+def _shown(row: Row) -> str:
     return "\n".join([f"{row.key}: {row.reason} {row.message}", *row.details])

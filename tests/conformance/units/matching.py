@@ -96,8 +96,8 @@ def match_patterns(case: Case) -> None:
         if wildcard.matches(pattern, value)
     ]
     assert bool(pairs) is wanted["result"]
-    told = (wanted["pattern"], wanted["value"])
-    assert told in pairs if pairs else told == ("", "")
+    message = (wanted["pattern"], wanted["value"])
+    assert message in pairs if pairs else message == ("", "")
 
 
 @runs("separate-wildcards")

@@ -25,7 +25,7 @@ CONDITION = {"key": "a", "operator": "Equals", "value": "a"}
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         (a_case("no-such-kind", {}, {}), "no runner for the kind 'no-such-kind'"),
         (a_case("wildcard", {**WILDCARD, "flags": "i"}, {"result": True}), "case.input.flags"),
@@ -48,13 +48,13 @@ CONDITION = {"key": "a", "operator": "Equals", "value": "a"}
         ),
     ],
 )
-def test_what_is_unknown_fails_by_its_name(case: dict[str, Any], told: str) -> None:
-    with pytest.raises(pytest.fail.Exception, match=told.replace(".", r"\.")):
+def test_what_is_unknown_fails_by_its_name(case: dict[str, Any], message: str) -> None:
+    with pytest.raises(pytest.fail.Exception, match=message.replace(".", r"\.")):
         run("own.json", case, [])
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         (
             a_case("error-format", {"format": "oddError", "function": "f", "values": []}, {}),
@@ -72,8 +72,8 @@ def test_what_is_unknown_fails_by_its_name(case: dict[str, Any], told: str) -> N
         (a_case("wildcard", [], {}), "case.input: expected an object"),
     ],
 )
-def test_a_value_that_no_table_has_fails_by_its_name(case: dict[str, Any], told: str) -> None:
-    with pytest.raises(UnknownValueError, match=told.replace(".", r"\.")):
+def test_a_value_that_no_table_has_fails_by_its_name(case: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnknownValueError, match=message.replace(".", r"\.")):
         run("own.json", case, [])
 
 

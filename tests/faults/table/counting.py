@@ -38,7 +38,7 @@ class Row:
         accepted: Triggers that the API server stored, whatever it answered.
         refused: Those that it did not.
         applied: Accepted ones whose effect is there.
-        told: Lost ones that the policy's status counts.
+        reported: Lost ones that the policy's status counts.
         twice: Effects that are there once too often.
         heal: Seconds from the end of the cause until all was applied; None: never.
         left: What was not healed in time.
@@ -50,7 +50,7 @@ class Row:
     accepted: int = 0
     refused: int = 0
     applied: int = 0
-    told: int = 0
+    reported: int = 0
     twice: int = 0
     heal: float | None = None
     left: str = ""
@@ -64,7 +64,7 @@ class Row:
     @property
     def good(self) -> bool:
         """Tell whether the promise was kept: under Fail nothing is lost, else it is counted."""
-        allowed = self.told if self.failure_policy == "Ignore" else 0
+        allowed = self.reported if self.failure_policy == "Ignore" else 0
         return bool(
             self.accepted and self.lost == allowed and not self.twice and self.heal is not None
         )
@@ -125,7 +125,7 @@ class Ledger:
             return sum(number - 1 for number in (await self.effects()).values())
         return await asyncio.to_thread(self._written_twice)
 
-    async def told(self) -> int:
+    async def reported(self) -> int:
         """Return how many triggers the policy's status counts as lost."""
         policy = await self.rig.get("ClusterPolicy", self.rig.namespace, "")
         figures = (policy.get("status") or {}).get("mutateExisting") or {}

@@ -91,7 +91,7 @@ async def play(house: House, scenario: Scenario) -> Row:
             accepted=len(ledger.accepted),
             refused=stage.number - len(ledger.accepted),
             applied=len(ledger.accepted) - len(await ledger.missing()),
-            told=await ledger.told(),
+            reported=await ledger.reported(),
             twice=await ledger.twice(),
             heal=heal,
             left=left,
@@ -143,8 +143,8 @@ async def _unhealed(
         if not (policy.get("status") or {}).get("ready"):
             return "the policy is not Ready"
         missing = await ledger.missing()
-        told = await ledger.told() if scenario.failure_policy == "Ignore" else 0
-        if len(missing) > told:
+        reported = await ledger.reported() if scenario.failure_policy == "Ignore" else 0
+        if len(missing) > reported:
             return missing
         return look and [
             item

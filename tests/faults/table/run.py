@@ -148,7 +148,7 @@ def table(rows: Sequence[Row]) -> Table:
     for column in ("Accepted", "Refused", "Applied", "Lost", "Told", "Twice", "Heal"):
         result.add_column(column, justify="right")
     for row in rows:
-        numbers = (row.accepted, row.refused, row.applied, row.lost, row.told, row.twice)
+        numbers = (row.accepted, row.refused, row.applied, row.lost, row.reported, row.twice)
         heal = "never" if row.heal is None else f"{row.heal:.1f} s"
         name = row.name if row.good else f"[red]BROKEN[/red] {row.name}"
         if row.problem:

@@ -31,7 +31,7 @@ from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
 from reconciler.requests.overload import Thresholds
 from reconciler.services.admitting.admit import Admit
-from reconciler.services.admitting.told import MutationEvents
+from reconciler.services.admitting.mutation_events import MutationEvents
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
@@ -169,7 +169,7 @@ class World:
             admit=admit,
             metrics=self.metrics,
             namespace="kyverno",
-            told=MutationEvents(events=self.events, wants_success=lambda _: tells_success),
+            events=MutationEvents(events=self.events, wants_success=lambda _: tells_success),
             failures=RuleFailures(
                 metrics=self.metrics,
                 undone="not changed",

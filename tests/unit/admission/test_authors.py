@@ -243,9 +243,9 @@ async def test_a_dry_run_is_warned_of_what_the_account_lacks(make, written):
     lacks = {"get secrets", "impersonate"}
     answer, _ = await written(named(make), accounts={"shop:bot": lacks}, dryRun=True)
     assert answer.allowed
-    told = "\n".join(answer.warnings)
-    assert "unless a role grants ServiceAccount shop:bot get secrets in namespace shop" in told
-    assert "a role grants the controller impersonate serviceaccounts" in told
+    reported = "\n".join(answer.warnings)
+    assert "unless a role grants ServiceAccount shop:bot get secrets in namespace shop" in reported
+    assert "a role grants the controller impersonate serviceaccounts" in reported
 
 
 async def test_a_value_that_names_no_account_is_refused_with_its_place(make, written):

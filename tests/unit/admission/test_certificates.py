@@ -211,7 +211,7 @@ async def test_a_secret_that_is_not_there_is_somebody_elses_to_make(name):
         await Certificates(secrets, NAMES, Clock()).refresh()
 
 
-async def test_a_ca_that_somebody_deleted_is_made_again_when_it_is_told():
+async def test_a_ca_that_somebody_deleted_is_made_again_when_it_is_notified():
     secrets, loaded = Secrets(), asyncio.Event()
     certificates = Certificates(secrets, NAMES, Clock(), lambda _pair: loaded.set())
     await certificates.refresh()

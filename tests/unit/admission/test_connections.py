@@ -289,7 +289,7 @@ def test_a_connection_takes_in_little_of_what_has_no_place(make, tls):
         assert max(runner.run(attack())) < 512 * 1024
 
 
-async def test_without_a_place_a_large_body_is_refused_and_told_the_setting(make):
+async def test_without_a_place_a_large_body_is_refused_with_the_setting(make):
     index = make.index(make.policy())
     async with World(index, together=1, largest=LARGE, body_timeout=0.5) as world:
         first = await Slow.open(world, *unfinished())
@@ -404,7 +404,7 @@ class Tls:
             return response.status, await response.json()
 
 
-async def test_a_caller_without_a_certificate_is_told_what_is_missing_and_stores_nothing(
+async def test_a_caller_without_a_certificate_learns_what_is_missing_and_stores_nothing(
     make, tmp_path
 ):
     async with Tls(make, tmp_path) as tls:

@@ -32,7 +32,7 @@ def test_it_is_recorded_like_any_other(make, levels):
 
 
 @pytest.mark.parametrize("levels", [300, MANY])
-def test_what_matches_nothing_is_left_alone(make, levels):
+def test_what_matches_nothing_is_skipped(make, levels):
     index = make.index(make.policy(resources={"kinds": ["ConfigMap"], "names": ["other"]}))
     assert run(index, body(make, levels=levels)) == run(index, body(make, levels=2))
 
@@ -82,7 +82,7 @@ def test_a_body_that_takes_long_to_look_through_is_refused_at_once():
         parse_review(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
 
 
-def test_what_is_no_json_is_still_told_so():
+def test_what_is_no_json_is_still_reported():
     for text in (b"[" * 300, b'{"a":' * 2_000):
         with pytest.raises(BadReview, match="not JSON"):
             parse_review(text)

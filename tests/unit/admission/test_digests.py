@@ -54,7 +54,7 @@ async def test_who_comes_while_the_policies_are_read_waits_for_a_read_of_its_own
     assert policies.reads == 2
 
 
-async def test_a_read_that_failed_is_told_and_made_again(policies):
+async def test_a_read_that_failed_is_reported_and_made_again(policies):
     policies.broken = True
     with pytest.raises(Unavailable):
         await policies.digests.learn("1" * 16, "")

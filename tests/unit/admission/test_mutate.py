@@ -142,11 +142,11 @@ async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_
         rules=[{"name": "a", **labels(a="1")}, {"name": "b", "mutate": MISSING}],
     )
     fine = make.mutating("fine", spec=lax)
-    obj, told = make.thing(), list[str]()
-    async with World(make.index(broken, fine), lost=partial(told.append, "lost")) as world:
+    obj, reported = make.thing(), list[str]()
+    async with World(make.index(broken, fine), lost=partial(reported.append, "lost")) as world:
         response = await ask(world, "/mutate/ignore", make.review(obj=obj))
         assert changed(obj, response)["metadata"]["labels"] == LABEL
-        assert told == [], "no other time does the rule any good"
+        assert reported == [], "no other time does the rule any good"
         (warning,) = response["warnings"]
         assert "not changed, because policy broken rule b: spec.rules[1]: " in warning
         assert world.count("mutations_lost_total", policy="broken", reason="evaluation") == 1
@@ -214,12 +214,12 @@ async def test_where_somebody_wants_to_know_an_event_tells_what_went_well(make):
         async with World(make.index(make.mutating()), tells_success=wanted) as world:
             await ask(world, "/mutate/fail", make.review(obj=make.thing()))
             await ask(world, "/mutate/fail", make.review(obj=make.thing(), dryRun=True))
-            told = [
+            reported = [
                 (item.reason, item.action, item.reporter, item.regarding["name"])
                 for item in world.events.kept
             ]
         expected = ("PolicyApplied", "Resource Mutated", "kyverno-admission", "add-team")
-        assert told == ([expected] if wanted else [])
+        assert reported == ([expected] if wanted else [])
 
 
 async def test_beside_a_live_kyverno_nothing_is_changed(make):
@@ -284,8 +284,8 @@ class TestNamespaceLabels:
 
     async def test_under_ignore_the_object_is_stored_as_it_is_with_a_warning(self, make):
         policy = make.mutating(resources=SELECTED, spec={"failurePolicy": "Ignore"})
-        told = list[str]()
-        lost = partial(told.append, "lost")
+        reported = list[str]()
+        lost = partial(reported.append, "lost")
         async with World(make.index(policy), namespaces={}, lost=lost) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=make.thing()))
             assert world.count("mutations_lost_total", policy="", reason="unknown") == 1
@@ -293,7 +293,7 @@ class TestNamespaceLabels:
         assert "patch" not in response
         (text,) = response["warnings"]
         assert "is not known, because" in text
-        assert told == ["lost"]
+        assert reported == ["lost"]
 
     async def test_nobody_asks_for_those_that_no_rule_reads(self, make):
         async with World(make.index(make.mutating()), namespaces={}) as world:
@@ -388,29 +388,29 @@ class TestEntries:
         index = make.index(
             make.mutating("reads", spec=lax, **FROM_SETTINGS), make.mutating("xlater", spec=lax)
         )
-        obj, told = make.thing(), list[str]()
-        lost = partial(told.append, "lost")
+        obj, reported = make.thing(), list[str]()
+        lost = partial(reported.append, "lost")
         async with World(index, loader=loader, budget=budget, lost=lost) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=obj))
             assert world.count("mutations_lost_total", policy="reads", reason=reason) == 1
             # Who looks for what is missing finds it, where the policy runs on what exists.
-            assert told == ["lost"]
+            assert reported == ["lost"]
             await ask(world, "/mutate/ignore", make.review(obj=obj, dryRun=True))
-            assert told == ["lost"]
+            assert reported == ["lost"]
         assert changed(obj, response)["metadata"]["labels"] == LABEL
 
     @pytest.mark.parametrize(
-        ("loader", "told"),
+        ("loader", "reported"),
         [(Never(), "there was no answer within 0.1 s"), (Away(), "does not answer")],
     )
-    async def test_that_do_not_come_refuse_the_request_under_fail(self, make, loader, told):
+    async def test_that_do_not_come_refuse_the_request_under_fail(self, make, loader, reported):
         index = make.index(make.mutating("reads", **FROM_SETTINGS), make.mutating("xlater"))
         budget = 0.1 if isinstance(loader, Never) else 5.0
         async with World(index, loader=loader, budget=budget) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert (response["allowed"], response["status"]["code"]) == (False, 400)
         assert response["status"]["message"].startswith("kube-retrofit: policy reads rule add: ")
-        assert told in response["status"]["message"]
+        assert reported in response["status"]["message"]
         assert "patch" not in response
 
     async def test_of_a_policy_with_an_account_are_refused(self, make):
@@ -427,7 +427,7 @@ class TestEntries:
         text = response["status"]["message"]
         assert 'context entry settings: configmaps "settings" not found' in text
 
-    async def test_beside_what_was_read_only_the_sort_of_failure_is_told(self, make):
+    async def test_beside_what_was_read_only_the_sort_of_failure_is_reported(self, make):
         named = {"name": "{{ settings.data.mode }}", "namespace": "a"}
         rule = {
             "context": [SETTINGS, {"name": "next", "configMap": named}],

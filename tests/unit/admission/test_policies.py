@@ -113,7 +113,7 @@ async def test_a_broken_policy_can_still_be_labelled_and_removed(make, review):
     assert (await review(dying, policy)).allowed
 
 
-async def test_who_changes_only_labels_is_not_asked_and_not_told_anything(make, review):
+async def test_who_changes_only_labels_is_neither_asked_nor_warned(make, review):
     account = Account(lacks={"update secrets", "patch secrets"})
     policy = targeting(make, secret(name="s"))
     labelled = {**policy, "metadata": {**policy["metadata"], "labels": {"a": "b"}}}
@@ -349,7 +349,7 @@ async def test_a_check_that_takes_too_long_is_given_up(make, review):
     assert "no answer within 0.01 s; try again" in found.message
 
 
-async def test_whose_turn_to_compile_does_not_come_is_told(make):
+async def test_whose_turn_to_compile_does_not_come_is_reported(make):
     means = make.means()
     request = parse_review(make.review("CREATE", make.policy(), None))
     async with means.compiling, asyncio.timeout(5):
@@ -505,7 +505,7 @@ class TestWhatCannotBeVerified:
         assert text.endswith("get secrets in namespace shop")
 
     @pytest.mark.parametrize(
-        ("entry", "told"),
+        ("entry", "reported"),
         [
             (
                 {"apiCall": {"urlPath": "/api/v1/namespaces/shop/secrets"}},
@@ -521,7 +521,7 @@ class TestWhatCannotBeVerified:
         ],
     )
     async def test_an_entry_that_may_not_be_read_in_the_call_is_a_warning(
-        self, make, review, entry, told
+        self, make, review, entry, reported
     ):
         rule = make.mutating(context=[{"name": "it", **entry}])
         rule["spec"]["rules"][0]["mutate"] = {"patchStrategicMerge": {"data": {"a": "{{ it }}"}}}
@@ -530,7 +530,7 @@ class TestWhatCannotBeVerified:
         assert [text.partition(": label")[0] for text in answer.warnings] == [
             "spec.rules[0].context[0]: requests for which it is read fail unless a role grants"
             f" kyverno-admission-controller {right}"
-            for right in told
+            for right in reported
         ]
 
     async def test_nothing_is_said_where_it_may_or_nobody_can_say(self, warned):

@@ -149,16 +149,18 @@ async def test_when_storing_fails_fail_denies_and_ignore_admits(world, make):
     assert world.count("requests_lost_total", reason="forbidden") == 1
 
 
-async def test_what_is_admitted_without_a_request_is_told_to_who_can_find_it(make):
-    told = []
+async def test_what_is_admitted_without_a_request_is_reported_to_who_can_find_it(make):
+    reported = []
     lax = make.policy("lax", spec={"failurePolicy": "Ignore"})
-    async with World(make.index(make.policy(), lax), lost=lambda: told.append("lost")) as world:
+    async with World(
+        make.index(make.policy(), lax), lost=lambda: reported.append("lost")
+    ) as world:
         await world.post("/validate/ignore", make.review(obj=make.thing()))
         world.cluster.forbid("create", "updaterequests.kyverno.io")
         await world.post("/validate/fail", make.review(obj=make.thing()))
-        assert told == []
+        assert reported == []
         await world.post("/validate/ignore", make.review(obj=make.thing()))
-        assert told == ["lost"]
+        assert reported == ["lost"]
 
 
 async def test_storing_that_hangs_ends_with_the_budget(make):
@@ -177,8 +179,8 @@ async def test_discovery_that_hangs_ends_with_the_budget(make):
             spec={"failurePolicy": "Ignore"},
         ),
     )
-    told = []
-    async with World(index, cluster=Slow, lost=lambda: told.append("lost")) as world:
+    reported = []
+    async with World(index, cluster=Slow, lost=lambda: reported.append("lost")) as world:
         async with asyncio.timeout(5):
             _, strict = await world.post("/validate/fail", scale_review(make))
             _, lax = await world.post("/validate/ignore", scale_review(make))
@@ -187,7 +189,7 @@ async def test_discovery_that_hangs_ends_with_the_budget(make):
         assert "within 0.5 s" in strict["response"]["status"]["message"]
         assert lax["response"]["allowed"] is True
         assert world.count("requests_lost_total", reason="unavailable") == 1
-        assert told == ["lost"]
+        assert reported == ["lost"]
 
 
 async def test_all_that_one_answer_waits_for_shares_one_budget(make):

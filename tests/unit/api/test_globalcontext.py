@@ -25,7 +25,7 @@ def test_what_rules_can_read_is_ready():
     }
 
 
-def test_a_problem_is_told_and_the_last_refresh_stays():
+def test_a_problem_is_reported_and_the_last_refresh_stays():
     found = render_status(BAD, {}, NOW)
     (condition,) = found.pop("conditions")
     assert (condition["status"], condition["message"]) == ("False", "no answer")

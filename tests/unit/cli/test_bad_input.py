@@ -182,13 +182,13 @@ def test_a_policy_that_is_wrong(policy: str, place: str, said: str) -> None:
     for words in (["explain", "bad.yaml", "--trigger", "cm.yaml", "--target", "secret.yaml"],
                   ["apply", "bad.yaml", "-r", "cm.yaml", "-t", "secret.yaml"]):  # fmt: skip
         done = run(*words)
-        told = done.stdout + done.stderr
-        assert said in told
+        output = done.stdout + done.stderr
+        assert said in output
         if said:
             assert done.exit_code == 1
-            assert f"bad.yaml:1: ClusterPolicy p: {place}" in told
+            assert f"bad.yaml:1: ClusterPolicy p: {place}" in output
         else:
-            assert "is not a regular expression" in told
+            assert "is not a regular expression" in output
     if said:
         linted = run("lint", "bad.yaml")
         assert linted.exit_code == 1
@@ -246,7 +246,7 @@ def test_a_test_that_is_wrong(change: tuple[str, str], said: str) -> None:
     assert line
 
 
-def test_a_rule_that_the_policy_does_not_have_is_told() -> None:
+def test_a_rule_that_the_policy_does_not_have_is_reported() -> None:
     Path("kyverno-test.yaml").write_text(TEST.replace("rule: r,", "rule: s,"), encoding="utf-8")
     done = run("test", ".", "-o", "json")
     (row,) = json.loads(done.stdout)["tests"][0]["rows"]

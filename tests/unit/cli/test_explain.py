@@ -139,7 +139,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_rule_that_fires_is_told_step_by_step(desk: Desk) -> None:
+def test_a_rule_that_fires_is_explained_step_by_step(desk: Desk) -> None:
     lines = desk.story()
     assert lines[:7] == [
         "ClusterPolicy reload",
@@ -158,7 +158,7 @@ def test_a_rule_that_fires_is_told_step_by_step(desk: Desk) -> None:
     assert "means apps/v1 Deployment, in namespace a, with labels uses=settings" in lines
 
 
-def test_targets_are_told_one_by_one(desk: Desk) -> None:
+def test_targets_are_explained_one_by_one(desk: Desk) -> None:
     lines = desk.story()
     done = lines.index("yes   Deployment a/done is selected")
     web = lines.index("yes   Deployment a/web is selected")
@@ -378,7 +378,7 @@ POD = {
 }
 
 
-def test_elements_are_told_one_by_one(desk: Desk) -> None:
+def test_elements_are_explained_one_by_one(desk: Desk) -> None:
     lines = desk.story(policy=FOREACH, world=[POD])
     first = lines.index('element 0 = {"image": "x:latest", "name": "c"}')
     assert lines[first + 1 : first + 5] == [
@@ -568,7 +568,7 @@ spec:
 """
 
 
-def test_a_rule_without_targets_is_told_on_what_the_one_before_made(desk: Desk) -> None:
+def test_a_rule_without_targets_is_explained_on_what_the_one_before_made(desk: Desk) -> None:
     lines = desk.story(policy=OWN, world=None)
     second = lines.index("rule second (spec.rules[1])")
     assert "the trigger itself" in lines[:second]
@@ -585,17 +585,17 @@ def test_a_secret_that_a_rule_without_targets_changes_is_not_shown(desk: Desk) -
     assert SECRET["data"]["mode"] not in text
 
 
-def test_of_rules_of_which_one_is_applied_the_others_are_told_to_come_too_late(
+def test_of_rules_of_which_one_is_applied_the_others_are_reported_as_too_late(
     desk: Desk,
 ) -> None:
     policy = yaml.safe_load(OWN)
     policy["spec"]["applyRules"] = "One"
     lines = desk.story(policy=yaml.safe_dump(policy), world=None)
     second = lines.index("rule second (spec.rules[1])")
-    told = (
+    expected = (
         "no    the rule does not act: rule first comes first, and the policy has applyRules: One"
     )
-    assert lines[second + 1 :] == [told]
+    assert lines[second + 1 :] == [expected]
 
     policy = yaml.safe_load(POLICY)
     policy["spec"]["applyRules"] = "One"
@@ -626,14 +626,14 @@ class Says:
 
 
 @pytest.mark.parametrize(
-    ("trigger", "told"),
+    ("trigger", "expected"),
     [
         (TRIGGER, "the request is refused: not with strict"),
         (SECRET, "the request is refused: not with ***"),
         ({**TRIGGER, "data": {}}, "it has no mode"),
     ],
 )
-async def test_a_refusal_is_told(trigger: Object, told: str) -> None:
+async def test_a_refusal_is_reported(trigger: Object, expected: str) -> None:
     rule = replace(make_rule("r"), verdict=Says())
     compiled = CompiledPolicy(ref=rule.origin.policy, uid="u", generation=1, programs=(rule,))
     page = Page()
@@ -645,4 +645,4 @@ async def test_a_refusal_is_told(trigger: Object, told: str) -> None:
         page=page,
     ).tell()
     result = page.notes[0].notes[0].notes[-1]
-    assert (result.kind, result.mark, result.text) == ("result", FAIL, told)
+    assert (result.kind, result.mark, result.text) == ("result", FAIL, expected)

@@ -360,9 +360,9 @@ def test_the_page_and_sarif_list_every_code() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` ", table, re.MULTILINE)
     package = Path(finding.__file__).parent
     sources = [file.read_text() for file in package.glob("*.py")]
-    told = {code for text in sources for code in re.findall(r'code="([a-z-]+)"', text)}
+    reported = {code for text in sources for code in re.findall(r'code="([a-z-]+)"', text)}
     assert listed == list(RULES)
-    assert told <= RULES.keys()
+    assert reported <= RULES.keys()
 
 
 HOOK = """

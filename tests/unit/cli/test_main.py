@@ -51,7 +51,7 @@ def test_the_version(runner: CliRunner) -> None:
     assert runner.invoke(retrofit, ["--version"]).output.startswith("retrofit, version ")
 
 
-def test_an_error_of_ours_is_one_line(
+def test_an_internal_error_is_one_line(
     runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETROFIT_CONTROL_PLANE", str(tmp_path / "absent"))

@@ -77,7 +77,7 @@ def test_what_names_no_policy_is_refused(name: str) -> None:
         policy_key(name)
 
 
-def test_a_request_is_told_from_a_policy_by_its_name() -> None:
+def test_a_request_is_distinguished_from_a_policy_by_its_name() -> None:
     digest = "0" * 32
     assert request_name(f"ur-{digest}") == f"ur-{digest}"
     assert request_name(f"ur/sweep-{digest}") == f"sweep-{digest}"

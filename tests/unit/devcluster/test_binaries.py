@@ -95,7 +95,7 @@ def test_assets_and_path_complete_each_other(tmp_path: Path) -> None:
     assert there.command("kube-controller-manager") == (str(path / "kube-controller-manager"),)
 
 
-def test_a_bundle_is_told_which_program_to_be(tmp_path: Path) -> None:
+def test_a_bundle_is_configured_which_program_to_be(tmp_path: Path) -> None:
     bundle = programs(tmp_path, "controlplane") / "controlplane"
     for value in (tmp_path, bundle):
         there = binaries.named({"RETROFIT_CONTROL_PLANE": str(value)})

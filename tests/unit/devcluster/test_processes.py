@@ -79,8 +79,8 @@ def test_a_detached_group_outlives_its_starter_until_it_is_stopped(tmp_path: Pat
         "s.detach()\n"
     )
     (tmp_path / "kept").mkdir()
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    supervisor, pid = (int(word) for word in told.stdout.split())
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    supervisor, pid = (int(word) for word in completed.stdout.split())
     group = Group(supervisor=Process.of("supervisor", supervisor), members=(Process.of("a", pid),))
     assert group.complete()
     group.stop(10.0)
@@ -102,7 +102,7 @@ def test_a_group_without_its_supervisor_is_killed_all_the_same(tmp_path: Path) -
         assert gone(pid)
 
 
-def test_another_process_under_the_same_id_is_left_alone() -> None:
+def test_another_process_under_the_same_id_is_skipped() -> None:
     me = Process(name="a", pid=os.getpid(), mark="started at another time")
     assert not me.running()
     Group(supervisor=me, members=(me,)).stop(1.0)

@@ -63,7 +63,7 @@ def settled(
         return result
 
 
-def told(chain: Chain) -> list[tuple[str, str, str]]:
+def reported(chain: Chain) -> list[tuple[str, str, str]]:
     return [(item.policy.key, item.rule, item.status.value) for item in chain.results]
 
 
@@ -161,7 +161,11 @@ def test_with_one_rule_to_apply_the_first_that_changes_something_is_it():
         make_object(a="1"),
     )
     assert labels_of(chain.obj) == {"a": "1", "b": "1", "d": "1"}
-    assert told(chain) == [("p", "same", "skip"), ("p", "first", "pass"), ("q", "other", "pass")]
+    assert reported(chain) == [
+        ("p", "same", "skip"),
+        ("p", "first", "pass"),
+        ("q", "other", "pass"),
+    ]
 
 
 def test_an_exception_keeps_a_rule_from_the_object_as_it_is_then():
@@ -202,7 +206,7 @@ def test_what_fails_changes_nothing_and_the_next_goes_on(failing):
 
     chain = drive(rules, make_object(), ignored=frozenset({"b"}))
     assert labels_of(chain.obj) == {"a": "1", "e": "1"}
-    assert told(chain) == [
+    assert reported(chain) == [
         ("a", "one", "pass"),
         ("b", "two", "pass"),
         ("b", "bad", "error"),
@@ -254,7 +258,7 @@ def test_a_rule_with_targets_is_settled_by_who_changes_them():
                 program=step.program, status=RuleStatus.SKIP, message="", after={}, fired=True
             )
         )
-    assert told(chain) == [("p", "far", "skip")]
+    assert reported(chain) == [("p", "far", "skip")]
     assert chain.obj == make_object()
 
 
@@ -289,7 +293,7 @@ def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
         make_rule("paint", label(team="blue"), policy="c", tier=9),
     ]
     chain = drive(by_policy(rules), make_object(team="green"))
-    assert told(chain) == [("c", "paint", "pass"), ("a", "no", "fail"), ("b", "yes", "skip")]
+    assert reported(chain) == [("c", "paint", "pass"), ("a", "no", "fail"), ("b", "yes", "skip")]
     assert chain.results[1].message == "it belongs to blue"
     assert "blue" not in chain.results[1].bare
     assert chain.results[1].fired
@@ -300,6 +304,6 @@ def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
 def test_what_is_no_object_any_more_is_an_error_and_not_passed_on(made: Any) -> None:
     broken = make_rule("break", lambda _context, _obj: made)
     chain = drive(alone(broken, make_rule("next", label(b="1"))), make_object())
-    assert told(chain) == [("p", "break", "error"), ("p", "next", "pass")]
+    assert reported(chain) == [("p", "break", "error"), ("p", "next", "pass")]
     assert "something that is none" in chain.results[0].message
     assert labels_of(chain.obj) == {"b": "1"}

@@ -82,7 +82,7 @@ async def test_the_deadline_ends_a_child():
     assert_none_left()
 
 
-async def test_a_child_that_is_killed_is_told_from_a_rule_that_fails():
+async def test_a_child_that_is_killed_is_distinguished_from_a_rule_that_fails():
     def work():
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -107,7 +107,7 @@ async def test_what_is_too_large_stays_in_the_child():
     assert len(await ChildProcesses(limits).evaluate(lambda: "x" * (MIB - 100), "a")) == MIB - 100
 
 
-async def test_a_fault_of_ours_says_where_and_quotes_nothing():
+async def test_an_internal_error_says_where_and_quotes_nothing():
     def work():
         return {}["a secret value"]
 

@@ -24,7 +24,7 @@ def board(client: Client) -> KubeBoard:
     return KubeBoard(KubeLeases(client, "kyverno"), StillClock())
 
 
-async def test_it_is_told_with_one_patch(api, board):
+async def test_it_is_published_with_one_patch(api, board):
     api.answer(f"PATCH {LEASE}", lease())
     await board.write(Backlog(waiting=12, seen=345, of={"namespace/a": 7}))
     (call,) = api.seen
@@ -46,12 +46,12 @@ async def test_where_it_is_missing_it_is_made(api, board):
     assert made["metadata"]["annotations"]["kube-retrofit.dev/waiting"] == "1"
 
 
-async def test_before_anything_was_told_nothing_waits(api, board):
+async def test_before_anything_was_published_nothing_waits(api, board):
     api.answer(f"GET {LEASE}", ABSENT)
     assert await board.read() == Backlog()
 
 
-async def test_it_is_read_as_it_was_told(api, board):
+async def test_it_is_read_as_it_was_published(api, board):
     api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "seen": "345", "waiting-of": '{"a":7}'}))
     assert await board.read() == Backlog(waiting=12, seen=345, of={"a": 7})
 

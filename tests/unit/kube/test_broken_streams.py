@@ -74,7 +74,7 @@ def test_whoever_breaks_a_watch_off_leaves_no_connection(tmp_path):
     with Stubborn(tmp_path) as server:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             runner.run(watch(server.kubeconfig(tmp_path / "kubeconfig")))
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as reported:
             warnings.simplefilter("always")
             gc.collect()
-        assert [str(item.message) for item in told] == []
+        assert [str(item.message) for item in reported] == []

@@ -120,16 +120,16 @@ async def test_nobody_there(open_client, free_address):
         await client.request("GET", PATH, repeat=False)
 
 
-async def test_every_call_is_told(api, client):
-    told = []
-    client.on_call = lambda *facts: told.append(facts[:3])
+async def test_every_call_is_reported(api, client):
+    reported = []
+    client.on_call = lambda *facts: reported.append(facts[:3])
     api.answer(ROUTE, (503, b""), {})
     await client.request("GET", PATH)
     absent = {"kind": "Status", "message": "x", "details": {"name": "b"}}
     api.answer(f"DELETE {PATH}", (404, absent))
     with pytest.raises(NotFound):
         await client.request("DELETE", PATH)
-    assert told == [
+    assert reported == [
         ("get", "configmaps", 503),
         ("get", "configmaps", 200),
         ("delete", "configmaps", 404),

@@ -17,7 +17,7 @@ async def hang(_request):
 
 
 async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
-    told = asyncio.Queue()
+    reported = asyncio.Queue()
     election = Election(
         client,
         SystemClock(),
@@ -25,16 +25,16 @@ async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
         identity="me",
         timing=Timing(duration=1.5, renew=1.0, retry=0.2),
     )
-    election.started.subscribe(lambda: told.put_nowait("started"))
-    election.lost.subscribe(lambda: told.put_nowait("lost"))
+    election.started.subscribe(lambda: reported.put_nowait("started"))
+    election.lost.subscribe(lambda: reported.put_nowait("lost"))
     api.answer(f"GET {PATH}/kube-retrofit-controller", ABSENT)
     api.answer(f"POST {PATH}", LEASE)
     api.answer(f"PUT {PATH}/kube-retrofit-controller", hang)
     task = asyncio.create_task(election.run())
     async with asyncio.timeout(20):
-        assert await told.get() == "started"
+        assert await reported.get() == "started"
         began = time.monotonic()
-        assert await told.get() == "lost"
+        assert await reported.get() == "lost"
     assert time.monotonic() - began < 1.5
     assert "does not answer" in election.problem
     task.cancel()

@@ -58,7 +58,7 @@ class TestApiServer:
             await loader.load(ApiLoad(method=method, path=path))
         assert not api.seen
 
-    async def test_a_list_of_all_namespaces_has_nothing_of_ours(self, api, loader):
+    async def test_a_list_of_all_namespaces_holds_no_own_objects(self, api, loader):
         places = ("kyverno", "n")
         items = [{"metadata": {"name": "s", "namespace": place}} for place in places]
         api.answer("GET /api/v1/secrets", {"items": items})

@@ -40,7 +40,7 @@ async def test_what_does_not_pass_by_itself_is_raised_at_once():
     assert tried == ["once"]
 
 
-async def test_a_fault_of_ours_is_no_reason_to_wait():
+async def test_an_internal_error_is_no_reason_to_wait():
     async def fail() -> None:
         raise KeyError("no error of the cluster")
 

@@ -32,7 +32,7 @@ async def test_requests_of_somebody_else_are_passed_over_unless_adopted(api, cli
         assert [request.name async for request in requests.waiting()] == names
 
 
-async def test_a_list_that_cannot_even_begin_is_told(api, client):
+async def test_a_list_that_cannot_even_begin_is_reported(api, client):
     api.answer(ROUTE, (410, b""))
     with pytest.raises(Gone):
         _ = [request async for request in KubeRequests(client, "kyverno").waiting()]

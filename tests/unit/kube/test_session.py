@@ -76,7 +76,7 @@ async def test_user_and_password_work_as_well(api, open_client):
     assert sent(api) == ["Basic dTpw"]
 
 
-async def test_answers_are_told(answers, api):
+async def test_answers_are_reported(answers, api):
     session, heard = answers
     api.answer(ROUTE, {}, (403, {"kind": "Status", "message": "no"}))
     await get(session, api, "?watch=true")
@@ -90,7 +90,7 @@ async def test_answers_are_told(answers, api):
     ]
 
 
-async def test_no_answer_is_told_too(free_address, open_client):
+async def test_no_answer_is_reported_too(free_address, open_client):
     heard = []
     client = await open_client(address=free_address)
     async with client.open_session(lambda _, problem: heard.append(problem)) as session:

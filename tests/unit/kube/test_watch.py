@@ -106,7 +106,7 @@ async def test_a_bookmark_moves_the_position(api, follow):
 
 
 @pytest.mark.parametrize("lost", [streamed(GONE), (410, b"")])
-async def test_after_a_lost_position_what_vanished_is_told(api, follow, lost):
+async def test_after_a_lost_position_what_vanished_is_reported(api, follow, lost):
     api.answer(
         ROUTE,
         listed(5, named("kept", 1), named("changed", 2), named("gone", 3), named("anew", 4)),
@@ -181,16 +181,16 @@ async def test_progress_and_problem_tell_how_it_stands(api, client, clock):
     watch = Watch(client, CONFIG_MAPS, clock)
     start = watch.progress
     clock.seconds += 50
-    told = []
+    reported = []
 
     async def second_list(_request):
-        told.append((watch.problem, watch.progress, watch.synced.is_set()))
+        reported.append((watch.problem, watch.progress, watch.synced.is_set()))
         return web.json_response(listed(5))
 
     api.answer(ROUTE, (403, b""), second_list, streamed(event("ADDED", named("x", 6)), hold=True))
     async with asyncio.timeout(20), contextlib.aclosing(watch.events()) as events:
         await anext(events)
-    ((problem, progress, synced),) = told
+    ((problem, progress, synced),) = reported
     assert "grant: list configmaps" in problem
     assert (progress, synced) == (start, False)
     assert (watch.progress, watch.problem, watch.synced.is_set()) == (start + 50, "", True)

@@ -48,9 +48,9 @@ def test_the_names_of_tenants_make_a_bounded_number_of_series() -> None:
 
 def test_a_run_that_failed_is_an_event_of_its_hook() -> None:
     events = MemoryEvents()
-    told = HookEvents(events=events)
+    reported = HookEvents(events=events)
     for item in (report(), report(failure="no such pod"), report(failure="no", allowed=True)):
-        told.ran(item)
+        reported.ran(item)
     first, second = events.emitted
     assert first.regarding["kind"] == "Hook"
     assert (first.severity, first.reason) == ("Warning", "HookFailed")

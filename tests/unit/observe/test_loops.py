@@ -57,7 +57,7 @@ async def test_one_that_ends_stops_the_others():
     assert stopped.is_set()
 
 
-async def test_who_cancels_them_is_not_told_of_a_fault():
+async def test_a_cancellation_reports_no_fault():
     running = asyncio.create_task(run_loops({"a": waits(), "b": waits()}))
     await asyncio.sleep(0)
     running.cancel()

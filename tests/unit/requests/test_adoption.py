@@ -68,7 +68,7 @@ def adopted(obj):
     return request
 
 
-def test_it_is_left_alone_unless_adopted():
+def test_it_is_skipped_unless_adopted():
     assert read_request(stored(), adopt=False) is None
     assert not is_ours(stored())
 
@@ -84,7 +84,7 @@ def test_ours_are_taken_by_label_or_source(adopt):
 
 
 @pytest.mark.parametrize("kind", ["generate", "cel-mutate", "cel-generate"])
-def test_other_work_is_left_alone_always(kind):
+def test_other_work_is_always_skipped(kind):
     assert read_request(stored(requestType=kind), adopt=True) is None
     assert read_request(stored(requestType=kind, source="manual"), adopt=True) is None
 

@@ -38,7 +38,7 @@ class TestMarks:
 
 class TestBacklog:
     @pytest.mark.parametrize(
-        ("told", "now", "noticed", "worth"),
+        ("reported", "now", "noticed", "worth"),
         [
             (0, 0, 0, False),
             (0, 9, 9, False),
@@ -53,10 +53,10 @@ class TestBacklog:
             (998, 1001, 3, True),
         ],
     )
-    def test_it_is_told_when_it_changed_by_a_step_or_passed_a_mark(
-        self, told, now, noticed, worth
+    def test_it_is_reported_when_it_changed_by_a_step_or_passed_a_mark(
+        self, reported, now, noticed, worth
     ):
-        assert Backlog(waiting=now).outdates(Backlog(waiting=told), noticed, MARKS) is worth
+        assert Backlog(waiting=now).outdates(Backlog(waiting=reported), noticed, MARKS) is worth
 
     def test_without_a_limit_the_hard_one_gives_the_step(self):
         marks = Thresholds(limit=0, hard=1000)

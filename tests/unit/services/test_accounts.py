@@ -161,8 +161,8 @@ async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missin
     bot = Account(lacks={"impersonate serviceaccounts"})
     access = Account(named={str(BOT): bot})
     delegation = Delegation(index=world.index, access=access, clock=world.clock)
-    told = await delegation.problems(world.index.policies())
-    assert "grant: impersonate serviceaccounts in namespace a named bot" in told[P]
+    reported = await delegation.problems(world.index.policies())
+    assert "grant: impersonate serviceaccounts in namespace a named bot" in reported[P]
     bot.lacks.clear()
     world.clock.tick(5)
     assert await delegation.problems(world.index.policies()) == {}

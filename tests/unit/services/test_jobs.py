@@ -109,5 +109,5 @@ async def test_what_wakes_it_comes_before_its_time():
             await task
 
 
-def test_a_fault_of_ours_ends_it():
+def test_an_internal_error_ends_it():
     assert pauses_of(ZeroDivisionError(), ends=ZeroDivisionError, every=1.0) == [0.0]

@@ -124,7 +124,7 @@ class TestEstimate:
         estimate.take(Backlog(waiting=7, seen=103))
         assert estimate.waiting == 8
 
-    def test_what_the_leader_told_of_before_the_answer_came_is_not_counted_twice(self):
+    def test_what_the_leader_reported_before_the_answer_came_is_not_counted_twice(self):
         estimate = self.estimate()
         estimate.begin()
         estimate.take(Backlog(waiting=1, seen=101))
@@ -138,11 +138,11 @@ class TestEstimate:
         assert estimate.turn()
 
     def test_it_tells_when_it_turns_and_turns_back(self):
-        estimate, told = self.estimate(), []
-        estimate.turned.subscribe(lambda item: told.append((item.diverting, item.waiting)))
+        estimate, reported = self.estimate(), []
+        estimate.turned.subscribe(lambda item: reported.append((item.diverting, item.waiting)))
         for waiting in (9, 10, 12, 8, 7, 9):
             estimate.take(Backlog(waiting=waiting))
-        assert told == [(True, 10), (False, 7)]
+        assert reported == [(True, 10), (False, 7)]
 
     def test_at_the_hard_limit_it_is_full(self):
         estimate = self.estimate()
@@ -195,9 +195,9 @@ class TestShares:
             assert estimate.is_over(mine) is over
 
     def test_who_is_no_longer_large_is_worth_telling(self):
-        told = Backlog(waiting=10, of={"namespace/a": 5})
-        assert Backlog(waiting=10, of={"namespace/b": 5}).outdates(told, 0, self.MARKS)
-        assert not Backlog(waiting=10, of={"namespace/a": 6}).outdates(told, 0, self.MARKS)
+        reported = Backlog(waiting=10, of={"namespace/a": 5})
+        assert Backlog(waiting=10, of={"namespace/b": 5}).outdates(reported, 0, self.MARKS)
+        assert not Backlog(waiting=10, of={"namespace/a": 6}).outdates(reported, 0, self.MARKS)
 
     async def test_the_leader_tells_of_the_largest(self, world, make):
         board = Board()
@@ -258,7 +258,7 @@ class TestTelling:
             say=said.append,
         )
 
-    async def test_nothing_is_told_before_all_is_listed(self, world):
+    async def test_nothing_is_reported_before_all_is_listed(self, world):
         board = Board()
         backlog_publisher = self.backlog_publisher(world, board, [])
         await backlog_publisher.look()
@@ -273,7 +273,7 @@ class TestTelling:
         await self.backlog_publisher(world, board, []).look()
         assert board.kept == Backlog(waiting=0, seen=10**6)
 
-    async def test_it_is_told_again_only_when_it_changed_enough(self, world, make):
+    async def test_it_is_reported_again_only_when_it_changed_enough(self, world, make):
         board = Board()
         backlog_publisher = self.backlog_publisher(world, board, [])
         await world.dispatcher.resync()
@@ -289,7 +289,7 @@ class TestTelling:
         assert board.kept.waiting == 2
         assert board.kept.seen == int((await world.requests.get("ur-2")).resource_version)
 
-    async def test_what_cannot_be_told_is_said_once_and_tried_again(self, world):
+    async def test_what_cannot_be_reported_is_said_once_and_tried_again(self, world):
         board, said = Board(), []
         board.fault = Forbidden("patch leases", permission="patch leases")
         backlog_publisher = self.backlog_publisher(world, board, said)
@@ -377,7 +377,7 @@ class TestDiversion:
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [1]
 
-    async def test_a_write_that_fails_is_told_to_all_who_wait_and_not_remembered(
+    async def test_a_write_that_fails_is_reported_to_all_who_wait_and_not_remembered(
         self, world, requests, diversion, rule
     ):
         async def broken():

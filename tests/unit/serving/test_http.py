@@ -108,9 +108,9 @@ def test_a_connection_is_kept_from_one_request_to_the_next(run):
                 assert (status, body) == (200, b'{"given":' + number + b"}")
                 assert headers["content-type"] == "application/json"
                 assert "connection" not in headers
-                told = email.utils.parsedate_to_datetime(headers["date"])
+                reported = email.utils.parsedate_to_datetime(headers["date"])
                 now = datetime.now(UTC)  # noqa: TID251  (the server has the real clock)
-                assert abs((told - now).total_seconds()) < WITHIN
+                assert abs((reported - now).total_seconds()) < WITHIN
             assert site.open_connections() == 1
 
     run(check())
@@ -226,16 +226,16 @@ def test_odd_requests_are_answered_and_the_next_caller_as_well(run, sent, status
     run(check())
 
 
-def test_a_fault_of_ours_is_told_in_the_log_as_well(run, capsys):
+def test_an_internal_error_is_reported_in_the_log_as_well(run, capsys):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
             writer.write(post(b"/crash"))
             assert (await answer_of(reader))[0] == 500
 
     run(check())
-    told = capsys.readouterr().out
-    assert "request failed" in told
-    assert "ZeroDivisionError" in told
+    reported = capsys.readouterr().out
+    assert "request failed" in reported
+    assert "ZeroDivisionError" in reported
 
 
 def test_the_answer_to_head_has_no_body(run):

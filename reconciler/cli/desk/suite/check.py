@@ -204,8 +204,8 @@ class _Checker:
         ]
         found += [row for key in keys for row in self._of_target(key)]
         # An object that patchedResources leaves out counts only where nothing else does.
-        told = [row for row in found if row.end is not End.EXCLUDED or not row.message]
-        yield from told or found
+        counted = [row for row in found if row.end is not End.EXCLUDED or not row.message]
+        yield from counted or found
         yield from self._absent()
 
     def _not_run(self) -> str:

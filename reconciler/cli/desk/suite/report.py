@@ -167,8 +167,8 @@ def _lines(row: Row, screen: Screen, *, verbose: bool) -> list[str]:
 
 
 def _reason(row: Row) -> str:
-    told = row.message and row.end in (End.FAILED, End.EXCLUDED)
-    return f"{row.reason}: {row.message}" if told else row.reason
+    with_message = row.message and row.end in (End.FAILED, End.EXCLUDED)
+    return f"{row.reason}: {row.message}" if with_message else row.reason
 
 
 def _place(row: Row) -> str:

@@ -69,10 +69,10 @@ class Conditions:
             passed = _search(self.any, context, wanted=True, messages=messages)
         stopped = _search(self.all, context, wanted=False, messages=messages)
         passed = passed and not stopped
-        told = [message for message in messages[passed] if message]
+        reported = [message for message in messages[passed] if message]
         if self.first_message and not passed:
-            told = messages[False][:1]
-        return ConditionResult(passed=passed, message="; ".join(told))
+            reported = messages[False][:1]
+        return ConditionResult(passed=passed, message="; ".join(reported))
 
     @property
     def templates(self) -> tuple[Template, ...]:

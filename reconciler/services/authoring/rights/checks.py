@@ -77,7 +77,7 @@ class RightsCheck:
                 targets += await self._reads(program)
             elif policy.account is not None:
                 # It has nothing that was not granted on purpose, not even to read.
-                targets += filter(_is_told, await self._reads(program))
+                targets += filter(_is_literal, await self._reads(program))
                 triggers += _of_namespaces(program)
             for target in program.targets.target_rights() if program.targets else ():
                 if self.whole and not _known_kind(target):
@@ -121,7 +121,7 @@ class RightsCheck:
         Raises:
             ClusterError: The API server could not be asked.
         """
-        needs = [need for need in await self._of_admission(policy) if _is_told(need)]
+        needs = [need for need in await self._of_admission(policy) if _is_literal(need)]
         needs += _of_kept(kept)
         return tuple(missing(needs, await ask(self.access, needs)))
 
@@ -184,7 +184,7 @@ class RightsCheck:
                     yield replace(kind, subresource="")
 
 
-def _is_told(need: Need) -> bool:
+def _is_literal(need: Need) -> bool:
     """Tell whether the text of the policy says what is read."""
     return all(ANY not in (right.group, right.resource) for right in need.options)
 

@@ -91,7 +91,7 @@ class GlobalContext:
     _unwanted: dict[str, Object] = field(default_factory=dict)
     _missed: dict[str, float] = field(default_factory=dict)
     _feed: Feed | None = None
-    _told: str = ""
+    _reported: str = ""
 
     async def load(self, load: Load) -> Any:
         """Return what a context entry asks for.
@@ -300,9 +300,9 @@ class GlobalContext:
             await asyncio.wait(begun, timeout=_PEEK)
 
     def _tell(self, problem: str) -> None:
-        if problem and problem != self._told:
+        if problem and problem != self._reported:
             self.world.say(f"GlobalContextEntries: {problem}")
-        self._told = problem
+        self._reported = problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

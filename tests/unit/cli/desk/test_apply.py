@@ -164,7 +164,7 @@ def test_of_own_rules_only_the_first_if_the_policy_says_so(desk: Desk, policy: P
     assert "second" not in done.stdout
 
 
-def test_why_an_object_is_left_alone(desk: Desk, policy: Policy) -> None:
+def test_why_an_object_is_skipped(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     done = desk.run("apply", policy(SECOND + SPREAD), "-r", "cm.yaml", "-v")
     assert done.stdout == ""
@@ -178,9 +178,9 @@ def test_why_an_object_is_left_alone(desk: Desk, policy: Policy) -> None:
         ),
     ]
     desk.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: one}\n")
-    told = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-v").stderr
+    output = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-v").stderr
     place = "p / spread: skipped: ConfigMap default/settings"
-    assert f"{place}: no object fits the targets of the rule" in told
+    assert f"{place}: no object fits the targets of the rule" in output
 
 
 def test_check_tells_that_something_would_change(desk: Desk, policy: Policy) -> None:
@@ -196,8 +196,8 @@ def test_folders_and_wildcards(desk: Desk, policy: Policy) -> None:
     )
     desk.write("in/notes.txt", "no YAML: [")
     label = policy(LABEL.replace("data.a", "data.a || 'x'"))
-    told = desk.run("apply", label, "-r", "in").stderr
-    assert told.endswith(
+    output = desk.run("apply", label, "-r", "in").stderr
+    assert output.endswith(
         "3 objects read as triggers\npass: 3, fail: 0, warn: 0, error: 0, skip: 0\n"
     )
     assert "2 objects" in desk.run("apply", label, "-r", "in/**/*.y*ml").stderr
@@ -516,8 +516,8 @@ def test_a_rule_that_matches_nothing_says_how_to_learn_why(desk: Desk, policy: P
         "cm.yaml",
     ]
     assert desk.run(*words).stderr.startswith("nothing would change; -v says why\n")
-    told = desk.run(*words, "-v").stderr
-    assert "p / label: not for: ConfigMap default/settings: kind does not match [Secret]" in told
+    output = desk.run(*words, "-v").stderr
+    assert "p / label: not for: ConfigMap default/settings: kind does not match [Secret]" in output
 
 
 @pytest.mark.parametrize(

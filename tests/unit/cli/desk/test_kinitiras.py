@@ -250,8 +250,8 @@ def test_programs_are_evaluated_by_the_command_that_is_named(desk: Desk, program
     files = ("policies.yaml", "-r", "object.yaml")
     done = desk.run("apply", *files, "--cue", programs)
     assert "+    made: by-cue" in done.stdout, done.stderr
-    told = desk.run("explain", "policies.yaml", "--trigger", "object.yaml", "--cue", programs)
-    assert "made: by-cue" in told.stdout
+    output = desk.run("explain", "policies.yaml", "--trigger", "object.yaml", "--cue", programs)
+    assert "made: by-cue" in output.stdout
     desk.write(
         "kyverno-test.yaml",
         "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"

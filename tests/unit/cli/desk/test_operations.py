@@ -103,9 +103,9 @@ def test_all_commands_take_the_same(files: Desk) -> None:
     applied = files.run("apply", *words, "-v")
     assert "+    by: UPDATE" in applied.stdout
     assert f"p / r: operation {said}\n" in applied.stderr
-    told = files.run("explain", "p.json", "--trigger", "cm.json", "--target", "s.json")
-    assert f"operation {said}\n" in told.stdout
-    assert "+    by: UPDATE" in told.stdout
+    output = files.run("explain", "p.json", "--trigger", "cm.json", "--target", "s.json")
+    assert f"operation {said}\n" in output.stdout
+    assert "+    by: UPDATE" in output.stdout
     tested = files.run("test", ".", "-v")
     assert "  Pass      p/r  Secret/a/s  on UPDATE  Ok\n" in tested.stdout
     deleted = files.run("apply", *words, "--operation", "DELETE")

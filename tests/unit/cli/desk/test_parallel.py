@@ -177,9 +177,9 @@ def test_a_change_of_a_named_file_runs_the_tests_again(
 ) -> None:
     assert "1 passed, 0 failed" in watching("broken test")
     desk.write("p.yaml", POLICY.replace("kinds: [ConfigMap]", "kinds: []"))
-    told = watching("broken test")
-    assert "changed: t/../p.yaml\n" in told
-    assert "Invalid policy" in told
+    output = watching("broken test")
+    assert "changed: t/../p.yaml\n" in output
+    assert "Invalid policy" in output
     desk.write("one.yaml", "apiVersion: [")
     assert "../one.yaml:" in watching("1 broken test")
     desk.write("one.yaml", OBJECT)

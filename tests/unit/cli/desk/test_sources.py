@@ -65,10 +65,10 @@ def test_a_folder_may_hold_the_files_of_other_tools(files: Desk) -> None:
     whole = files.run("apply", "all", "-r", "all", "-t", "all", "-v")
     for name in OTHERS:
         assert (f"all/{name}" in whole.stderr) == (name != "empty.yaml")
-    told = files.run("explain", "all", "--trigger", "all/cm.yaml", "--target", "all")
-    assert told.exit_code == 0, told.stderr
-    assert "Secret a/s is selected" in told.stdout
-    assert said in told.stderr
+    output = files.run("explain", "all", "--trigger", "all/cm.yaml", "--target", "all")
+    assert output.exit_code == 0, output.stderr
+    assert "Secret a/s is selected" in output.stdout
+    assert said in output.stderr
     wild = files.run("apply", "all/*.yaml", "-r", "all/*.yaml", "-t", "all/*.yaml")
     assert wild.exit_code == 0, wild.stderr
     assert "pass: 1, fail: 0, warn: 0, error: 0," in wild.stderr
@@ -137,9 +137,9 @@ def test_addresses_are_files(desk: Desk, server: str) -> None:
     words = [f"{server}/to", "-r", f"{server}/cm.yaml", "-t", "s.yaml"]
     done = desk.run("apply", *words)
     assert (done.exit_code, "+    x: b" in done.stdout) == (0, True), done.stderr
-    told = desk.run("explain", f"{server}/p.yaml", "--trigger", f"{server}/cm.yaml")
-    assert told.exit_code == 0
-    assert "the rule fires" in told.stdout
+    output = desk.run("explain", f"{server}/p.yaml", "--trigger", f"{server}/cm.yaml")
+    assert output.exit_code == 0
+    assert "the rule fires" in output.stdout
     assert desk.run("lint", f"{server}/p.yaml").exit_code == 0
 
 

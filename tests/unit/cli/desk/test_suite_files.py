@@ -80,9 +80,9 @@ def test_rows_that_compare_what_is_generated_are_not_run(desk: Desk, policy: Pol
         f"- {{{row}, generatedResource: a.yaml, cloneSourceResource: b.yaml}}\n"
         f"- {{{row}, generatedResources: [a.yaml, b.yaml]}}\n",
     )
-    for told in rows(desk):
-        assert told["end"] == "Not run"
-        assert told["reason"] == "make is a generate rule; only mutate rules are evaluated"
+    for output in rows(desk):
+        assert output["end"] == "Not run"
+        assert output["reason"] == "make is a generate rule; only mutate rules are evaluated"
     assert desk.run("test", ".", "--strict").exit_code == 1
 
 

@@ -70,7 +70,7 @@ async def test_an_error_is_one_line(page: Page, path: str, status: int, said: st
     assert answer.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
 
 
-async def test_an_old_position_and_a_silent_cluster_are_told_apart(
+async def test_an_old_position_and_a_silent_cluster_are_distinguished(
     page: Page, cluster: Cluster
 ) -> None:
     cluster.api.answers[REQUESTS].clear()

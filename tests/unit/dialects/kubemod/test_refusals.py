@@ -30,7 +30,7 @@ def with_item(**fields: Any) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "expected"),
     [
         (modrule(type="Reject"), "spec.match: at least one item"),
         (
@@ -111,9 +111,9 @@ def with_item(**fields: Any) -> Object:
         ),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_place_and_a_cure(rule: Object, told: str) -> None:
+def test_what_is_wrong_is_refused_with_its_place_and_a_cure(rule: Object, expected: str) -> None:
     (message,) = refused(rule)
-    assert told in message
+    assert expected in message
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

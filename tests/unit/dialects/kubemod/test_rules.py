@@ -97,7 +97,7 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "told"),
+    ("patch", "expected"),
     [
         (
             {"op": "replace", "path": "/spec/nope", "value": "1"},
@@ -125,7 +125,7 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
     ],
 )
 def test_a_rule_that_fails_changes_nothing_and_takes_no_other_with_it(
-    patch: dict[str, Any], told: str
+    patch: dict[str, Any], expected: str
 ) -> None:
     before = {"op": "add", "path": "/metadata/labels/half", "value": "done"}
     other = patching({"op": "add", "path": "/metadata/labels/b", "value": "2"}, name="other")
@@ -134,7 +134,7 @@ def test_a_rule_that_fails_changes_nothing_and_takes_no_other_with_it(
     chain = request([patching(before, patch), other], pod)
     assert labels(chain.obj) == {"app": "web", "b": 2}
     (message,) = errors(chain)
-    assert told in message
+    assert expected in message
 
 
 def test_tiers_go_up_and_each_sees_what_the_one_before_made() -> None:

@@ -125,14 +125,14 @@ class TestVariable:
         ],
     )
     def test_null_is_an_error(self, entry):
-        told = failure("v", context(variable(**entry)))
-        assert told == "failed to add context entry for variable v since it evaluated to nil"
+        reported = failure("v", context(variable(**entry)))
+        assert reported == "failed to add context entry for variable v since it evaluated to nil"
 
     def test_what_is_missing_is_an_error_that_names_the_path(self):
-        told = failure("v", context(variable(path="request.object.none")))
-        assert "failed to apply jmespath request.object.none to variable v" in told
-        told = failure("v", context(variable(value={"a": 1}, path="b")))
-        assert "failed to apply jmespath b to variable v" in told
+        reported = failure("v", context(variable(path="request.object.none")))
+        assert "failed to apply jmespath request.object.none to variable v" in reported
+        reported = failure("v", context(variable(value={"a": 1}, path="b")))
+        assert "failed to apply jmespath b to variable v" in reported
 
     def test_a_default_that_cannot_be_made_is_an_error(self):
         entry = variable(path="request.object.metadata.name", default="{{ none.x }}")
@@ -157,8 +157,8 @@ class TestLaziness:
 
     def test_the_failure_comes_before_the_expression(self):
         loads = {ConfigMapLoad(namespace="n", name="c"): LoadFailure("not there")}
-        told = failure("cm.data.k || 'd'", context(config_map(), loads=loads))
-        assert told == "failed to retrieve config map for context entry cm: not there"
+        reported = failure("cm.data.k || 'd'", context(config_map(), loads=loads))
+        assert reported == "failed to retrieve config map for context entry cm: not there"
 
     def test_a_variable_with_a_default_rescues_it(self):
         loads = {ConfigMapLoad(namespace="n", name="c"): LoadFailure("not there")}
@@ -308,8 +308,8 @@ class TestApiCall:
 
     def test_a_default_stands_in_for_a_call_that_failed(self):
         loads = {self.PODS: LoadFailure("no answer")}
-        told = failure("api", context(api_call(path="items"), loads=loads))
-        assert told == "failed to execute APICall api: no answer"
+        reported = failure("api", context(api_call(path="items"), loads=loads))
+        assert reported == "failed to execute APICall api: no answer"
         # As it is written: without variables, without the path.
         entry = api_call(path="items", default="{{ x }}")
         assert search("api", context(entry, loads=loads)) == "{{ x }}"
@@ -339,7 +339,7 @@ class TestPathOfAPolicyInANamespace:
         assert needed("api", context(api_call(urlPath=path, bound="shop"))).path == path
 
     @pytest.mark.parametrize(
-        ("path", "told"),
+        ("path", "reported"),
         [
             ("/api/v1/pods", "does not contain a namespace segment"),
             ("/api/v1/namespaces", "does not contain a namespace segment"),
@@ -357,8 +357,8 @@ class TestPathOfAPolicyInANamespace:
             ("/api/v1/namespaces/shop%2f..%2fother/pods", "must not contain dots"),
         ],
     )
-    def test_what_lies_elsewhere_is_not(self, path, told):
-        assert told in failure("api", context(api_call(urlPath=path, bound="shop")))
+    def test_what_lies_elsewhere_is_not(self, path, reported):
+        assert reported in failure("api", context(api_call(urlPath=path, bound="shop")))
 
 
 class TestGlobal:
@@ -403,9 +403,9 @@ class TestAddressesMadeOfData:
     )
     def test_a_value_never_leads_out_of_its_segment(self, path, value):
         seen = with_entries(named(value), [api_call(urlPath=path)])
-        told = failure("api", seen)
-        assert told.startswith("context entry api: urlPath: ")
-        assert "secrets" not in told, "the value may be secret"
+        reported = failure("api", seen)
+        assert reported.startswith("context entry api: urlPath: ")
+        assert "secrets" not in reported, "the value may be secret"
 
     def test_dots_are_not_put_together(self):
         path = f"/api/v1/namespaces/n/configmaps/{NAME}{NAME}/x"
@@ -421,8 +421,8 @@ class TestAddressesMadeOfData:
         path = f"/api/v1/pods?labelSelector=app={NAME}&limit=1"
         seen = with_entries(named("a&fieldSelector=b#?%2F/ c"), [api_call(urlPath=path)])
         load = needed("api", seen)
-        told = "app=a%26fieldSelector%3Db%23%3F%252F%2F%20c"
-        assert load.path == f"/api/v1/pods?labelSelector={told}&limit=1"
+        reported = "app=a%26fieldSelector%3Db%23%3F%252F%2F%20c"
+        assert load.path == f"/api/v1/pods?labelSelector={reported}&limit=1"
 
     @pytest.mark.parametrize("value", ["x/y", "x?y", "..", "x%2Fy", ""])
     def test_a_value_in_the_path_of_a_service_neither(self, value):
@@ -443,10 +443,10 @@ class TestAddressesMadeOfData:
 
     @pytest.mark.parametrize("value", ["../secrets/s", "a/b", "a%2Fb", "..", "."])
     def test_a_name_that_no_object_can_have_is_not_asked_for(self, value):
-        told = failure("cm", with_entries(named(value), [config_map(of=NAME)]))
-        assert "context entry cm: configMap name" in told
-        told = failure("cm", with_entries(named(value), [config_map(namespace=NAME)]))
-        assert "context entry cm: configMap namespace" in told
+        reported = failure("cm", with_entries(named(value), [config_map(of=NAME)]))
+        assert "context entry cm: configMap name" in reported
+        reported = failure("cm", with_entries(named(value), [config_map(namespace=NAME)]))
+        assert "context entry cm: configMap namespace" in reported
 
 
 class TestServicesOfAPolicyInANamespace:

@@ -145,7 +145,7 @@ def test_a_name_with_a_dot_cannot_be_read():
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(spec, place, reason):
+def test_what_is_wrong_is_reported_with_its_place(spec, place, reason):
     with pytest.raises(InvalidPolicy) as refused:
         compile_entry(entry(**spec))
     assert refused.value.location == place

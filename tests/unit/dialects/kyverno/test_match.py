@@ -163,7 +163,7 @@ def test_exclude() -> None:
         assert decide(compiled(pods, nothing)) is Decision.MATCH
 
 
-def test_every_failing_part_is_told() -> None:
+def test_every_failing_part_is_reported() -> None:
     matcher = compiled(resources(name="db", namespaces=["dev"], annotations={"a": "b"}))
     assert matcher.evaluate(subject()).reasons == (
         "name does not match",

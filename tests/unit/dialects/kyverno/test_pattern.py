@@ -97,7 +97,7 @@ def test_reads_an_anchor(key: str, kind: AnchorKind, name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a", "()", "(a", "a)", "+a", "x(a)", "(a)b"])
-def test_leaves_plain_keys_alone(key: str) -> None:
+def test_keeps_plain_keys(key: str) -> None:
     assert parse_anchor(key) is None
 
 

@@ -240,7 +240,7 @@ def test_a_header_that_is_not_read_is_not_left_out(rule):
 
 
 @pytest.mark.parametrize(
-    ("call", "field", "told"),
+    ("call", "field", "reported"),
     [
         ({"urlPath": "{{ request.namespace }}"}, "urlPath", "begins with a variable"),
         ({"urlPath": "{{ request.namespace }}/x"}, "urlPath", "begins with a variable"),
@@ -253,9 +253,9 @@ def test_a_header_that_is_not_read_is_not_left_out(rule):
         ),
     ],
 )
-def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, told):
+def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, reported):
     entry = {"name": "x", "apiCall": call}
-    with pytest.raises(InvalidPolicy, match=told) as refused:
+    with pytest.raises(InvalidPolicy, match=reported) as refused:
         compile_policy(rule((("context",), [entry])))
     assert refused.value.location == f"spec.rules[0].context[0].apiCall.{field}"
 

@@ -205,7 +205,7 @@ def test_what_fails_on_this_data(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ('$.a =~ "(?=x)"', "not a regular expression"),
         ('$.a !~ "\\\\C"', r"\C is not supported"),
@@ -213,10 +213,12 @@ def test_what_fails_on_this_data(source: str) -> None:
         ("!(2 - 1)", "! has to be true or false"),
     ],
 )
-def test_what_always_fails_parses_as_in_the_original_and_says_why(source: str, told: str) -> None:
-    with pytest.raises(Failure, match=re.escape(told)):
+def test_what_always_fails_parses_as_in_the_original_and_says_why(
+    source: str, reported: str
+) -> None:
+    with pytest.raises(Failure, match=re.escape(reported)):
         value_of(source)
-    assert told in fault_of(compile_expression(source).tree)
+    assert reported in fault_of(compile_expression(source).tree)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_what_may_hold_has_no_fault(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         ("", "column 1"),
         ("$.", "column 3: a name"),
@@ -255,10 +257,10 @@ def test_what_may_hold_has_no_fault(source: str) -> None:
         ("1" * 70_000, "longer than 65536 characters"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_place(source: str, told: str) -> None:
+def test_what_is_no_expression_is_refused_with_its_place(source: str, reported: str) -> None:
     with pytest.raises(InvalidPolicy) as refused:
         compile_expression(source, location="spec.match[0].select")
-    assert told in refused.value.reason
+    assert reported in refused.value.reason
     assert refused.value.location == "spec.match[0].select"
 
 

@@ -167,7 +167,7 @@ class TestTrigger:
         assert isinstance(disposition, Retry)
         assert "PolicyExceptions cannot be read" in disposition.message
 
-    async def test_of_a_sweep_is_left_alone(self, world, make, known, target, trigger):
+    async def test_of_a_sweep_is_skipped(self, world, make, known, target, trigger):
         policy = world.install(make.policy(on_change=True))
         free = world.cluster.add(make.object(name="free"))
         resources = {"kinds": ["ConfigMap"], "names": ["c"]}

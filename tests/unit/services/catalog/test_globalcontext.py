@@ -217,7 +217,7 @@ class TestCostlyProjections:
         assert found == [20_000] * 20
         assert isolated.evaluations == 1
 
-    async def test_one_that_takes_too_long_is_told(self, context, cluster):
+    async def test_one_that_takes_too_long_is_reported(self, context, cluster):
         endless = f"{COPIES} | {COPIES} | {COPIES} | length(map(&parse_json('[1,2,3]'), @))"
         objects = [pod(f"p{number}") for number in range(12)]
         await follow(cluster, *objects, projections=self.projections(expression=endless))
@@ -247,18 +247,18 @@ class TestCostlyProjections:
 
 
 class TestVerdicts:
-    async def test_each_turn_is_told_and_counted(self, context, cluster, world):
-        told = []
+    async def test_each_turn_is_reported_and_counted(self, context, cluster, world):
+        reported = []
         context.verdicts.judged.subscribe(
-            lambda entry, problem: told.append((entry["metadata"]["name"], problem))
+            lambda entry, problem: reported.append((entry["metadata"]["name"], problem))
         )
         stream = await follow(cluster, pod("a"))
-        await eventually(lambda: told == [("teams", "")])
+        await eventually(lambda: reported == [("teams", "")])
         assert (context.readable(), context.verdicts.failures) == ((1, 0), 0)
         stream.problem = "the watch ended"
         world.clock.tick(STALE + 5)
-        await eventually(lambda: len(told) > 1)
-        assert "the watch ended" in told[1][1]
+        await eventually(lambda: len(reported) > 1)
+        assert "the watch ended" in reported[1][1]
         assert (context.readable(), context.verdicts.failures) == ((0, 1), 1)
 
 
@@ -407,12 +407,12 @@ class TestNotReady:
         assert len(cluster.objects) == 1
 
     async def test_what_is_not_evaluated_yet_is_no_failure(self, context, cluster):
-        told = []
-        context.verdicts.judged.subscribe(lambda _entry, problem: told.append(problem))
+        reported = []
+        context.verdicts.judged.subscribe(lambda _entry, problem: reported.append(problem))
         names = [{"name": f"p{at}", "jmesPath": "[].metadata.name"} for at in range(20)]
         await follow(cluster, pod("a"), projections=names)
-        await eventually(lambda: told)
-        assert (told, context.verdicts.failures) == ([""], 0)
+        await eventually(lambda: reported)
+        assert (reported, context.verdicts.failures) == ([""], 0)
 
     async def test_a_projection_that_fails_until_the_data_fits(self, context, cluster):
         total = [{"name": "total", "jmesPath": "sum([].metadata.size)"}]
@@ -456,7 +456,7 @@ class TestCalls:
         await eventually(lambda: context.readable() == (1, 0))
         assert await read(context) == [2]
 
-    async def test_a_missing_right_is_told_after_one_call(self, context, cluster):
+    async def test_a_missing_right_is_reported_after_one_call(self, context, cluster):
         missing = Forbidden("list nodes: no", permission="list nodes")
         cluster.answers = [missing]
         cluster.entries.give(entry(**CALL))
@@ -486,7 +486,7 @@ class TestLife:
         await eventually(lambda: not stream.open)
         assert "there is no GlobalContextEntry teams" in await reason(context)
 
-    async def test_whoever_waits_is_told(self, context, cluster):
+    async def test_whoever_waits_is_notified(self, context, cluster):
         ready = []
         context.ready.subscribe(lambda: ready.append(1))
         cluster.answers = [Unavailable("no")]
@@ -496,12 +496,12 @@ class TestLife:
         cluster.answers = [[1]]
         await eventually(lambda: ready)
 
-    async def test_a_fault_of_ours_stays_with_its_entry(self, context, cluster):
-        told = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, facts: told.append(facts))
+    async def test_an_internal_error_stays_with_its_entry(self, context, cluster):
+        reported = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, facts: reported.append(facts))
         cluster.answers = [RuntimeError("a bug")]
         cluster.entries.give(entry(**CALL), entry("other", uid="v", **PODS))
-        await eventually(lambda: told and cluster.objects)
+        await eventually(lambda: reported and cluster.objects)
         cluster.objects[0][2].give(pod("a"))
         assert await read(context, "other") == [pod("a")]
         assert "kube-retrofit failed on it (RuntimeError)" in await reason(context)

@@ -142,7 +142,7 @@ async def test_a_target_that_a_value_leads_to_is_refused_and_not_read(
     assert world.wire.calls[f"get {kind} mine"] == 0
 
 
-async def test_a_pattern_leaves_out_what_is_ours(world, make) -> None:
+async def test_a_pattern_leaves_out_own_objects(world, make) -> None:
     ours, theirs = (world.cluster.add(make.object("Secret", "s", name)) for name in (OWN, "b"))
     policy = make.policy(targets=[{"apiVersion": "v1", "kind": "Secret", "namespace": "*"}])
     request = await world.ask(world.install(policy), world.cluster.add(make.object()))
@@ -154,7 +154,7 @@ async def test_a_pattern_leaves_out_what_is_ours(world, make) -> None:
     assert await world.read(theirs) != theirs
 
 
-async def test_a_request_about_an_object_of_ours_is_refused_unread(world, make) -> None:
+async def test_a_request_about_an_own_object_is_refused_unread(world, make) -> None:
     secret = world.cluster.add(make.object("Secret", "kube-retrofit-ca", OWN, data={"k": "v"}))
     request = await world.ask(world.install(make.policy(kinds=("Secret",))), secret)
     ended = await world.processor.attempt(request, 0.0)

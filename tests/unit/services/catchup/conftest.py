@@ -29,7 +29,7 @@ class Chase:
         self.marks = Marks()
         self.settings = SettingsHolder.of("kyverno")
         self.held = False
-        self.told: list[PassResult] = []
+        self.reported: list[PassResult] = []
         self.said: list[str] = []
         self.losses: list[Loss] = []
         self.waiting = 0
@@ -58,7 +58,7 @@ class Chase:
             interval=300.0,
             in_force=self.in_force,
             held=lambda: self.held,
-            found=self.told.append,
+            found=self.reported.append,
             lost=self._lose,
             say=self.said.append,
         )

@@ -43,7 +43,7 @@ def at(created=None, *entries):
         (at(5, ("ours", 5), ("kubectl", 5)), 5),
     ],
 )
-def test_the_last_change_is_told_from_those_that_fire_nothing(obj, seconds):
+def test_the_last_change_is_distinguished_from_those_that_fire_nothing(obj, seconds):
     expected = None if seconds is None else NOON + timedelta(seconds=seconds)
     assert changed(obj, but_by=frozenset({"ours"})) == expected
 

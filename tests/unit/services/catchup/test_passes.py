@@ -39,14 +39,14 @@ async def test_a_change_that_nobody_recorded_is_found_by_the_next_pass(leading, 
     (request,) = await leading.requests()
     assert (request.spec.resource.name, request.spec.rule) == ("t", "r")
     assert (request.spec.operation, request.spec.sweep) == ("", False)
-    assert sum(leading.told[0].recorded.values()) == 1
+    assert sum(leading.reported[0].recorded.values()) == 1
 
 
 async def test_it_is_found_once(leading, make):
     leading.add(trigger(make))
     await leading.pass_time(1500)
     assert await leading.names() == ["t"]
-    assert len(leading.told) == 1
+    assert len(leading.reported) == 1
 
 
 async def test_what_was_recorded_is_left(leading, make):
@@ -80,7 +80,7 @@ async def test_while_triggers_are_lost_all_the_time_there_are_no_more_passes(lea
 
 
 @pytest.mark.parametrize("changed", [False, True])
-async def test_two_changes_in_one_second_are_told_apart_after_a_gap(leading, make, changed):
+async def test_two_changes_in_one_second_are_distinguished_after_a_gap(leading, make, changed):
     stored = leading.add(trigger(make, data={"v": "1"}))
     asked = await leading.world.ask(
         await leading.world.policies.get(policy_named("p")),
@@ -196,7 +196,7 @@ async def test_one_list_serves_all_rules_of_a_kind(chase, make):
     assert chase.world.wire.calls == {"list": 1}
 
 
-async def test_rules_that_no_live_object_can_serve_are_left_alone(chase, make):
+async def test_rules_that_no_live_object_can_serve_are_skipped(chase, make):
     append = {"data": {"l": "{{ target.data.l }} x"}}
     await chase.install(make.policy(spec=IGNORE, patch=append))
     await chase.rounds.begin()

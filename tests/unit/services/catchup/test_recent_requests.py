@@ -91,7 +91,7 @@ def test_an_order_that_had_begun_before_covers_no_more_than_is_known():
         assert not seen.after(*KEY, NOON)
 
 
-def test_what_is_made_for_a_change_covers_it_until_it_is_told_of():
+def test_what_is_made_for_a_change_covers_it_until_it_is_reported():
     seen = RecentRequests()
     seen.note(*KEY, "ur-9", NOON)
     assert seen.after(*KEY, NOON)

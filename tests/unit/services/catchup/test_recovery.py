@@ -198,7 +198,7 @@ class TestWhatCannotBeFound:
         counted = [rule.objects for loss in chase.losses for rule in loss.rules]
         assert sum(counted) == 3
 
-    async def test_what_was_told_is_not_told_again_by_the_slack_of_a_later_span(
+    async def test_what_was_reported_is_not_reported_again_by_the_slack_of_a_later_span(
         self, chase, install, make
     ):
         await install("appends", patch=APPEND)
@@ -222,7 +222,7 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert chase.losses == []
 
-    async def test_created_and_changed_are_told_from_one_another(self, chase, install, make):
+    async def test_created_and_changed_are_distinguished(self, chase, install, make):
         await install("creates", resources={"operations": ["CREATE"]})
         await chase.rounds.begin()
         stored = chase.add(make.object(name="t-old"))

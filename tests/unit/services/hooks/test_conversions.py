@@ -55,7 +55,7 @@ class Stored:
         self.writes += 1
 
 
-def keeper(stored: Stored, told: dict[str, str]) -> HookConversions:
+def keeper(stored: Stored, reported: dict[str, str]) -> HookConversions:
     made = HookConversions(
         definitions=stored,
         namespace="shop",
@@ -63,29 +63,29 @@ def keeper(stored: Stored, told: dict[str, str]) -> HookConversions:
         converters=HOOK.converters,
         say=lambda _: None,
     )
-    made.found.subscribe(lambda _hook, key, problem: told.update({key: problem}))
+    made.found.subscribe(lambda _hook, key, problem: reported.update({key: problem}))
     return made
 
 
 async def test_definitions_are_written_once() -> None:
     none = {"strategy": "None"}
-    stored, told = Stored(a=none, b=none), dict[str, str]()
-    made = keeper(stored, told)
+    stored, reported = Stored(a=none, b=none), dict[str, str]()
+    made = keeper(stored, reported)
     assert made.problem(REF, "conversion up").endswith("is not written yet")
     for _ in range(3):
         await made.settle()
     assert stored.found["a.g"] == WANTED
     assert stored.writes == 2
-    assert told == {"conversion up": "", "conversion down": "", "conversion other": ""}
+    assert reported == {"conversion up": "", "conversion down": "", "conversion other": ""}
 
 
 async def test_one_that_is_not_there_holds_up_no_other() -> None:
-    stored, told = Stored(a={}), dict[str, str]()
-    made = keeper(stored, told)
+    stored, reported = Stored(a={}), dict[str, str]()
+    made = keeper(stored, reported)
     with pytest.raises(NotFound):
         await made.settle()
     assert stored.found["a.g"] == WANTED
-    assert told == {
+    assert reported == {
         "conversion up": "",
         "conversion down": "",
         "conversion other": "other: b.g is not there",

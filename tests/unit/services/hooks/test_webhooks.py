@@ -89,7 +89,7 @@ class World:
     def __init__(self) -> None:
         self.stored = Stored()
         self.said: list[str] = []
-        self.told: dict[str, str] = {}
+        self.reported: dict[str, str] = {}
         self.bundle = b"CA"
 
     def endpoint(self) -> Endpoint:
@@ -112,7 +112,7 @@ class World:
 
     def _tell(self, hook: PolicyRef, key: str, problem: str) -> None:
         assert hook == REF
-        self.told[key] = problem
+        self.reported[key] = problem
 
     def names(self, ref: ConfigurationRef = FIRST) -> list[str]:
         return [item["name"] for item in self.stored.found[ref]["webhooks"]]
@@ -175,7 +175,7 @@ async def test_a_webhook_says_what_its_binding_says(world: World) -> None:
     (third,) = world.stored.found[SECOND]["webhooks"]
     assert third["reinvocationPolicy"] == "Never"
     assert third["clientConfig"]["service"]["path"] == "/mutating/three.example.com"
-    assert set(world.told.values()) == {""}
+    assert set(world.reported.values()) == {""}
     assert keeper.problem(REF, "admission one.example.com") == ""
 
 
@@ -282,7 +282,7 @@ async def test_one_that_the_api_server_refuses_is_left_out_with_its_reason(world
     world.stored.refused = "one.example.com"
     await world.keeper().settle()
     assert world.names() == ["two.example.com"]
-    assert world.told == {
+    assert world.reported == {
         "admission one.example.com": "one.example.com: the API server refuses it:"
         " webhooks[0].matchConditions[0]: no",
         "admission two.example.com": "",

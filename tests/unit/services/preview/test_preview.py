@@ -258,7 +258,7 @@ async def test_only_triggers_of_one_namespace(world, make, see):
     assert [touch.target[2] for touch in seen.touches] == ["b"]
 
 
-async def test_a_precondition_that_does_not_hold_is_told(world, make, see):
+async def test_a_precondition_that_does_not_hold_is_reported(world, make, see):
     world.cluster.add(make.object(name="a"))
     wanted = {"all": [{"key": "{{ request.operation }}", "operator": "Equals", "value": "CREATE"}]}
     policy = make.policy(preconditions=wanted)
@@ -266,7 +266,7 @@ async def test_a_precondition_that_does_not_hold_is_told(world, make, see):
     assert (await see(policy, Occasion(operation="CREATE"))).unmet == []
 
 
-async def test_a_missing_target_is_told_at_once(world, make, see):
+async def test_a_missing_target_is_reported_at_once(world, make, see):
     world.cluster.add(make.object(name="a"))
     seen = await asyncio.wait_for(see(make.policy()), 5)
     assert seen.outcomes == [Outcome.NOT_FOUND]

@@ -498,8 +498,8 @@ class TestTargets:
         world.wire.before_change = refuse
         policy = world.install(make.policy())
         ended, _ = await attempt(await world.ask(policy, trigger))
-        told = f"Secret a/s: {withheld(Invalid.kind_of_failure)}"
-        assert ended.disposition == Fail(reason="TargetInvalid", message=told)
+        reported = f"Secret a/s: {withheld(Invalid.kind_of_failure)}"
+        assert ended.disposition == Fail(reason="TargetInvalid", message=reported)
 
     async def test_denials_of_another_webhook_are_limited(
         self, world, make, target, trigger, attempt
@@ -514,8 +514,8 @@ class TestTargets:
             assert isinstance(ended.disposition, Retry)
             assert ended.disposition.after >= 10
         ended, _ = await attempt(request)
-        told = f"Secret a/s: {withheld(Denied.kind_of_failure)}"
-        assert ended.disposition == Fail(reason="TargetDenied", message=told)
+        reported = f"Secret a/s: {withheld(Denied.kind_of_failure)}"
+        assert ended.disposition == Fail(reason="TargetDenied", message=reported)
 
     async def test_two_entries_that_select_one_object_make_one_result(
         self, world, make, target, trigger, attempt
@@ -535,8 +535,8 @@ class TestTargets:
         world.wire.before_change = refuse
         policy = world.install(make.policy(targets=[make.target("*")]))
         ended, _ = await attempt(await world.ask(policy, trigger))
-        told = f"Secret a/s0: {withheld(Invalid.kind_of_failure)} (and 3 more)"
-        assert ended.disposition.message == told
+        reported = f"Secret a/s0: {withheld(Invalid.kind_of_failure)} (and 3 more)"
+        assert ended.disposition.message == reported
 
     @pytest.mark.parametrize(
         "where",

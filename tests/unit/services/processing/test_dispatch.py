@@ -100,7 +100,7 @@ class TestWatch:
         await world.settle()
         assert not world.wire.calls
 
-    async def test_an_end_that_is_told_late_is_not_that_of_a_new_one(
+    async def test_an_end_that_is_reported_late_is_not_that_of_a_new_one(
         self, world, policy, trigger, target
     ):
         request = await world.ask(policy, trigger)
@@ -132,7 +132,7 @@ class TestWatch:
 
 
 @pytest.mark.parametrize("turns", range(5))
-async def test_it_ends_when_it_is_told_to_whatever_comes_at_that_moment(
+async def test_it_ends_when_it_is_asked_to_whatever_comes_at_that_moment(
     world, policy, trigger, turns
 ):
     for verb in ("get", "list"):
@@ -624,7 +624,7 @@ class TestEnd:
                 await asyncio.sleep(0)
         assert looks < 10
 
-    async def test_what_is_in_work_when_the_process_is_told_to_stop_is_left(
+    async def test_what_is_in_work_when_the_process_is_asked_to_stop_is_left(
         self, world, policy, trigger, target
     ):
         async def hold(_before, _after):

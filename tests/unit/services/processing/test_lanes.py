@@ -237,7 +237,7 @@ async def test_an_object_that_comes_late_is_found(world, rule, job, submit, make
     assert result.outcome is Outcome.PATCHED
 
 
-async def test_a_fault_of_ours_hits_only_the_request_that_causes_it(
+async def test_an_internal_error_hits_only_the_request_that_causes_it(
     world, rule, job, submit, target
 ):
     program = rule(patch=LABEL)

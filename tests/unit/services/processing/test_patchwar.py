@@ -116,9 +116,9 @@ async def test_rules_that_undo_each_other_are_named(world, make, run, wars, targ
         status = await run(blue, trigger)
     assert wars.begun == 1
     held = [await world.status(f"ur-{n}") for n in range(1, 4 * LIMIT + 1)]
-    told = {item.message for item in held if item.reason == Reason.PATCH_WAR}
-    assert len(told) == 1
-    text = told.pop()
+    reported = {item.message for item in held if item.reason == Reason.PATCH_WAR}
+    assert len(reported) == 1
+    text = reported.pop()
     assert "look at rule r of policy two;" in text
     assert "rule r of policy one pauses here" in text
     assert status.state is State.COMPLETED, "the other rule and its requests go on"

@@ -49,7 +49,7 @@ def work(
     return run
 
 
-def told(events, kind=None):
+def reported(events, kind=None):
     return [
         (item.regarding["kind"], item.reason, item.note)
         for item in events.emitted
@@ -57,13 +57,13 @@ def told(events, kind=None):
     ]
 
 
-async def test_success_is_told_only_when_asked_for(world, make, events, event_recorder, work):
+async def test_success_is_reported_only_when_asked_for(world, make, events, event_recorder, work):
     world.cluster.add(make.object("Secret", "s"))
     await work("one")
-    assert told(events) == []
+    assert reported(events) == []
     event_recorder.wants_success = lambda _: True
     await work("two", name="q", patch={"metadata": {"labels": {"more": "yes"}}})
-    assert sorted(told(events)) == [
+    assert sorted(reported(events)) == [
         ("ClusterPolicy", "PolicyApplied", "rule r: Secret a/s mutated"),
         ("ConfigMap", "PolicyApplied", "policy q, rule r: 1 target mutated"),
         ("Secret", "PolicyApplied", "mutated by policy q, rule r"),
@@ -81,7 +81,7 @@ async def test_success_is_told_only_when_asked_for(world, make, events, event_re
         ({"generateSuccessEvents": "false", "successEventActions": "Resource Mutated"}, 0),
     ],
 )
-async def test_the_config_map_says_of_which_actions_success_is_told(
+async def test_the_config_map_says_of_which_actions_success_is_reported(
     world, make, events, event_recorder, work, data, number
 ):
     live = SettingsHolder.of("kyverno")
@@ -89,17 +89,17 @@ async def test_the_config_map_says_of_which_actions_success_is_told(
     event_recorder.wants_success = success_events(ControllerSettings(), live)
     world.cluster.add(make.object("Secret", "s"))
     await work("one")
-    assert len(told(events)) == number
+    assert len(reported(events)) == number
 
 
 async def test_what_changed_nothing_is_no_event(world, make, events, event_recorder, work):
     event_recorder.wants_success = lambda _: True
     world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
     await work("one")
-    assert told(events) == []
+    assert reported(events) == []
 
 
-async def test_a_failure_is_told_on_policy_trigger_and_target(world, make, events, work):
+async def test_a_failure_is_reported_on_policy_trigger_and_target(world, make, events, work):
     secret = world.cluster.add(make.object("Secret", "s"))
 
     def refuse(_before, _after):
@@ -120,12 +120,12 @@ async def test_a_failure_is_told_on_policy_trigger_and_target(world, make, event
     assert by_kind["Secret"].related["kind"] == "ConfigMap"
 
 
-async def test_a_target_that_does_not_exist_is_told_to_the_trigger(events, work):
+async def test_a_target_that_does_not_exist_is_reported_to_the_trigger(events, work):
     await work("one")
-    assert {kind for kind, *_ in told(events)} == {"ClusterPolicy", "ConfigMap"}
+    assert {kind for kind, *_ in reported(events)} == {"ClusterPolicy", "ConfigMap"}
 
 
-async def test_a_missing_right_is_told_once(world, make, events, work):
+async def test_a_missing_right_is_reported_once(world, make, events, work):
     world.cluster.add(make.object("Secret", "s"))
 
     def refuse(_before, _after):
@@ -133,13 +133,13 @@ async def test_a_missing_right_is_told_once(world, make, events, work):
 
     world.wire.before_change = refuse
     await work("one")
-    first = told(events)
+    first = reported(events)
     assert len(first) == 3
     for _ in range(3):
         world.clock.tick(400)
         await world.settle()
     assert (await world.status("ur-one")).attempts > 2
-    assert told(events) == first
+    assert reported(events) == first
 
 
 async def test_what_passes_by_itself_is_no_event(world, make, events, work):
@@ -152,7 +152,7 @@ async def test_what_passes_by_itself_is_no_event(world, make, events, work):
     world.wire.before_change = interfere
     await work("one")
     assert (await world.status("ur-one")).reason == "Conflict"
-    assert told(events) == []
+    assert reported(events) == []
 
 
 async def test_many_failures_of_one_sort_are_one_event_of_the_policy(events, work):
@@ -163,21 +163,21 @@ async def test_many_failures_of_one_sort_are_one_event_of_the_policy(events, wor
 
 async def test_a_policy_does_not_flood_the_cluster(world, events, event_recorder, work):
     await work(*(f"c-{number}" for number in range(70)))
-    assert len(told(events, "ConfigMap")) == 50
+    assert len(reported(events, "ConfigMap")) == 50
     assert event_recorder.held_back == 20
-    assert len(told(events, "ClusterPolicy")) == 70  # which the port makes one of
+    assert len(reported(events, "ClusterPolicy")) == 70  # which the port makes one of
     world.clock.tick(5)
     await work(*(f"later-{number}" for number in range(20)))
-    assert len(told(events, "ConfigMap")) == 60
+    assert len(reported(events, "ConfigMap")) == 60
 
 
-async def test_a_trigger_that_is_its_own_target_is_told_once(
+async def test_a_trigger_that_is_its_own_target_is_reported_once(
     world, make, events, event_recorder, work
 ):
     event_recorder.wants_success = lambda _: True
     own = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "one"}
     await work("one", targets=[own])
-    assert told(events, "ConfigMap") == [
+    assert reported(events, "ConfigMap") == [
         ("ConfigMap", "PolicyApplied", "mutated by policy p, rule r")
     ]
 
@@ -192,11 +192,11 @@ async def test_a_sweep_tells_what_it_changed(world, make, events, event_recorder
     await world.settle()
     for facts in world.swept:
         event_recorder.swept(*facts)
-    assert ("Secret", "PolicyApplied", "mutated by policy p, rule r") in told(events)
-    assert ("ConfigMap", "PolicyApplied", "policy p, rule r: 1 target mutated") in told(events)
+    assert ("Secret", "PolicyApplied", "mutated by policy p, rule r") in reported(events)
+    assert ("ConfigMap", "PolicyApplied", "policy p, rule r: 1 target mutated") in reported(events)
 
 
-async def test_an_order_is_told_when_it_begins_and_when_it_ends(
+async def test_an_aggregate_request_is_reported_when_it_begins_and_when_it_ends(
     world, make, events, event_recorder
 ):
     world.sweeper = replace(world.sweeper, settle=60.0)
@@ -208,7 +208,7 @@ async def test_an_order_is_told_when_it_begins_and_when_it_ends(
     await world.settle()
     world.clock.tick(60)
     await world.settle()
-    begun, ended = told(events)
+    begun, ended = reported(events)
     note = "rule r: too many requests wait, so sweep-1 stands for all triggers"
     assert begun == ("ClusterPolicy", "RecordingDiverted", note)
     note = "rule r: sweep-1 stands for its triggers no more: no existing object fits"
@@ -216,10 +216,10 @@ async def test_an_order_is_told_when_it_begins_and_when_it_ends(
     assert ended[2].startswith(note)
 
 
-def test_triggers_that_are_caught_up_are_told_on_the_policy(events, event_recorder):
+def test_triggers_that_are_caught_up_are_reported_on_the_policy(events, event_recorder):
     event_recorder.caught_up(policy_named("a/p"), "uid", "r", 1)
     event_recorder.caught_up(policy_named("p"), "uid", "r", 3)
-    assert told(events) == [
+    assert reported(events) == [
         ("Policy", "CaughtUp", "rule r: 1 trigger was not recorded before, and caught up"),
         (
             "ClusterPolicy",

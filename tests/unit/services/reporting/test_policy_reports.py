@@ -376,7 +376,7 @@ class TestFaults:
         await reports.look_at_targets()
         assert store.calls == []
 
-    def test_a_cluster_without_reports_is_told_once(self, store, reports):
+    def test_a_cluster_without_reports_is_reported_once(self, store, reports):
         said = []
         reports.say = said.append
         store.fault = NoKindMatch("no", status=404)

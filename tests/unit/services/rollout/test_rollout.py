@@ -158,9 +158,11 @@ async def test_a_definition_that_drops_the_generation_is_not_written_again_and_a
 ):
     stored = await store(make.policy())
     await rollout.reconcile()
-    told = await world.read(stored)
-    del ready(told)["observedGeneration"]
-    world.index.apply({**told, "metadata": {**told["metadata"], "resourceVersion": "1000"}})
+    reported = await world.read(stored)
+    del ready(reported)["observedGeneration"]
+    world.index.apply(
+        {**reported, "metadata": {**reported["metadata"], "resourceVersion": "1000"}}
+    )
     log.clear()
     await rollout.reconcile()
     assert log == []
@@ -588,10 +590,10 @@ async def test_a_policy_of_which_no_rule_is_acted_on_is_not_ready(make, rollout,
         "reason": "NotActedOn",
         "message": f"no rule is acted on: {STORED_ONLY.format(0)}",
     }
-    told = f"PolicyNotActedOn p {STORED_ONLY.format(0)}"
-    assert log.count(told) == 1
+    reported = f"PolicyNotActedOn p {STORED_ONLY.format(0)}"
+    assert log.count(reported) == 1
     await rollout.reconcile()
-    assert log.count(told) == 1
+    assert log.count(reported) == 1
 
 
 async def test_where_policies_only_have_to_be_stored_it_is_ready_and_says_so(

@@ -16,14 +16,14 @@ CONDITION = '[{"name": "odd", "expression": "%s"}]'
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reported() -> list[str]:
     return []
 
 
 @pytest.fixture
-def webhook_writer(world: World, told: list[str]) -> WebhookWriter:
+def webhook_writer(world: World, reported: list[str]) -> WebhookWriter:
     writer = new_registrar(world)
-    writer.restored.subscribe(lambda name, text: told.append(f"{name}: {text}"))
+    writer.restored.subscribe(lambda name, text: reported.append(f"{name}: {text}"))
     return writer
 
 
@@ -75,17 +75,17 @@ class TestOwner:
 
 
 class TestRestoring:
-    async def test_what_is_deleted_or_edited_comes_back_and_is_told(
-        self, webhook_writer, policies, told
+    async def test_what_is_deleted_or_edited_comes_back_and_is_reported(
+        self, webhook_writer, policies, reported
     ):
         chosen = policies()
         await webhook_writer.register(chosen)
-        assert told == []
+        assert reported == []
         del webhook_writer.cluster.webhooks.stored[POLICY_CONFIGURATION]
         webhook_writer.cluster.webhooks.edit(RESOURCE_CONFIGURATION, webhooks=[])
         await webhook_writer.register(chosen)
         assert webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
-        assert told == [
+        assert reported == [
             f"{RESOURCE_CONFIGURATION}: it was changed by kubectl-edit",
             f"{POLICY_CONFIGURATION}: it was deleted",
         ]
@@ -103,7 +103,7 @@ class TestRestoring:
         ]
         assert labels == {"app.kubernetes.io/managed-by": "kube-retrofit"}
 
-    async def test_it_goes_on_every_two_seconds(self, world, webhook_writer, policies, told):
+    async def test_it_goes_on_every_two_seconds(self, world, webhook_writer, policies, reported):
         chosen = policies()
         await webhook_writer.register(chosen)
         for _ in range(10):
@@ -118,11 +118,11 @@ class TestRestoring:
             world.clock.tick(refused.value.retry_after)
             await webhook_writer.register(chosen)
             assert webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
-        assert len(told) == 15
+        assert len(reported) == 15
         assert world.clock.monotonic() - begun == pytest.approx(10.0)
 
     async def test_what_the_cluster_changes_on_the_way_is_left(
-        self, webhook_writer, policies, told
+        self, webhook_writer, policies, reported
     ):
         store = webhook_writer.cluster.webhooks.store
 
@@ -136,7 +136,7 @@ class TestRestoring:
         version = webhook_writer.cluster.webhooks.versions
         await webhook_writer.register(chosen)
         assert webhook_writer.cluster.webhooks.versions == version
-        assert told == []
+        assert reported == []
 
     async def test_its_own_writes_are_known(self, webhook_writer, policies):
         await webhook_writer.register(policies())

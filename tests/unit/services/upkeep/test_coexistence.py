@@ -25,19 +25,19 @@ class Leases:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reported() -> list[str]:
     return []
 
 
 @pytest.fixture
-def neighbour(world: World, told: list[str]) -> Callable[..., KyvernoDetector]:
+def neighbour(world: World, reported: list[str]) -> Callable[..., KyvernoDetector]:
     def build(**options):
         return KyvernoDetector(
             leases=Leases(),
             clock=world.clock,
             namespace="kyverno",
             take_over=options.get("take_over", False),
-            say=told.append,
+            say=reported.append,
         )
 
     return build
@@ -47,14 +47,14 @@ def held(moment, holder="kyverno-7d9"):
     return {"spec": {"holderIdentity": holder, "renewTime": render_time(moment)}}
 
 
-async def test_nobody_is_there(neighbour, told):
+async def test_nobody_is_there(neighbour, reported):
     alone = neighbour()
     await alone.look()
-    assert (alone.found, alone.standing_by, told) == ("", "", [])
+    assert (alone.found, alone.standing_by, reported) == ("", "", [])
     assert alone.looked.is_set()
 
 
-async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour, told):
+async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour, reported):
     beside, heard = neighbour(), []
     beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno-background-controller"] = held(world.clock.now())
@@ -63,10 +63,10 @@ async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour,
     assert "scale Kyverno's controllers to 0" in beside.standing_by
     await beside.look()
     assert heard == ["kyverno-background-controller"]
-    assert told == [beside.standing_by]
+    assert reported == [beside.standing_by]
 
 
-async def test_it_is_gone_when_it_renews_no_more(world, neighbour, told):
+async def test_it_is_gone_when_it_renews_no_more(world, neighbour, reported):
     beside, heard = neighbour(), []
     beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno"] = held(world.clock.now())
@@ -77,7 +77,7 @@ async def test_it_is_gone_when_it_renews_no_more(world, neighbour, told):
     world.clock.tick(2)
     await beside.look()
     assert heard == ["kyverno", ""]
-    assert told[-1] == "the live Kyverno is gone: going on"
+    assert reported[-1] == "the live Kyverno is gone: going on"
 
 
 async def test_what_an_uninstalled_one_left_is_no_sign(world, neighbour):
@@ -110,7 +110,7 @@ async def test_its_heartbeat_is_a_sign_too(world, neighbour):
     assert beside.found == "kyverno-health"
 
 
-async def test_told_to_take_over_it_warns_and_works(world, neighbour):
+async def test_asked_to_take_over_it_warns_and_works(world, neighbour):
     beside = neighbour(take_over=True)
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()

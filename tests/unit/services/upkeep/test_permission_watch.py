@@ -107,7 +107,7 @@ async def test_a_right_on_the_one_object_is_enough(world, policy, trigger, targe
     assert (await world.status("ur-1")).state is State.COMPLETED
 
 
-async def test_who_waits_for_another_object_is_left_alone(world, policy, trigger, target):
+async def test_who_waits_for_another_object_is_skipped(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1")
     world.wire.before_change = lambda *_: None
     world.dispatcher.wake_lacking(MissingRight("patch secrets in namespace a"), "other")

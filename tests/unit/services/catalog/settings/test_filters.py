@@ -52,7 +52,7 @@ def test_resource_filters(filters, found, excluded):
 
 
 @pytest.mark.parametrize("text", ["Event,*,*", "[a,b,c,d]", "[,*,*]", "[a,*,*] and more"])
-def test_a_malformed_filter_is_told_its_form(text):
+def test_a_malformed_filter_is_reported_with_its_form(text):
     with pytest.raises(InvalidSetting, match=r"\[kind,namespace,name\]"):
         parse_filters(resources=text)
 

@@ -58,7 +58,7 @@ def test_numbers_and_flags(holder):
     assert (holder.current.threshold, holder.current.success_events) == (None, False)
 
 
-def test_the_actions_whose_success_is_told(holder):
+def test_the_actions_whose_success_is_reported(holder):
     holder.take({"successEventActions": " Resource Mutated ,, None"})
     assert holder.current.success_actions == {"Resource Mutated", "None"}
     assert (holder.faults, holder.unused) == ((), ())
@@ -176,7 +176,7 @@ def test_nesting_without_end_is_a_fault_and_no_crash():
         parse_texts("[" * 200_000)
 
 
-def test_people_are_told_once_and_the_metric_follows(holder):
+def test_it_is_reported_once_and_the_metric_follows(holder):
     metrics, events = create_metrics(), MemoryEvents()
     report = SettingsReport(name="kyverno", log=logger("test"), metrics=metrics, events=events)
     holder.changed.subscribe(report)
