@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from admission.following import take_all
+from admission.informers import replay_all
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex, Roles
 from reconciler.api.meta import NAMESPACES
 from reconciler.clock import Clock
@@ -102,7 +102,7 @@ class Facts:
             if self.clock.monotonic() - self._read >= _READ:
                 self._live = RoleIndex()
                 kinds = ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS
-                await take_all(self.reader, kinds, self._live.on_event)
+                await replay_all(self.reader, kinds, self._live.on_event)
                 self._read = self.clock.monotonic()
             return self._live.of(user)
 

@@ -16,14 +16,14 @@ from admission.composing import RuleWebhooks, backlog_estimate, policy_webhook
 from admission.digests import Digests
 from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
-from admission.following import (
-    Informer,
-    NamespaceLabels,
-    PolicyFeed,
-    Take,
-)
 from admission.global_entries import NamedEntries
 from admission.heartbeat import Heartbeat
+from admission.informers import (
+    Informer,
+    NamespaceLabels,
+    OnEvent,
+    PolicyFeed,
+)
 from admission.lookup import RuleLookup
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import WebhookServer
@@ -34,7 +34,7 @@ from reconciler.dialects.registry import policy_kinds, required_kinds
 from reconciler.errors import RetrofitError
 from reconciler.isolation.cue import why_no_cue
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
-from reconciler.kube.backlog import backlog_taker, backlog_watch
+from reconciler.kube.backlog import backlog_handler, backlog_watch
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
@@ -173,15 +173,15 @@ class Admission:
         optional = follow_optional(self.client, kinds, self.clock)
         of_policies = policies.informers({**watches, **optional}, self.clock)
         facts, of_facts = self._facts(exceptions)
-        followers = (*of_policies, *of_facts, self._settings_follower(holder))
-        for item in followers:
+        informers = (*of_policies, *of_facts, self._settings_informer(holder))
+        for item in informers:
             self.readiness.add(item.name, item.unready)
         estimate = backlog_estimate(self.settings, holder, self.metrics)
         backlog_lease = backlog_watch(self.client, self.clock, own)
         backlog = Informer(
             name="backlog",
             watch=backlog_lease,
-            take=backlog_taker(estimate.take),
+            on_event=backlog_handler(estimate.update),
             clock=self.clock,
         )
         entries = NamedEntries.of(
@@ -223,11 +223,11 @@ class Admission:
             budget=self.settings.webhook_timeout / 2,
         )
         async with asyncio.TaskGroup() as tasks:
-            for item in (*followers, backlog):
+            for item in (*informers, backlog):
                 tasks.create_task(forever(item.name, item.run()))
                 tasks.create_task(forever(f"problems of {item.name}", item.tell()))
             tasks.create_task(forever("GlobalContextEntries", entries.run(self.metrics)))
-            await self._known(followers, backlog_lease, entries)
+            await self._known(informers, backlog_lease, entries)
             self._keep_certificates(tasks)
             tasks.create_task(forever("live Kyverno", neighbour.run()))
             tasks.create_task(forever("events", events.run()))
@@ -237,10 +237,10 @@ class Admission:
                 await asyncio.Event().wait()
 
     async def _known(
-        self, followers: Sequence[Informer], backlog_lease: Watch, entries: NamedEntries
+        self, informers: Sequence[Informer], backlog_lease: Watch, entries: NamedEntries
     ) -> None:
         """Return when requests can be answered by what is known."""
-        for item in followers:
+        for item in informers:
             await item.watch.synced.wait()
         # Without the backlog it counts what it stores itself, and a rule whose entries do not come
         # is an error of that rule: no reasons to be unready.
@@ -285,33 +285,33 @@ class Admission:
         await wait_for_kinds(self.client, _say, (*kinds, *exception_kinds(self.settings)))
         await self.certificates.obtain(_say)
 
-    def _follower(
+    def _informer(
         self,
         name: str,
         kind: Kind,
-        take: Take,
+        on_event: OnEvent,
         *,
         metadata_only: bool = False,
         beat: float = 0.0,
     ) -> Informer:
         watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
-        return Informer(name=name, watch=watch, take=take, clock=self.clock)
+        return Informer(name=name, watch=watch, on_event=on_event, clock=self.clock)
 
     def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Informer, ...]]:
         """Return what decisions rest on besides the policies, and what follows it."""
         namespaces, roles = NamespaceLabels(), RoleIndex()
-        of_namespaces = self._follower(
+        of_namespaces = self._informer(
             "namespaces", NAMESPACES, namespaces.on_event, metadata_only=True, beat=BEAT
         )
         of_roles = (
-            self._follower("rolebindings", ROLE_BINDINGS, roles.on_event, beat=BEAT),
-            self._follower(
+            self._informer("rolebindings", ROLE_BINDINGS, roles.on_event, beat=BEAT),
+            self._informer(
                 "clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.on_event, beat=BEAT
             ),
         )
         of_exceptions = next(
             (
-                self._follower("policyexceptions", kind, exceptions.on_event, beat=BEAT)
+                self._informer("policyexceptions", kind, exceptions.on_event, beat=BEAT)
                 for kind in exception_kinds(self.settings)
             ),
             None,
@@ -339,9 +339,9 @@ class Admission:
         neighbour.changed.subscribe(honour)
         return neighbour
 
-    def _settings_follower(self, holder: SettingsHolder) -> Informer:
+    def _settings_informer(self, holder: SettingsHolder) -> Informer:
         watch = settings_watch(self.client, self.clock, self.settings)
-        return Informer(name="settings", watch=watch, take=holder.on_event, clock=self.clock)
+        return Informer(name="settings", watch=watch, on_event=holder.on_event, clock=self.clock)
 
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(forever("certificate", self.certificates.run()))
@@ -349,7 +349,7 @@ class Admission:
             stored = Informer(
                 name=secret,
                 watch=authority_watch(self.client, self.clock, self.settings.namespace, secret),
-                take=lambda _change, _secret: self.certificates.look(),
+                on_event=lambda _change, _secret: self.certificates.look(),
                 clock=self.clock,
             )
             tasks.create_task(forever(stored.name, stored.run()))

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import ControllerSettings
 from reconciler.controller.cluster_watches import ClusterWatches, LeaderEvents
-from reconciler.controller.exceptions import ExceptionFollower
+from reconciler.controller.exceptions import ExceptionInformer
 from reconciler.controller.gauges import Gauges
 from reconciler.controller.handlers import build_registry
 from reconciler.controller.jobs import sharded, singleton
@@ -64,7 +64,7 @@ class Controller:
     log: Logger
     stop: asyncio.Event
     lost: asyncio.Event = field(default_factory=asyncio.Event)
-    exceptions: ExceptionFollower | None = None
+    exceptions: ExceptionInformer | None = None
 
     def lead(self) -> None:
         """The Lease was won."""
@@ -363,10 +363,10 @@ def _election(
     )
 
 
-def _exceptions(base: Base, services: Services, log: Logger) -> ExceptionFollower | None:
+def _exceptions(base: Base, services: Services, log: Logger) -> ExceptionInformer | None:
     if base.of_exceptions is None:
         return None
-    return ExceptionFollower(
+    return ExceptionInformer(
         installation=base.settings.installation,
         index=base.exceptions,
         watch=base.of_exceptions,

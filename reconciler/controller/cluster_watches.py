@@ -122,8 +122,8 @@ class ClusterWatches:
         }
         for language in self.languages:
             loops |= language.loops()
-        for name, (watch, take) in watches.items():
-            loops[name] = _follow(watch, take)
+        for name, (watch, on_event) in watches.items():
+            loops[name] = _follow(watch, on_event)
             loops[f"problems of {name}"] = self._tell(name, watch)
         await run_loops(loops)
 
@@ -250,6 +250,6 @@ class ClusterWatches:
         )
 
 
-async def _follow(watch: Watch, take: Callable[[Change, Object], None]) -> None:
+async def _follow(watch: Watch, on_event: Callable[[Change, Object], None]) -> None:
     async for change, obj in watch.events():
-        take(change, obj)
+        on_event(change, obj)

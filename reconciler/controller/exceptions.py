@@ -16,7 +16,7 @@ from reconciler.services.catalog.exceptions import ExceptionIndex, exception_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExceptionFollower:
+class ExceptionInformer:
     """Follows the exceptions.
 
     Attributes:

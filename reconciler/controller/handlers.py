@@ -47,7 +47,7 @@ def build_registry(
             return
         if request.namespace != namespace:
             return
-        rounds.take(request)
+        rounds.note(request)
         if event["type"] == "DELETED":
             rounds.removed(request)
             services.dispatcher.on_deleted(request.name, request.uid)

@@ -52,12 +52,12 @@ def backlog_watch(client: Client, clock: Clock, namespace: str) -> Watch:
     return Watch(client, LEASES, clock, namespace=namespace, fields=fields, metadata_only=True)
 
 
-def backlog_taker(take: Callable[[Backlog], None]) -> Callable[[Change, Object], None]:
+def backlog_handler(on_backlog: Callable[[Backlog], None]) -> Callable[[Change, Object], None]:
     """Return what hands over the Lease's changes; deleted it has nothing new to say."""
 
     def change(kind: Change, lease: Object) -> None:
         if kind != "DELETED":
-            take(_parse(lease))
+            on_backlog(_parse(lease))
 
     return change
 

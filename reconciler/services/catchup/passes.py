@@ -89,9 +89,9 @@ class CatchUpPasses(SaysOnce):
         self._schedule = Schedule(interval=self.interval)
         self.index.subscribe(self._on_policy)
 
-    def take(self, request: UpdateRequest) -> None:
+    def note(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""
-        self.search.seen.take(request, self.clock.now())
+        self.search.seen.record(request, self.clock.now())
         self._taken += 1
         if self._taken % _FORGET_EVERY == 0:
             # Who does not lead makes no pass that would end it.
@@ -150,7 +150,7 @@ class CatchUpPasses(SaysOnce):
             self.index.apply(policy)
         for requests in (self.search.requests.waiting(), self.search.requests.finished()):
             async for request in requests:
-                self.take(request)
+                self.note(request)
         checkpoint = await self.marks.load()
         now, done = self.clock.now(), checkpoint.done
         # Of those that ended before some are removed already.

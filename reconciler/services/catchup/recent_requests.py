@@ -50,7 +50,7 @@ class RecentRequests:
         """From now on none is missing."""
         self.complete = now
 
-    def take(self, request: UpdateRequest, now: datetime) -> None:
+    def record(self, request: UpdateRequest, now: datetime) -> None:
         """Take in a request as stored; one whose trigger was never stored did no work."""
         spec = request.spec
         if spec.sweep or not spec.resource.uid:

@@ -59,7 +59,7 @@ class BacklogEstimate:
         """Return whether nothing more may be recorded one by one."""
         return self.marks().full(self.waiting)
 
-    def take(self, reported: Backlog) -> None:
+    def update(self, reported: Backlog) -> None:
         """Take in what the leader tells."""
         self._reported = reported
         own, self._own = self._own, []

@@ -338,7 +338,7 @@ class TestOverload:
 
     async def test_at_the_hard_limit_it_is_refused_with_the_cure(self, make):
         async with World(self.rules(make), marks=self.LIMITS) as world:
-            world.estimate.take(Backlog(waiting=4))
+            world.estimate.update(Backlog(waiting=4))
             (answer,) = await self.send(world, make, 1)
             assert answer["allowed"] is False
             assert answer["status"]["code"] == 503
@@ -350,7 +350,7 @@ class TestOverload:
     async def test_under_ignore_it_is_admitted_and_counted(self, make):
         rules = self.rules(make, failurePolicy="Ignore")
         async with World(rules, marks=self.LIMITS) as world:
-            world.estimate.take(Backlog(waiting=4))
+            world.estimate.update(Backlog(waiting=4))
             (answer,) = await self.send(world, make, 1, path="ignore")
             assert answer["allowed"] is True
             (warning,) = answer["warnings"]
@@ -359,9 +359,9 @@ class TestOverload:
 
     async def test_it_turns_back_when_the_leader_tells_of_less(self, make):
         async with World(self.rules(make), marks=self.LIMITS) as world:
-            world.estimate.take(Backlog(waiting=3))
+            world.estimate.update(Backlog(waiting=3))
             await self.send(world, make, 1)
-            world.estimate.take(Backlog(waiting=0, seen=10**9))
+            world.estimate.update(Backlog(waiting=0, seen=10**9))
             await self.send(world, make, 1)
             assert world.count("requests_recorded_total", **RECORDED) == 1
 
@@ -369,7 +369,7 @@ class TestOverload:
         conditions = [{"name": "somebody", "expression": "request.userInfo.username == 'a'"}]
         policy = make.policy(spec={"webhookConfiguration": {"matchConditions": conditions}})
         async with World(make.index(policy), marks=self.LIMITS) as world:
-            world.estimate.take(Backlog(waiting=3))
+            world.estimate.update(Backlog(waiting=3))
             (answer,) = await self.send(world, make, 1, path="fail/set-team")
             assert answer["allowed"]
             assert [item.spec.sequence for item in await world.stored()] == [0]
@@ -377,11 +377,11 @@ class TestOverload:
     async def test_the_flood_of_one_namespace_refuses_nobody_else(self, make):
         marks = Thresholds(limit=2, hard=4, namespace=50)
         async with World(self.rules(make), marks=marks, namespaces={"a": {}, "b": {}}) as world:
-            world.estimate.take(Backlog(waiting=2, of={"namespace/a": 2}))
+            world.estimate.update(Backlog(waiting=2, of={"namespace/a": 2}))
             (refused,) = await self.send(world, make, 1)
             assert "2 requests of namespace a wait" in refused["status"]["message"]
             assert "--namespace-share" in refused["status"]["message"]
-            world.estimate.take(Backlog(waiting=1, of={"namespace/a": 2}))
+            world.estimate.update(Backlog(waiting=1, of={"namespace/a": 2}))
             review = make.review(obj=make.thing(namespace="b"))
             _, answer = await world.post("/validate/fail", review)
             assert answer["response"]["allowed"] is True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.kube.backlog import KubeBoard, backlog_taker
+from reconciler.kube.backlog import KubeBoard, backlog_handler
 from reconciler.kube.client import Client
 from reconciler.kube.leases import KubeLeases
 from reconciler.requests.overload import Backlog
@@ -64,8 +64,8 @@ async def test_shares_that_somebody_else_wrote_are_nobody_s(api, board, text):
 
 def test_what_somebody_else_wrote_there_is_no_number():
     taken = []
-    take = backlog_taker(taken.append)
-    take("MODIFIED", lease(waiting="many", seen="-3"))
-    take("ADDED", {"metadata": {"name": "kube-retrofit-backlog"}})
-    take("DELETED", lease(waiting="5"))
+    on_event = backlog_handler(taken.append)
+    on_event("MODIFIED", lease(waiting="many", seen="-3"))
+    on_event("ADDED", {"metadata": {"name": "kube-retrofit-backlog"}})
+    on_event("DELETED", lease(waiting="5"))
     assert taken == [Backlog(), Backlog()]

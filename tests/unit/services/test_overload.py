@@ -121,19 +121,19 @@ class TestEstimate:
     def test_what_the_leader_has_seen_is_not_counted_twice(self):
         estimate = self.estimate()
         self.store(estimate, 101, 103, 105)
-        estimate.take(Backlog(waiting=7, seen=103))
+        estimate.update(Backlog(waiting=7, seen=103))
         assert estimate.waiting == 8
 
     def test_what_the_leader_reported_before_the_answer_came_is_not_counted_twice(self):
         estimate = self.estimate()
         estimate.begin()
-        estimate.take(Backlog(waiting=1, seen=101))
+        estimate.update(Backlog(waiting=1, seen=101))
         estimate.end("101")
         assert estimate.waiting == 1
 
     def test_without_a_leader_it_counts_on(self):
         estimate = self.estimate()
-        estimate.take(Backlog(waiting=6, seen=100))
+        estimate.update(Backlog(waiting=6, seen=100))
         self.store(estimate, 101, 102, 103, 104)
         assert estimate.turn()
 
@@ -141,12 +141,12 @@ class TestEstimate:
         estimate, reported = self.estimate(), []
         estimate.turned.subscribe(lambda item: reported.append((item.diverting, item.waiting)))
         for waiting in (9, 10, 12, 8, 7, 9):
-            estimate.take(Backlog(waiting=waiting))
+            estimate.update(Backlog(waiting=waiting))
         assert reported == [(True, 10), (False, 7)]
 
     def test_at_the_hard_limit_it_is_full(self):
         estimate = self.estimate()
-        estimate.take(Backlog(waiting=20))
+        estimate.update(Backlog(waiting=20))
         assert estimate.full
 
 
@@ -161,17 +161,17 @@ class TestShares:
 
     def test_a_flood_in_one_namespace_meets_nobody_else(self, estimate):
         flood, other = holders("all", "flood"), holders("all", "other")
-        estimate.take(Backlog(waiting=10, of={"namespace/flood": 10, "policy/all": 10}))
+        estimate.update(Backlog(waiting=10, of={"namespace/flood": 10, "policy/all": 10}))
         assert estimate.is_over(flood)
         assert not estimate.is_over(other)
         assert not estimate.turn()
-        estimate.take(Backlog(waiting=20, of={"namespace/flood": 20, "policy/all": 20}))
+        estimate.update(Backlog(waiting=20, of={"namespace/flood": 20, "policy/all": 20}))
         assert estimate.full_for(flood) == "namespace/flood"
         assert estimate.full_for(other) == ""
         assert not estimate.full
 
     def test_a_policy_has_its_share_whatever_the_namespaces(self, estimate):
-        estimate.take(Backlog(waiting=30, of={"policy/all": 30}))
+        estimate.update(Backlog(waiting=30, of={"policy/all": 30}))
         assert estimate.full_for(holders("all", "any")) == "policy/all"
         assert estimate.full_for(holders("another", "any")) == ""
 
@@ -182,7 +182,7 @@ class TestShares:
             estimate.end(str(version), mine)
         assert estimate.is_over(mine)
         assert estimate.held("namespace/a") == 10
-        estimate.take(Backlog(waiting=10, seen=110, of={"namespace/a": 10}))
+        estimate.update(Backlog(waiting=10, seen=110, of={"namespace/a": 10}))
         assert estimate.held("namespace/a") == 10
         estimate.begin(mine)
         estimate.end("", mine)
@@ -191,7 +191,7 @@ class TestShares:
     def test_it_turns_back_below_four_fifths(self, estimate):
         mine = holders("p", "a")
         for waiting, over in ((9, False), (10, True), (8, True), (7, False), (9, False)):
-            estimate.take(Backlog(waiting=waiting, of={"namespace/a": waiting}))
+            estimate.update(Backlog(waiting=waiting, of={"namespace/a": waiting}))
             assert estimate.is_over(mine) is over
 
     def test_who_is_no_longer_large_is_worth_telling(self):
@@ -225,9 +225,9 @@ def test_the_config_map_comes_before_the_flag():
     marks = marks_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
     shares = {"namespace": 50, "policy": 75}
     assert marks() == Thresholds(limit=7, hard=9, **shares)
-    live.take({"updateRequestThreshold": "1000"})
+    live.load({"updateRequestThreshold": "1000"})
     assert marks() == Thresholds(limit=1000, hard=9, **shares)
-    live.take({})
+    live.update({})
     assert marks() == Thresholds(limit=7, hard=9, **shares)
 
 

@@ -46,9 +46,9 @@ class SettingsHolder:
 
     def on_event(self, change: Change, config_map: Object) -> None:
         """Take in a change of the ConfigMap."""
-        self.take({} if change == "DELETED" else config_map.get("data") or {})
+        self.load({} if change == "DELETED" else config_map.get("data") or {})
 
-    def take(self, data: Mapping[str, str]) -> None:
+    def load(self, data: Mapping[str, str]) -> None:
         """Take in the ConfigMap as it is now; without one, data is empty."""
         found = read_settings(data, old=self.current, own_namespace=self.namespace)
         self.current, self.faults, self.unused = found.settings, found.faults, found.unused

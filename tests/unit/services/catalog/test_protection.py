@@ -98,14 +98,14 @@ def test_nothing_triggers_in_the_own_namespace_whatever_the_filters_say(
     kind: str, *, left: bool
 ) -> None:
     holder = SettingsHolder.of(OWN)
-    holder.take({"resourceFilters": "[Event,*,*]"})
+    holder.load({"resourceFilters": "[Event,*,*]"})
     subject = Subject(obj={}, group="", version="v1", kind=kind, name="x", namespace=OWN)
     assert holder.leaves_trigger(make_rule("r"), subject) is left
 
 
 def test_what_the_filters_leave_out_fires_rules_all_the_same_that_they_are_not_for() -> None:
     holder = SettingsHolder.of(OWN)
-    holder.take({"resourceFilters": "[Secret,*,*]"})
+    holder.load({"resourceFilters": "[Secret,*,*]"})
     rule, subject = make_rule("r"), Subject(obj={}, group="", version="v1", kind="Secret")
     assert holder.leaves_trigger(rule, subject)
     assert not holder.leaves_trigger(replace(rule, filtered=False), subject)

@@ -55,7 +55,7 @@ async def test_what_was_recorded_is_left(leading, make):
     asked = await leading.world.ask(
         await policy.get(policy_named("p")), stored, record=TriggerRecord(digest=digest(stored))
     )
-    leading.rounds.take(asked)
+    leading.rounds.note(asked)
     await leading.pass_time(310)
     assert await leading.names() == []
 
@@ -87,7 +87,7 @@ async def test_two_changes_in_one_second_are_distinguished_after_a_gap(leading, 
         stored,
         record=TriggerRecord(digest=digest(stored)),
     )
-    leading.rounds.take(asked)
+    leading.rounds.note(asked)
     if changed:
         await leading.world.edit(stored, data={"v": "2"})
     leading.marks.last = MISSED
@@ -331,7 +331,7 @@ class TestAChangedPolicy:
 
 class TestWhatTheSettingsLeaveOut:
     async def test_is_not_found(self, leading, make):
-        leading.settings.take(
+        leading.settings.load(
             {
                 "resourceFilters": "[ConfigMap,a,t-filtered]",
                 "webhooks": '{"objectSelector": {"matchLabels": {"ask": "me"}}}',
@@ -344,7 +344,7 @@ class TestWhatTheSettingsLeaveOut:
         assert await leading.names() == ["t-asked"]
 
     async def test_users_that_nobody_can_tell_end_the_regular_passes(self, leading, make):
-        leading.settings.take({"excludeUsernames": "robot"})
+        leading.settings.load({"excludeUsernames": "robot"})
         leading.add(trigger(make))
         leading.marks.last = AdmissionHeartbeat(renewed="again")
         await leading.pass_time(310)
@@ -360,7 +360,7 @@ class TestWhatTheSettingsLeaveOut:
 
     async def test_conditions_that_only_the_api_server_knows_end_all_of_it(self, leading, make):
         condition = '[{"name": "c", "expression": "true"}]'
-        leading.settings.take({"matchConditions": condition})
+        leading.settings.load({"matchConditions": condition})
         leading.add(trigger(make))
         await leading.pass_time(310)
         assert await leading.names() == []

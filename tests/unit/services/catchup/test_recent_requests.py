@@ -41,7 +41,7 @@ def request(name="ur-1", created=NOON, digest="d", uid="trigger-uid", **spec):
 
 def test_a_request_covers_what_came_before_its_second():
     seen = RecentRequests()
-    seen.take(request(), NOON)
+    seen.record(request(), NOON)
     assert seen.after(*KEY, NOON - SECOND)
     assert not seen.after(*KEY, NOON)
     assert seen.digests(*KEY, NOON) == {"d"}
@@ -51,17 +51,17 @@ def test_a_request_covers_what_came_before_its_second():
 
 def test_a_request_whose_trigger_was_not_stored_covers_nothing():
     seen = RecentRequests()
-    seen.take(request(), NOON)
+    seen.record(request(), NOON)
     ended = RequestStatus(state=State.SKIP, reason="NotStored")
-    seen.take(replace(request(), status=ended), NOON)
+    seen.record(replace(request(), status=ended), NOON)
     assert not seen.after(*KEY, NOON - SECOND)
     assert len(seen) == 0
 
 
 def test_sweeps_and_requests_without_a_trigger_are_nothing_to_remember():
     seen = RecentRequests()
-    seen.take(request(sweep=True), NOON)
-    seen.take(request(uid=""), NOON)
+    seen.record(request(sweep=True), NOON)
+    seen.record(request(uid=""), NOON)
     assert len(seen) == 0
 
 
@@ -71,12 +71,12 @@ def order(sequence, **more):
 
 def test_an_order_for_all_triggers_covers_what_came_before_it_was_raised_last():
     seen = RecentRequests()
-    seen.take(order(1), NOON)
+    seen.record(order(1), NOON)
     assert seen.after(*KEY, NOON - SECOND)
     assert not seen.after(*KEY, NOON)
-    seen.take(order(1), NOON + 30 * SECOND)
+    seen.record(order(1), NOON + 30 * SECOND)
     assert not seen.after(*KEY, NOON)
-    seen.take(order(2), NOON + 40 * SECOND)
+    seen.record(order(2), NOON + 40 * SECOND)
     assert seen.after("policy-uid", "rule", "another trigger", NOON + 39 * SECOND)
     assert not seen.after("policy-uid", "other rule", "trigger-uid", NOON)
     seen.forget(NOON + 41 * SECOND)
@@ -86,7 +86,7 @@ def test_an_order_for_all_triggers_covers_what_came_before_it_was_raised_last():
 def test_an_order_that_had_begun_before_covers_no_more_than_is_known():
     for status in (RequestStatus(sweep=SweepProgress()), RequestStatus(state=State.COMPLETED)):
         seen = RecentRequests()
-        seen.take(replace(order(7), status=status), NOON + 600 * SECOND)
+        seen.record(replace(order(7), status=status), NOON + 600 * SECOND)
         assert seen.after(*KEY, NOON - SECOND)
         assert not seen.after(*KEY, NOON)
 
@@ -96,7 +96,7 @@ def test_what_is_made_for_a_change_covers_it_until_it_is_reported():
     seen.note(*KEY, "ur-9", NOON)
     assert seen.after(*KEY, NOON)
     assert not seen.after(*KEY, NOON + SECOND)
-    seen.take(request("ur-9", created=NOON + 7 * SECOND), NOON)
+    seen.record(request("ur-9", created=NOON + 7 * SECOND), NOON)
     assert seen.after(*KEY, NOON + SECOND)
     assert len(seen) == 1
 
@@ -104,7 +104,7 @@ def test_what_is_made_for_a_change_covers_it_until_it_is_reported():
 def test_what_nobody_asks_for_any_more_is_forgotten():
     seen = RecentRequests()
     for number in range(10):
-        seen.take(request(f"ur-{number}", created=NOON + number * SECOND), NOON)
+        seen.record(request(f"ur-{number}", created=NOON + number * SECOND), NOON)
     seen.forget(NOON + 5 * SECOND)
     assert len(seen) == 5
     seen.forget(NOON + 50 * SECOND)
@@ -114,7 +114,9 @@ def test_what_nobody_asks_for_any_more_is_forgotten():
 def test_the_older_half_goes_when_there_are_too_many():
     seen = RecentRequests(most=10)
     for number in range(11):
-        seen.take(request(f"ur-{number}", created=NOON + number * SECOND, uid=f"t-{number}"), NOON)
+        seen.record(
+            request(f"ur-{number}", created=NOON + number * SECOND, uid=f"t-{number}"), NOON
+        )
     assert len(seen) == 5
     assert seen.after("policy-uid", "rule", "t-10", NOON)
     assert not seen.after("policy-uid", "rule", "t-1", NOON)

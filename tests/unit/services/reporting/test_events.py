@@ -85,7 +85,7 @@ async def test_the_config_map_says_of_which_actions_success_is_reported(
     world, make, events, event_recorder, work, data, number
 ):
     live = SettingsHolder.of("kyverno")
-    live.take(data)
+    live.load(data)
     event_recorder.wants_success = success_events(ControllerSettings(), live)
     world.cluster.add(make.object("Secret", "s"))
     await work("one")

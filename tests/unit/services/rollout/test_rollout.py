@@ -634,7 +634,7 @@ async def test_a_policy_whose_triggers_the_settings_leave_out_says_so_until_they
     make, rollout, store, seen, log
 ):
     settings = rollout.webhook_writer.live
-    settings.take({"resourceFilters": "[ConfigMap,*,*]"})
+    settings.load({"resourceFilters": "[ConfigMap,*,*]"})
     policy = await store(make.policy())
     await rollout.reconcile()
     text = (
@@ -644,6 +644,6 @@ async def test_a_policy_whose_triggers_the_settings_leave_out_says_so_until_they
     condition = ready(await seen(policy))
     assert (condition["status"], condition["message"]) == ("True", f"Ready, but {text}")
     assert f"PolicyFiltered p {text}" in log
-    settings.take({})
+    settings.load({})
     await rollout.reconcile()
     assert ready(await seen(policy))["message"] == "Ready"

@@ -152,7 +152,7 @@ class TestSettings:
     async def test_they_reach_the_configurations(self, webhook_writer, policies):
         chosen = policies()
         await webhook_writer.register(chosen)
-        webhook_writer.live.take(
+        webhook_writer.live.load(
             {
                 "webhooks": '{"objectSelector": {"matchLabels": {"a": "b"}}}',
                 "webhookLabels": '{"team": "x"}',
@@ -167,7 +167,7 @@ class TestSettings:
         (webhook,) = webhooks(webhook_writer)
         assert webhook["objectSelector"] == {"matchLabels": {"a": "b"}}
         assert {"name": "odd", "expression": "true"} in webhook["matchConditions"]
-        webhook_writer.live.take({})
+        webhook_writer.live.load({})
         await webhook_writer.register(chosen)
         (webhook,) = webhooks(webhook_writer)
         assert webhook["objectSelector"] == {}
@@ -176,10 +176,10 @@ class TestSettings:
 
     async def test_what_the_api_server_refuses_leaves_the_old_ones(self, webhook_writer, policies):
         chosen = policies()
-        webhook_writer.live.take({"matchConditions": CONDITION % "true"})
+        webhook_writer.live.load({"matchConditions": CONDITION % "true"})
         await webhook_writer.register(chosen)
         webhook_writer.cluster.webhooks.refuses.add("tru(")
-        webhook_writer.live.take({"matchConditions": CONDITION % "tru("})
+        webhook_writer.live.load({"matchConditions": CONDITION % "tru("})
         assert await webhook_writer.register(chosen) == {}
         assert {"name": "odd", "expression": "true"} in webhooks(webhook_writer)[0][
             "matchConditions"

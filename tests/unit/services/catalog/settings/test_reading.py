@@ -26,7 +26,7 @@ def thing(namespace, kind="ConfigMap"):
 
 
 def test_without_a_config_map_the_defaults_hold(holder):
-    holder.take({})
+    holder.load({})
     current = holder.current
     assert current.filters.filter(thing("kube-system"))
     assert current.filters.filter(thing("kyverno"))
@@ -37,32 +37,32 @@ def test_without_a_config_map_the_defaults_hold(holder):
 
 
 def test_a_key_that_is_there_replaces_its_default_alone(holder):
-    holder.take({"resourceFilters": "[Secret,*,*]", "excludeRoles": "a:b"})
+    holder.load({"resourceFilters": "[Secret,*,*]", "excludeRoles": "a:b"})
     filters = holder.current.filters
     assert not filters.filter(thing("kube-system"))
     assert filters.filter(thing("a", "Secret"))
     assert filters.roles.excludes(["a:b"])
     assert filters.groups.excludes(["system:nodes"])
-    holder.take({"excludeGroups": " a-* , ! a-1,!, "})
+    holder.load({"excludeGroups": " a-* , ! a-1,!, "})
     groups = holder.current.filters.groups
     assert [groups.excludes([name]) for name in ("a-1", "a-2", "")] == [False, True, False]
-    holder.take({"excludeGroups": ""})
+    holder.load({"excludeGroups": ""})
     assert holder.current.filters.filter(thing("kube-system"))
     assert not holder.current.filters.groups.excludes(["system:nodes"])
 
 
 def test_numbers_and_flags(holder):
-    holder.take({"updateRequestThreshold": " 250\n", "generateSuccessEvents": "True"})
+    holder.load({"updateRequestThreshold": " 250\n", "generateSuccessEvents": "True"})
     assert (holder.current.threshold, holder.current.success_events) == (250, True)
-    holder.take({"generateSuccessEvents": "false"})
+    holder.load({"generateSuccessEvents": "false"})
     assert (holder.current.threshold, holder.current.success_events) == (None, False)
 
 
 def test_the_actions_whose_success_is_reported(holder):
-    holder.take({"successEventActions": " Resource Mutated ,, None"})
+    holder.load({"successEventActions": " Resource Mutated ,, None"})
     assert holder.current.success_actions == {"Resource Mutated", "None"}
     assert (holder.faults, holder.unused) == ((), ())
-    holder.take({"successEventActions": ""})
+    holder.load({"successEventActions": ""})
     assert holder.current.success_actions == frozenset()
 
 
@@ -100,9 +100,9 @@ def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, val
         "webhookAnnotations": '{"a": "b"}',
         "matchConditions": '[{"name": "a", "expression": "true"}]',
     }
-    holder.take(good)
+    holder.load(good)
     before = holder.current
-    holder.take({**good, key: value, "excludeUsernames": "robot-*"})
+    holder.load({**good, key: value, "excludeUsernames": "robot-*"})
     (found,) = holder.faults
     assert found.key == key
     assert fault in found.message
@@ -113,12 +113,12 @@ def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, val
     assert holder.current.success_events
     assert holder.current.success_actions == {"None"}
     assert holder.current.filters.filter(thing("a", "Secret"))
-    holder.take(good)
+    holder.load(good)
     assert holder.faults == ()
 
 
 def test_keys_without_effect_are_named(holder):
-    holder.take({"maxContextSize": "2Mi", "excludeGroup": "x", "excludeGroups": "y"})
+    holder.load({"maxContextSize": "2Mi", "excludeGroup": "x", "excludeGroups": "y"})
     assert holder.unused == ("excludeGroup", "maxContextSize")
 
 
@@ -184,8 +184,8 @@ def test_it_is_reported_once_and_the_metric_follows(holder):
     def refused(key):
         return metrics.registry.get_sample_value("retrofit_setting_refused", {"key": key})
 
-    holder.take({"generateSuccessEvents": "yes"})
-    holder.take({"generateSuccessEvents": "yes", "excludeGroups": ""})
+    holder.load({"generateSuccessEvents": "yes"})
+    holder.load({"generateSuccessEvents": "yes", "excludeGroups": ""})
     assert refused("generateSuccessEvents") == 1
     (event,) = events.emitted
     assert (event.regarding["name"], event.reason) == ("kyverno", "SettingRefused")
@@ -194,5 +194,5 @@ def test_it_is_reported_once_and_the_metric_follows(holder):
     assert refused("matchConditions") == 1
     report.again(holder)
     assert len(events.emitted) == 4
-    holder.take({})
+    holder.load({})
     assert (refused("generateSuccessEvents"), refused("matchConditions")) == (0, 0)

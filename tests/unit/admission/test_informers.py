@@ -1,6 +1,6 @@
 """Changes of policies and namespaces as the watches bring them."""
 
-from admission.following import NamespaceLabels, PolicyFeed
+from admission.informers import NamespaceLabels, PolicyFeed
 from reconciler.observe.metrics import create_metrics
 from reconciler.services.catalog.policy_store import PolicyStore
 

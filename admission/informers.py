@@ -15,13 +15,13 @@ from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.ports.objects import Reader
 from reconciler.services.ports.policies import Change
 
-_log = logger("admission.following")
+_log = logger("admission.informers")
 
 # A watch hears at least a bookmark about every minute and is opened again after some more.
 _SILENCE = 150.0
 _PATROL = 1.0
 
-Take = Callable[[Change, Object], None]
+OnEvent = Callable[[Change, Object], None]
 Prepare = Callable[[Object], Awaitable[None]]
 
 
@@ -38,7 +38,7 @@ class PolicyFeed:
             Informer(
                 name=kind.plural,
                 watch=watch,
-                take=self.on_event,
+                on_event=self.on_event,
                 clock=clock,
                 prepare=self.index.prepare,
             )
@@ -82,15 +82,15 @@ class NamespaceLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Informer:
-    """One watch and what takes its changes in.
+    """A watch and the callback that is called with its changes.
 
     Attributes:
-        prepare: Does with what is about to be taken in what takes long.
+        prepare: Does the slow work on an object before `on_event` is called with it.
     """
 
     name: str
     watch: Watch
-    take: Take
+    on_event: OnEvent
     clock: Clock
     prepare: Prepare | None = None
 
@@ -99,7 +99,7 @@ class Informer:
         async for change, obj in self.watch.events():
             if self.prepare is not None and change != "DELETED":
                 await self.prepare(obj)
-            self.take(change, obj)
+            self.on_event(change, obj)
             # A first list comes at once; requests and probes must not wait for all of it.
             await asyncio.sleep(0)
 
@@ -127,14 +127,14 @@ class Informer:
         return f"no news for {silent:.0f}s: {reason}"
 
 
-async def take_all(reader: Reader, kinds: Iterable[Kind], take: Take) -> None:
-    """Hand over all stored objects of some kinds, as if each had just changed."""
+async def replay_all(reader: Reader, kinds: Iterable[Kind], on_event: OnEvent) -> None:
+    """Call back with every stored object of some kinds, as if each had just changed."""
     for kind in kinds:
         token = ""
         while True:
             page = await reader.list_page(kind, token=token)
             for obj in page.items:
-                take("MODIFIED", obj)
+                on_event("MODIFIED", obj)
             token = page.token
             if not token:
                 break
