@@ -42,11 +42,11 @@ _CONDITIONS = "spec.webhookConfiguration"
 
 
 async def check_policy(
-    policy: Object, means: ValidationDeps, deadline: Deadline
+    policy: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse:
     """Return whether a policy can be stored, and what its author should know."""
     try:
-        return await _checked(policy, means, deadline)
+        return await _checked(policy, deps, deadline)
     except TimeoutError:
         reason = f"{_UNCHECKED}: no answer within {deadline.seconds:g} s; try again"
         return refuse(policy, [reason], code=UNAVAILABLE)
@@ -70,64 +70,64 @@ class _Asked:
     unread: tuple[Need, ...]
 
 
-async def _checked(policy: Object, means: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
+async def _checked(policy: Object, deps: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
     try:
-        compiled = await _compiled(policy, means, deadline)
+        compiled = await _compiled(policy, deps, deadline)
         async with asyncio.timeout(deadline.left):
-            asked = await _ask(compiled, means)
-            refused = await _check_conditions(policy, compiled, means)
+            asked = await _ask(compiled, deps)
+            refused = await _check_conditions(policy, compiled, deps)
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
     except ClusterError as error:
-        return _unanswered(policy, error, means.installation)
+        return _unanswered(policy, error, deps.installation)
     if refused is not None:
         return refused
-    async with means.turn(deadline):
+    async with deps.turn(deadline):
         findings = await asyncio.to_thread(
-            find_surprises, policy, compiled, scope=asked.scope, protection=means.protection
+            find_surprises, policy, compiled, scope=asked.scope, protection=deps.protection
         )
-    return _answer(policy, compiled, asked, findings, means)
+    return _respond(policy, compiled, asked, findings, deps)
 
 
-async def _compiled(policy: Object, means: ValidationDeps, deadline: Deadline) -> CompiledPolicy:
-    own = own_namespaces(means.protection.namespace)
-    async with means.turn(deadline):
+async def _compiled(policy: Object, deps: ValidationDeps, deadline: Deadline) -> CompiledPolicy:
+    own = own_namespaces(deps.protection.namespace)
+    async with deps.turn(deadline):
         compiled = await asyncio.to_thread(compile_policy, policy)
-    compiled = compiled.acting_as(parse_account(policy, own=own))
+    compiled = compiled.acting_as(parse_account(policy, reserved=own))
     async with asyncio.timeout(deadline.left):
-        await _check_programs(compiled, means)
+        await _check_programs(compiled, deps)
     return compiled
 
 
-async def _ask(compiled: CompiledPolicy, means: ValidationDeps) -> _Asked:
-    lack, missed = await _missing_rights(compiled, means)
+async def _ask(compiled: CompiledPolicy, deps: ValidationDeps) -> _Asked:
+    lack, missed = await _missing_rights(compiled, deps)
     return _Asked(
         lack=lack,
         missed=missed,
-        scope=await means.scope(),
-        unverified=await _unverified(compiled, means),
-        unread=await _unread(compiled, means),
+        scope=await deps.scope(),
+        unverified=await _unverified(compiled, deps),
+        unread=await _unread(compiled, deps),
     )
 
 
-def _answer(
+def _respond(
     policy: Object,
     compiled: CompiledPolicy,
     asked: _Asked,
     findings: Sequence[Finding],
-    means: ValidationDeps,
+    deps: ValidationDeps,
 ) -> AdmissionResponse:
     """Return the refusal of a policy, or what its author should know."""
-    lack, installation = asked.lack, means.installation
+    lack, installation = asked.lack, deps.installation
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors or lack.unserved_targets:
         return refuse(policy, _lines(errors) or list(_unserved(lack)))
-    if lack.rights and not means.dry_run:
-        return _not_allowed(policy, compiled, lack, means)
+    if lack.rights and not deps.dry_run:
+        return _not_allowed(policy, compiled, lack, deps)
     if asked.missed:
-        return _not_the_authors(policy, asked.missed, means.author_name, compiled.account)
+        return _not_the_authors(policy, asked.missed, deps.author_name, compiled.account)
     texts = (
-        ((str(item), "") for item in filtered(compiled, means.filters())),
+        ((str(item), "") for item in filtered(compiled, deps.filters())),
         _of_rights(lack, compiled.account),
         _texts(item for item in findings if item.level is Level.WARNING),
         _unfired(lack),
@@ -137,94 +137,94 @@ def _answer(
     return AdmissionResponse(warnings=warnings(chain.from_iterable(texts)))
 
 
-async def _check_programs(compiled: CompiledPolicy, means: ValidationDeps) -> None:
+async def _check_programs(compiled: CompiledPolicy, deps: ValidationDeps) -> None:
     """Look whether programs can be read.
 
     Raises:
         InvalidPolicy: One cannot, or nothing evaluates them.
         Unavailable: Nobody could look.
     """
-    if means.cue is not None:
+    if deps.cue is not None:
         for location, source in compiled.cue:
-            await means.cue.check(source, location=location)
+            await deps.cue.check(source, location=location)
 
 
 async def _missing_rights(
-    compiled: CompiledPolicy, means: ValidationDeps
+    compiled: CompiledPolicy, deps: ValidationDeps
 ) -> tuple[Lack, tuple[Need, ...]]:
     """Return what a policy lacks, and if that is nothing, what its author does."""
     if compiled.account is None:
-        lack = await _lack(compiled, means, means.access)
-        return lack, await _missed_by_author(compiled, means) if not lack.rights else ()
+        lack = await _lack(compiled, deps, deps.access)
+        return lack, await _missed_by_author(compiled, deps) if not lack.rights else ()
     # What an account may is not for everybody to find out.
-    if missed := await _missed_by_author(compiled, means):
+    if missed := await _missed_by_author(compiled, deps):
         return Lack(), missed
-    return await _lack(compiled, means, means.access.of(compiled.account)), ()
+    return await _lack(compiled, deps, deps.access.of(compiled.account)), ()
 
 
-async def _missed_by_author(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
+async def _missed_by_author(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
     """Return the rights that a policy works with and its author has not."""
-    if means.author is None:
+    if deps.author is None:
         return ()
     account = compiled.account
-    if account is not None and await means.author.may(account.impersonation):
+    if account is not None and await deps.author.may(account.impersonation):
         return ()
     # Who may not work in that name themselves needs all that is done in it.
-    return (await _lack(compiled.acting_as(None), means, means.author, whole=True)).rights
+    return (await _lack(compiled.acting_as(None), deps, deps.author, whole=True)).rights
 
 
-async def _unverified(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
+async def _unverified(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
     """Return the rights that the admission server lacks to verify what rules keep of the past."""
-    if means.verifier is None:
+    if deps.verifier is None:
         return ()
     with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
-        return await rights_of(means.verifier, means).unverified(compiled)
+        return await rights_of(deps.verifier, deps).unverified(compiled)
     return ()
 
 
-async def _unread(compiled: CompiledPolicy, means: ValidationDeps) -> tuple[Need, ...]:
+async def _unread(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
     """Return the rights that the admission server lacks to read context entries."""
     with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
-        kept = means.stored_entries(compiled.global_entries(Phase.ADMISSION))
-        return await rights_of(means.reader, means).unread(compiled, kept)
+        kept = deps.stored_entries(compiled.global_entries(Phase.ADMISSION))
+        return await rights_of(deps.reader, deps).unread(compiled, kept)
     return ()
 
 
-def rights_of(access: Access, means: ValidationDeps) -> RightsCheck:
+def rights_of(access: Access, deps: ValidationDeps) -> RightsCheck:
     """Return what asks about an account, no more at a time than all checks may."""
-    bounded = BoundedAccess(access=access, gate=means.gate)
-    return RightsCheck(kinds=means.kinds, access=bounded)
+    bounded = BoundedAccess(access=access, gate=deps.gate)
+    return RightsCheck(kinds=deps.kinds, access=bounded)
 
 
 async def _lack(
-    compiled: CompiledPolicy, means: ValidationDeps, access: Access, *, whole: bool = False
+    compiled: CompiledPolicy, deps: ValidationDeps, access: Access, *, whole: bool = False
 ) -> Lack:
     """Return what a policy lacks, after a while if what it needs may have come with it."""
-    bounded = BoundedAccess(access=access, gate=means.gate)
-    rights = RightsCheck(kinds=means.kinds, access=bounded, whole=whole)
+    bounded = BoundedAccess(access=access, gate=deps.gate)
+    rights = RightsCheck(kinds=deps.kinds, access=bounded, whole=whole)
     lack = await rights.check(compiled)
     if lack.unserved_targets:
         # Its CustomResourceDefinition may have come with the policy.
-        means.forget()
+        deps.forget()
         lack = await rights.check(compiled)
-    return await means.patiently(
+    return await deps.patiently(
         lack, again=lambda _: rights.check(compiled), lacks=lambda now: now.rights
     )
 
 
 async def _check_conditions(
-    policy: Object, compiled: CompiledPolicy, means: ValidationDeps
+    policy: Object, compiled: CompiledPolicy, deps: ValidationDeps
 ) -> AdmissionResponse | None:
     """Return the refusal of a policy for its conditions, None where they compile."""
     if not compiled.match_conditions:
         return None
     try:
-        await means.conditions.check(compiled.match_conditions)
+        await deps.conditions.check(compiled.match_conditions)
     except Invalid as error:
         text = str(error).replace("matchConditions[", f"{_CONDITIONS}.matchConditions[")
         return refuse(policy, [text])
     except ClusterError as error:
-        reason = _unchecked(error, means.installation, _UNCOMPILED)
+        reason = _unchecked(error, deps.installation, _UNCOMPILED)
         return refuse(policy, [reason], code=UNAVAILABLE)
     return None
 
@@ -276,32 +276,32 @@ def _unserved(lack: Lack) -> Iterator[str]:
 
 
 def _not_allowed(
-    policy: Object, compiled: CompiledPolicy, lack: Lack, means: ValidationDeps
+    policy: Object, compiled: CompiledPolicy, lack: Lack, deps: ValidationDeps
 ) -> AdmissionResponse:
     lines = [
         f"{place}: auth check fails, additional privileges are required for the service account"
-        f" '{_who(place, compiled, means)}': it may not {', '.join(texts)}"
+        f" '{_who(place, compiled, deps)}': it may not {', '.join(texts)}"
         for place, texts in _by_place(lack.rights).items()
     ]
     message = refuse(policy, lines, code=FORBIDDEN).message
     if compiled.account is not None:
-        roles = account_roles(compiled.key, compiled.account, lack.rights, means.controller)
+        roles = account_roles(compiled.key, compiled.account, lack.rights, deps.controller)
         message = f"{message}\nApply this, then the policy again:\n\n{roles}\n"
         return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
     places = {right.namespace for need in lack.rights for right in need.options}
     where = ""
     if "" not in places:
         where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
-    role = cluster_role(compiled.key, lack.rights, means.installation.background_label)
+    role = cluster_role(compiled.key, lack.rights, deps.installation.background_label)
     message = f"{message}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
     return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
 
 
-def _who(place: str, compiled: CompiledPolicy, means: ValidationDeps) -> object:
+def _who(place: str, compiled: CompiledPolicy, deps: ValidationDeps) -> object:
     """Return who lacks the rights that a place of a policy needs."""
     if place == PLACE:
-        return means.controller
-    return means.account if compiled.account is None else compiled.account
+        return deps.controller
+    return deps.account if compiled.account is None else compiled.account
 
 
 def _not_the_authors(

@@ -191,7 +191,7 @@ def policy_webhook(
     own = partial(ServiceAccount, namespace=settings.namespace)
     shared = own(name=settings.background_service_account)
     controller = own(name=settings.controller_service_account)
-    means = ValidationDeps(
+    deps = ValidationDeps(
         kinds=kinds,
         forget=kinds.invalidate,
         scope=kinds.scope,
@@ -212,7 +212,7 @@ def policy_webhook(
         read_entries=lambda: entries.context.wanted,
     )
     return PolicyWebhook(
-        means,
+        deps,
         about=partial(UserAccess, client),
         asked=ASKED_AUTHORS[settings.ask_authors],
     )

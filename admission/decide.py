@@ -19,7 +19,7 @@ from reconciler.engine.match import Decision, Subject
 from reconciler.engine.ports import Condition
 from reconciler.engine.program import IGNORE, Program
 from reconciler.engine.run import RuleRun
-from reconciler.requests.admission import context_of, is_own_write, subject_of
+from reconciler.requests.admission import context_of, is_from_controller, subject_of
 from reconciler.requests.draft import (
     AdmissionRequest,
     Draft,
@@ -141,7 +141,7 @@ def decide(
     return replace(intent, costly=case.costliest) if allowance.exhausted else intent
 
 
-def answer(
+def respond(
     failure_policy: str, refused: Sequence[str], unrecorded: Sequence[Unrecorded]
 ) -> AdmissionResponse:
     """Return what to tell the API server once recording was tried."""
@@ -204,13 +204,13 @@ class _Case:
         """Return the rule that has cost most."""
         return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
-    def own(self, program: Program) -> bool:
+    def from_controller(self, program: Program) -> bool:
         """Tell whether the controller wrote it, in the name that policies share or the rule's."""
-        return is_own_write(self.request, program, self.controller_users)
+        return is_from_controller(self.request, program, self.controller_users)
 
     def decide(self, program: Program) -> Decision:
         """Return whether a rule fires; UNDECIDED is left to the controller."""
-        if self.own(program) and program.skip_background:
+        if self.from_controller(program) and program.skip_background:
             return Decision.NO_MATCH
         if self.allowance.exhausted:
             return Decision.UNDECIDED
@@ -250,7 +250,7 @@ class _Fired:
         if any(True for item in (self.program, *self.unless) for _ in case.exceptions(item)):
             return str(case.request.user.get("username", ""))
         # Of its own writes the controller wants to know which they are.
-        return "controller" if case.own(self.program) else ""
+        return "controller" if case.from_controller(self.program) else ""
 
 
 def _fired(case: _Case, rules: Iterable[CompiledRule]) -> list[_Fired]:

@@ -15,7 +15,7 @@ from reconciler.services.authoring.lint import entry_refusals
 
 
 async def check_entry(
-    entry: Object, means: ValidationDeps, deadline: Deadline
+    entry: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse:
     """Return whether an entry can be stored, and what its author should know."""
     try:
@@ -23,25 +23,25 @@ async def check_entry(
     except InvalidPolicy as error:
         return refuse(entry, [str(error)])
     if refusals := [
-        f"{item.location}: {item.text}" for item in entry_refusals(compiled, means.protection)
+        f"{item.location}: {item.text}" for item in entry_refusals(compiled, deps.protection)
     ]:
         return refuse(entry, refusals)
     noted = [(text, "") for text in compiled.warnings]
     return AdmissionResponse(
         warnings=warnings(
-            [*noted, *failing(await _unkept(compiled, means, deadline), means.installation)]
+            [*noted, *failing(await _unkept(compiled, deps, deadline), deps.installation)]
         )
     )
 
 
 async def _unkept(
-    entry: CompiledEntry, means: ValidationDeps, deadline: Deadline
+    entry: CompiledEntry, deps: ValidationDeps, deadline: Deadline
 ) -> tuple[Need, ...]:
     """Return the rights that the admission server lacks to keep what its rules read."""
-    names = means.read_entries()
+    names = deps.read_entries()
     if names is not None and entry.name not in names:
         return ()
     with contextlib.suppress(ClusterError, TimeoutError):  # It would be a warning, no refusal.
         async with asyncio.timeout(deadline.left):
-            return await rights_of(means.reader, means).unkept(entry)
+            return await rights_of(deps.reader, deps).unkept(entry)
     return ()

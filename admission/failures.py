@@ -30,7 +30,7 @@ class RuleFailures:
     undone: str
     lost: Callable[[], None] = lambda: None
 
-    def answer(
+    def respond(
         self, request: AdmissionRequest, failures: Sequence[Failure], failure_policy: str
     ) -> AdmissionResponse:
         """Return a refusal under ``Fail``, else what whoever sent the request is warned of."""

@@ -18,21 +18,21 @@ from reconciler.services.ports.access import Access
 _UNCHECKED = "its jq programs and the rights that it needs cannot be checked now"
 
 
-async def check_hook(obj: Object, means: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
+async def check_hook(obj: Object, deps: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
     """Return whether a hook can be stored, and what its author should know.
 
     The rights of an executable are those of the program that runs it, and not asked for here.
     """
     try:
-        async with means.turn(deadline):
+        async with deps.turn(deadline):
             hook = await asyncio.to_thread(compile_hook, obj)
         if hook.executable:
             return AdmissionResponse()
         async with asyncio.timeout(deadline.left):
             if hook.programs:
-                async with means.jq() as jq:
+                async with deps.jq() as jq:
                     await compile_programs(hook.programs, jq)
-            return await _checked(obj, hook, means)
+            return await _checked(obj, hook, deps)
     except InvalidPolicy as error:
         return refuse(obj, [str(item) for item in (error, *error.others)])
     except TooManyRights as error:
@@ -44,17 +44,17 @@ async def check_hook(obj: Object, means: ValidationDeps, deadline: Deadline) -> 
         return refuse(obj, [reason], code=UNAVAILABLE)
 
 
-async def _checked(obj: Object, hook: DeclaredHook, means: ValidationDeps) -> AdmissionResponse:
-    findings = hook_findings(hook, means.protection)
+async def _checked(obj: Object, hook: DeclaredHook, deps: ValidationDeps) -> AdmissionResponse:
+    findings = hook_findings(hook, deps.protection)
     if wrong := [item for item in findings if item.level is Level.ERROR]:
         return refuse(obj, [f"{item.location}: {item.text}" for item in wrong])
-    lack = await _lack(hook, means)
-    if lack.rights and not means.dry_run:
-        return _not_allowed(obj, hook, lack.rights, means)
-    if means.author is not None:
-        missed = (await _rights_of(means.author, means, whole=True).check(hook)).rights
+    lack = await _lack(hook, deps)
+    if lack.rights and not deps.dry_run:
+        return _not_allowed(obj, hook, lack.rights, deps)
+    if deps.author is not None:
+        missed = (await _rights_of(deps.author, deps, whole=True).check(hook)).rights
         if missed:
-            return _not_the_authors(obj, missed, means.author_name)
+            return _not_the_authors(obj, missed, deps.author_name)
     unserved = (
         (f"{place}: the cluster does not serve {kind}, so the hook is not Ready yet", "")
         for place, kind in lack.unserved
@@ -67,31 +67,31 @@ async def _checked(obj: Object, hook: DeclaredHook, means: ValidationDeps) -> Ad
     return AdmissionResponse(warnings=warnings([*unserved, *missing, *surprises]))
 
 
-async def _lack(hook: DeclaredHook, means: ValidationDeps) -> HookLack:
+async def _lack(hook: DeclaredHook, deps: ValidationDeps) -> HookLack:
     """Return what a hook lacks, after a while if what it needs may have come with it."""
-    rights = _rights_of(means.access, means)
+    rights = _rights_of(deps.access, deps)
 
     async def again(lack: HookLack) -> HookLack:
         if lack.unserved:
-            means.forget()
+            deps.forget()
         return await rights.check(hook)
 
-    return await means.patiently(
+    return await deps.patiently(
         await rights.check(hook), again=again, lacks=lambda now: now.rights or now.unserved
     )
 
 
-def _rights_of(access: Access, means: ValidationDeps, *, whole: bool = False) -> HookRights:
-    bounded = BoundedAccess(access=access, gate=means.gate)
-    return HookRights(kinds=means.kinds, access=bounded, whole=whole)
+def _rights_of(access: Access, deps: ValidationDeps, *, whole: bool = False) -> HookRights:
+    bounded = BoundedAccess(access=access, gate=deps.gate)
+    return HookRights(kinds=deps.kinds, access=bounded, whole=whole)
 
 
 def _not_allowed(
-    obj: Object, hook: DeclaredHook, needs: Sequence[Need], means: ValidationDeps
+    obj: Object, hook: DeclaredHook, needs: Sequence[Need], deps: ValidationDeps
 ) -> AdmissionResponse:
-    lines = [f"{need.location}: '{means.account}' may not {need.options[0]}" for need in needs]
+    lines = [f"{need.location}: '{deps.account}' may not {need.options[0]}" for need in needs]
     message = refuse(obj, lines, code=FORBIDDEN).message
-    role = cluster_role(hook.ref.key, needs, means.installation.background_label)
+    role = cluster_role(hook.ref.key, needs, deps.installation.background_label)
     message = f"{message}\nApply this ClusterRole, then the hook again:\n\n{role}\n"
     return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
 

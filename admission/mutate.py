@@ -73,10 +73,10 @@ class MutateWebhook:
             further=further if self.lookup.looks_at_labels(asked) else None,
         )
         admitted = await self.admit.run(question, deadline)
-        return self._answer(asked, address, admitted)
+        return self._respond(asked, address, admitted)
 
-    def _answer(self, asked: Asked, address: Address, admitted: Admitted) -> AdmissionResponse:
-        failed = self.failures.answer(asked.request, admitted.failures, address.failure_policy)
+    def _respond(self, asked: Asked, address: Address, admitted: Admitted) -> AdmissionResponse:
+        failed = self.failures.respond(asked.request, admitted.failures, address.failure_policy)
         if not failed.allowed:
             return failed
         if not asked.request.dry_run:

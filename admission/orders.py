@@ -21,14 +21,14 @@ CONFLICT = 409
 
 
 async def check_orders(
-    policy: Object, old: Object, means: ValidationDeps, deadline: Deadline
+    policy: Object, old: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse | None:
     """Return the refusal of an edit that would leave triggers behind, None where none would be.
 
     Args:
         policy: As it shall be stored; it compiles.
         old: As it is stored.
-        means: What may be asked for.
+        deps: What may be asked for.
         deadline: Of the answer.
     """
     try:
@@ -40,7 +40,7 @@ async def check_orders(
     try:
         async with asyncio.timeout(deadline.left):
             for rule, reason in _no_longer_listed(before, after):
-                if name := await open_order(means.requests, before.uid, rule):
+                if name := await open_order(deps.requests, before.uid, rule):
                     lines.append(
                         f"rule {rule}: UpdateRequest {name} stands for triggers that were admitted"
                         f" and are found by looking at the objects, and after this change that is"

@@ -45,13 +45,13 @@ class PolicyWebhook:
     """Answers for the objects that people write.
 
     Attributes:
-        means: What the checks may ask for.
+        deps: What the checks may ask for.
         about: Gives what tells what the sender of a request may do, who is asked for the rights
             that a policy of one of the kinds works with.
         asked: These kinds.
     """
 
-    means: ValidationDeps
+    deps: ValidationDeps
     about: Callable[[Mapping[str, Any]], Access] | None = None
     asked: frozenset[str] = frozenset()
 
@@ -69,19 +69,19 @@ class PolicyWebhook:
             return AdmissionResponse()
         if old is not None and _asks_the_same(obj, old):
             return check_limits(obj, old)
-        means = replace(self.means, dry_run=request.dry_run)
+        deps = replace(self.deps, dry_run=request.dry_run)
         if self.about is not None and self._asks(request.kind, obj):
             name = str(request.user.get("username", ""))
-            means = replace(means, author=self.about(request.user), author_name=name)
+            deps = replace(deps, author=self.about(request.user), author_name=name)
         check = CHECKS.get((request.kind.group, request.kind.name))
         if check is None:
             kinds = ", ".join(dict.fromkeys(kind for _, kind in CHECKS))
             text = f"request.kind.kind is {request.kind.name}, this webhook is for {kinds}"
             return AdmissionResponse(allowed=False, code=_BAD_REQUEST, message=text)
-        answer = await check(obj, means, deadline)
-        if old is None or not answer.allowed or check is not check_policy:
-            return answer
-        return await check_orders(obj, old, means, deadline) or answer
+        response = await check(obj, deps, deadline)
+        if old is None or not response.allowed or check is not check_policy:
+            return response
+        return await check_orders(obj, old, deps, deadline) or response
 
     def _asks(self, kind: TypeName, obj: Object) -> bool:
         """Tell whether the author is asked; whoever names an account is, unless nobody is."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from admission.beliefs import Beliefs, rests_on_past
-from admission.decide import AdmissionResponse, Intent, Limits, answer, decide, unknown
+from admission.decide import AdmissionResponse, Intent, Limits, decide, respond, unknown
 from admission.lookup import Address, Asked, RuleLookup, by
 from reconciler.clock import Clock, Deadline, SystemClock
 from reconciler.engine.program import IGNORE, Origin, Phase, Program
@@ -91,7 +91,7 @@ class ResourceWebhook:
         self.audit.triggered(missing, asked.request, [item.draft for item in unrecorded])
         if failure_policy == IGNORE:
             self._count_lost(len(intent.refused), unrecorded)
-        return answer(failure_policy, intent.refused, unrecorded)
+        return respond(failure_policy, intent.refused, unrecorded)
 
     def _decide(self, asked: Asked) -> Intent:
         facts, request = self.lookup.facts, asked.request

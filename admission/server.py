@@ -100,8 +100,8 @@ class WebhookServer:
         if not _SHORTEST <= len(parts) <= _LONGEST or not all(parts):
             return None
         route, failure, *policy = parts
-        answer, failure_policy = self._by_route.get(route), _FAILURE_POLICIES.get(failure)
-        if answer is None or failure_policy is None:
+        responder, failure_policy = self._by_route.get(route), _FAILURE_POLICIES.get(failure)
+        if responder is None or failure_policy is None:
             return None
         address = Address(
             failure_policy=failure_policy,
@@ -113,7 +113,7 @@ class WebhookServer:
         )
 
         async def review(request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
-            return await answer(request, address, deadline)
+            return await responder(request, address, deadline)
 
         called = failure_policy if route == VALIDATE else f"{CHANGE}-{failure_policy.lower()}"
         return partial(self._respond, review, called)
@@ -123,10 +123,10 @@ class WebhookServer:
         started = clock.monotonic()
         deadline = Deadline(clock, self._budget)
         request = parse_review(body)
-        answer = await _guarded(partial(review, request, deadline), request, path, metrics)
-        metrics.admission_reviews.of(path, "allowed" if answer.allowed else "denied").inc()
+        response = await _guarded(partial(review, request, deadline), request, path, metrics)
+        metrics.admission_reviews.of(path, "allowed" if response.allowed else "denied").inc()
         metrics.admission_duration.of(path).observe(clock.monotonic() - started)
-        return _render(request, answer)
+        return _render(request, response)
 
 
 async def _guarded(
@@ -153,10 +153,10 @@ async def _guarded(
         return AdmissionResponse(allowed=False, code=500, message=text)
 
 
-def _render(request: AdmissionRequest, answer: AdmissionResponse) -> bytes:
-    if answer.allowed:
-        return allow(request.uid, warnings=answer.warnings, patch=answer.patch)
-    return deny(request.uid, answer.message, code=answer.code, warnings=answer.warnings)
+def _render(request: AdmissionRequest, response: AdmissionResponse) -> bytes:
+    if response.allowed:
+        return allow(request.uid, warnings=response.warnings, patch=response.patch)
+    return deny(request.uid, response.message, code=response.code, warnings=response.warnings)
 
 
 def _unknown(request: Request) -> Response:

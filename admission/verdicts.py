@@ -50,13 +50,13 @@ class VerdictWebhook:
         if self.standing_by():
             # The other program acts on it. The webhooks are still there while no controller leads.
             return AdmissionResponse()
-        answer = await self._judged(request, address, deadline)
-        if not answer.allowed:
-            return answer
+        response = await self._judged(request, address, deadline)
+        if not response.allowed:
+            return response
         recorded = await self.recording.review(request, address, deadline)
-        if not answer.warnings:
+        if not response.warnings:
             return recorded
-        return replace(recorded, warnings=(*answer.warnings, *recorded.warnings))
+        return replace(recorded, warnings=(*response.warnings, *recorded.warnings))
 
     async def _judged(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
@@ -82,7 +82,7 @@ class VerdictWebhook:
         if judgement.refusals:
             return self._refusal(asked, judgement)
         failed = [item for item in judgement.failures if _is_of(item, asked, address)]
-        return self.failures.answer(request, failed, address.failure_policy)
+        return self.failures.respond(request, failed, address.failure_policy)
 
     def _refusal(self, asked: Asked, judgement: Judgement) -> AdmissionResponse:
         request = asked.request

@@ -29,7 +29,7 @@ EXAMPLES: dict[type[Disposition], Disposition] = {
     Done: Done(),
     Skip: Skip(reason=Reason.NO_MATCH, message=""),
     Fail: Fail(reason=Reason.FAILED, message=""),
-    Retry: Retry(reason=Reason.CONFLICT, message="", after=1),
+    Retry: Retry(reason=Reason.CONFLICT, message="", retry_after=1),
     Defer: Defer(reason=Reason.PAUSED, message=""),
 }
 LABELS = {
@@ -72,7 +72,7 @@ def _lines() -> Iterator[str]:
             yield f"{state} --> [*]: removed"
 
 
-_INTERRUPTED = Retry(reason=Reason.CONFLICT, message="", after=1, interrupted=True)
+_INTERRUPTED = Retry(reason=Reason.CONFLICT, message="", retry_after=1, interrupted=True)
 
 
 def _advance(status: RequestStatus, disposition: Disposition) -> RequestStatus:

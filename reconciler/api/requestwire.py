@@ -227,8 +227,8 @@ def _parse_target(raw: Mapping[str, Any]) -> TargetStatus:
         outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FAILED,
         attempts=_number(raw, "attempts", 1),
         message=raw.get("message", ""),
-        before=raw.get("resourceVersionBefore", ""),
-        after=raw.get("resourceVersionAfter", ""),
+        version_before=raw.get("resourceVersionBefore", ""),
+        version_after=raw.get("resourceVersionAfter", ""),
     )
 
 
@@ -254,8 +254,8 @@ def _render_target(target: TargetStatus) -> Object:
         "outcome": target.outcome.value,
         "attempts": target.attempts,
         "message": target.message,
-        "resourceVersionBefore": target.before,
-        "resourceVersionAfter": target.after,
+        "resourceVersionBefore": target.version_before,
+        "resourceVersionAfter": target.version_after,
     }
     return {key: value for key, value in pairs.items() if value}
 

@@ -176,8 +176,8 @@ class TargetStatus:
     outcome: Outcome
     attempts: int = 1
     message: str = ""
-    before: str = ""
-    after: str = ""
+    version_before: str = ""
+    version_after: str = ""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)

@@ -107,8 +107,8 @@ class AuditLog:
                 "trigger": _object(spec.resource),
                 "target": _object(target.ref, target.subresource),
                 "outcome": target.outcome.value,
-                "before": target.before,
-                "after": target.after,
+                "before": target.version_before,
+                "after": target.version_after,
             }
             self._write("target", ({"request": name} if name else {}) | facts)
 

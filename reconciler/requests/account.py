@@ -23,12 +23,14 @@ def named_account(policy: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def parse_account(policy: Mapping[str, Any], *, own: AbstractSet[str]) -> ServiceAccount | None:
+def parse_account(
+    policy: Mapping[str, Any], *, reserved: AbstractSet[str]
+) -> ServiceAccount | None:
     """Return the account in whose name a policy works, None where it is that of all policies.
 
     Args:
         policy: The object. A namespaced one names accounts of its own namespace only.
-        own: The namespaces of the programs, whose accounts no policy works as.
+        reserved: The namespaces of the programs, whose accounts no policy works as.
 
     Raises:
         InvalidPolicy: It names none that it may work as; with the place and what to write.
@@ -56,7 +58,7 @@ def parse_account(policy: Mapping[str, Any], *, own: AbstractSet[str]) -> Servic
             form_of = "NAME" if home else "NAMESPACE/NAME"
             reason = f"{written!r} is not the name of a ServiceAccount; write it as {form_of}"
             raise InvalidPolicy(PLACE, reason)
-    if namespace in own:
+    if namespace in reserved:
         reason = (
             f"namespace {namespace} is that of the programs, and no policy works as an account of"
             " theirs; name another account, or remove the annotation"

@@ -56,7 +56,7 @@ def context_of(request: AdmissionRequest, subject: Subject) -> Context:
     )
 
 
-def is_own_write(
+def is_from_controller(
     request: AdmissionRequest, program: Program, controller_users: Collection[Any]
 ) -> bool:
     """Tell whether the controller sent it, in the name that policies share or in the rule's.

@@ -58,13 +58,13 @@ class Retry:
     """Another attempt may succeed.
 
     Attributes:
-        after: The pause in seconds.
+        retry_after: The pause in seconds.
         interrupted: This one did not come to an end; after some of them in a row none follows.
     """
 
     reason: Reason
     message: str
-    after: float
+    retry_after: float
     missing_permission: str = ""
     interrupted: bool = False
 
@@ -207,7 +207,7 @@ def advance(
                 base,
                 reason=reason,
                 message=message[:MAX_MESSAGE],
-                next_attempt=now + timedelta(seconds=disposition.after),
+                next_attempt=now + timedelta(seconds=disposition.retry_after),
                 missing_permission=disposition.missing_permission,
             )
         case Defer(reason=reason, message=message, until=until):

@@ -72,7 +72,7 @@ def bind_account(policy: Object, compiled: CompiledPolicy) -> CompiledPolicy:
     Raises:
         InvalidPolicy: It gives none that it may work as.
     """
-    return compiled.acting_as(parse_account(policy, own=own_namespaces(OWN_NAMESPACE)))
+    return compiled.acting_as(parse_account(policy, reserved=own_namespaces(OWN_NAMESPACE)))
 
 
 def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) -> PolicySet:

@@ -44,7 +44,11 @@ class EditStory:
             after = await values.get(lambda: apply_edits((edit,), context, before, self.keys))  # noqa: B023
             if not isinstance(after, RetrofitError | Unmet):
                 obj = after
-                bound = context.with_object(after) if edit.own else context.bind(target=after)
+                bound = (
+                    context.with_object(after)
+                    if edit.changes_trigger
+                    else context.bind(target=after)
+                )
                 values = values.on(bound, values.mask)
 
     async def _foreach(

@@ -59,8 +59,8 @@ def _target(target: TargetStatus) -> dict[str, Any]:
         "outcome": target.outcome.value,
         "message": target.message,
         "attempts": target.attempts,
-        "before": target.before,
-        "after": target.after,
+        "before": target.version_before,
+        "after": target.version_after,
     }
 
 

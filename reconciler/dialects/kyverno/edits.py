@@ -95,7 +95,7 @@ def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEd
         preconditions=preconditions,
         edits=edits,
         location=location,
-        own=not scope.target,
+        changes_trigger=not scope.target,
     )
 
 

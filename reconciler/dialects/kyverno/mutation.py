@@ -82,7 +82,7 @@ class ForeachEdit:
     Attributes:
         reverse: Go from the last element to the first; ``elementIndex`` stays the position.
         depth: How many foreach are around this one.
-        own: It changes the trigger, so ``request.object`` goes on with the result.
+        changes_trigger: It changes the trigger, so ``request.object`` goes on with the result.
     """
 
     elements: Expression
@@ -92,7 +92,7 @@ class ForeachEdit:
     preconditions: Conditions | None
     edits: "tuple[Edit, ...]"
     location: str
-    own: bool = False
+    changes_trigger: bool = False
 
 
 Edit = StrategicEdit | JsonPatchEdit | ForeachEdit
@@ -140,7 +140,11 @@ def apply_edits(
             continue
         if isinstance(edit, ForeachEdit):
             # The next block shall see what this one made of the object.
-            context = context.with_object(result) if edit.own else context.bind(target=result)
+            context = (
+                context.with_object(result)
+                if edit.changes_trigger
+                else context.bind(target=result)
+            )
         after = result
     if unmet is not None and equal(obj, after):
         return unmet

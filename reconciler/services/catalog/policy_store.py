@@ -267,7 +267,7 @@ class PolicyStore:
 
     def _account(self, policy: Object) -> tuple[ServiceAccount | None, InvalidPolicy | None]:
         try:
-            return parse_account(policy, own=own_namespaces(self.namespace)), None
+            return parse_account(policy, reserved=own_namespaces(self.namespace)), None
         except InvalidPolicy as error:
             return NOBODY, error
 

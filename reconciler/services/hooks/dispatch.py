@@ -276,13 +276,13 @@ class HookDispatcher:
             retry = Retry(
                 reason=Reason.FORBIDDEN if outcome.missing else Reason.HOOK_FAILED,
                 message=outcome.failure,
-                after=line.queue.fail(now, jitter=jitter).retry_at - now,
+                retry_after=line.queue.fail(now, jitter=jitter).retry_at - now,
                 missing_permission=outcome.missing,
             )
             await self.requests.end(first.name, retry, outcome.targets)
             # More may have come while that was stored.
             line.queue = line.queue.fail(now, jitter=jitter)
-            line.again = self.clock.now() + timedelta(seconds=retry.after)
+            line.again = self.clock.now() + timedelta(seconds=retry.retry_after)
             return
         said = f"failed, as its binding allows: {outcome.failure}" if outcome.failure else ""
         for request in others:

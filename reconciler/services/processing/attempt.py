@@ -280,7 +280,7 @@ class Processor:
                             loads=loads,
                             listed=item.obj,
                             exempt=exempt,
-                            cause=self._cause(request.spec),
+                            caused_by=self._caused_by(request.spec),
                             named=named | nameable(item, program),
                             tenant=tenant_of(request.spec),
                         ),
@@ -348,7 +348,7 @@ class Processor:
             return self.index.as_it_was(known.uid, spec.rule) or program
         return program
 
-    def _cause(self, spec: RequestSpec) -> str:
+    def _caused_by(self, spec: RequestSpec) -> str:
         user = (spec.user.get("userInfo") or {}).get("username", "")
         ours = user in self.controller_users or self.index.speaks_as(user)
         return spec.resource.uid if ours else ""
@@ -406,7 +406,7 @@ class Processor:
         return Retry(
             reason=result.why,
             message=message,
-            after=max(pause, result.retry_after),
+            retry_after=max(pause, result.retry_after),
             missing_permission=result.permission,
             interrupted=result.interrupted,
         )

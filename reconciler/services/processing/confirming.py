@@ -76,7 +76,7 @@ class Confirmations:
         if await self._was_stored(request):
             return trigger_gone(trigger)
         message = f"waiting until the triggering request on {trigger} is stored"
-        return Retry(reason=Reason.UNCONFIRMED, message=message, after=_SLOW_LOOK)
+        return Retry(reason=Reason.UNCONFIRMED, message=message, retry_after=_SLOW_LOOK)
 
     async def _ended(self, request: UpdateRequest) -> Skip:
         trigger, stored = request.spec.resource, await self._was_stored(request)

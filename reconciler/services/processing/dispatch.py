@@ -330,14 +330,14 @@ class Dispatcher:
     async def _confess(self, name: str, error: Exception) -> None:
         """Say in the status that a fault of ours is in the way."""
         message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
-        retry = Retry(reason=Reason.INTERNAL_ERROR, message=message, after=_AFTER_FAULT)
+        retry = Retry(reason=Reason.INTERNAL_ERROR, message=message, retry_after=_AFTER_FAULT)
         with contextlib.suppress(ClusterError):
             await self._store(self._known[name], Attempt(disposition=retry))
 
     async def _attempt(self, request: UpdateRequest) -> None:
         if request.status.state in FINAL:
             again = reopen(request.status, request.ended_by)
-            retry = Retry(reason=Reason.TAKEN_BACK, message=again.message, after=0.0)
+            retry = Retry(reason=Reason.TAKEN_BACK, message=again.message, retry_after=0.0)
             await self._write(request, again, Attempt(disposition=retry))
             return
         if (fail := self.suspects.given_up(request)) is not None:
@@ -406,7 +406,7 @@ class Dispatcher:
         else:
             self._known[request.name] = replace(stored, status=status, ended_by="")
             if isinstance(attempt.disposition, Retry):
-                pause = attempt.disposition.after
+                pause = attempt.disposition.retry_after
             else:
                 pause = _HELD if status.next_attempt is None else self._left(status.next_attempt)
             self.queue.push(request.name, self.clock.monotonic() + pause)

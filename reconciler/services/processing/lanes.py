@@ -64,7 +64,7 @@ class Job:
         loads: What context entries read, shared by all targets of the request.
         listed: The object as a live list gave it, or None where it has to be read.
         exempt: Asked about the object before it is changed; None where nothing exempts any.
-        cause: The uid of a trigger that our own write changed, else empty.
+        caused_by: The uid of a trigger that our own write changed, else empty.
         named: Namespaces that a message may name, whatever is confidential.
         tenant: Whose work it is; places are given in turns.
     """
@@ -76,7 +76,7 @@ class Job:
     loads: Loads
     listed: Object | None = None
     exempt: Exempt | None = None
-    cause: str = ""
+    caused_by: str = ""
     named: frozenset[str] = frozenset()
     tenant: str = ""
     result: asyncio.Future[TargetResult] = field(
@@ -164,7 +164,7 @@ class Lanes:
             while jobs := self._waiting.pop(key, None):
                 # Who stopped waiting, because the process stops, wants no write any more.
                 waiting = [job for job in jobs if not job.result.done()]
-                waiting = [job for job in waiting if not self._left_alone(key, job)]
+                waiting = [job for job in waiting if not self._is_paused(key, job)]
                 waiting.sort(key=lambda job: (job.created, job.request))
                 # What is read in the name of one account is not for another one's work.
                 groups = groupby(
@@ -178,7 +178,7 @@ class Lanes:
         finally:
             del self._running[key]
 
-    def _left_alone(self, key: TargetKey, job: Job) -> bool:
+    def _is_paused(self, key: TargetKey, job: Job) -> bool:
         pause = self.wars.pause(key, job.program.origin)
         if pause is not None:
             job.result.set_result(self._paused(pause))
@@ -365,7 +365,7 @@ def _note(runs: list[Run], job: Job, before: Mapping[str, Any], after: Mapping[s
     origin = job.program.origin
     if not runs or runs[-1].origin != origin:
         runs.append(Run(origin=origin, before=before, after=after))
-    runs[-1].go_on(after, job.cause)
+    runs[-1].go_on(after, job.caused_by)
 
 
 async def _evaluate_one(

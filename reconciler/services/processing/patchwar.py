@@ -70,7 +70,7 @@ class Step:
 
     origin: Origin
     moves: tuple[_Move, ...]
-    causes: frozenset[str] = frozenset()
+    caused_by: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,27 +80,27 @@ class Run:
     origin: Origin
     before: Mapping[str, Any]
     after: Mapping[str, Any]
-    causes: set[str] = field(default_factory=set)
+    caused_by: set[str] = field(default_factory=set)
 
     def go_on(self, after: Mapping[str, Any], caused_by: str) -> None:
         """Take in what one more request of the rule makes of it."""
         self.after = after
         if caused_by:
-            self.causes.add(caused_by)
+            self.caused_by.add(caused_by)
 
 
 def steps_of(obj: Mapping[str, Any], runs: Sequence[Run]) -> tuple[Step, ...]:
     """Return what each rule contributes to one write; what a later rule overwrote is nothing."""
     net = _moves(obj, runs[-1].after) if runs else ()
-    causes: dict[Origin, set[str]] = {}
+    caused_by: dict[Origin, set[str]] = {}
     for run in runs:
-        causes.setdefault(run.origin, set()).update(run.causes)
-    if len(causes) == 1:
-        done = dict.fromkeys(causes, net)
+        caused_by.setdefault(run.origin, set()).update(run.caused_by)
+    if len(caused_by) == 1:
+        done = dict.fromkeys(caused_by, net)
     else:
-        done = {origin: _contributed(origin, net, runs) for origin in causes}
+        done = {origin: _contributed(origin, net, runs) for origin in caused_by}
     return tuple(
-        Step(origin=origin, moves=moves, causes=frozenset(causes[origin]))
+        Step(origin=origin, moves=moves, caused_by=frozenset(caused_by[origin]))
         for origin, moves in done.items()
     )
 
@@ -196,7 +196,7 @@ class PatchWars:
         for step in steps:
             for move in step.moves:
                 self._take_in((target, move.place), step.origin, move, now)
-            for cause in step.causes:
+            for cause in step.caused_by:
                 lap = step.origin, cause, uid
                 self._laps.setdefault(lap, deque(maxlen=self.limit)).append(now)
                 self._laps.move_to_end(lap)
@@ -246,7 +246,7 @@ class PatchWars:
 
     def _circle(self, obj: Object, step: Step) -> str:
         uid = ref_of(obj).uid
-        for cause in step.causes:
+        for cause in step.caused_by:
             times = self._laps.get((step.origin, cause, uid))
             if times is None or not self._full(times) or not self._leads(uid, cause):
                 continue

@@ -74,8 +74,8 @@ def statuses_of(
             subresource=item.key.kind.subresource,
             outcome=result.outcome,
             message=result.message,
-            before=result.version_before,
-            after=result.version_after,
+            version_before=result.version_before,
+            version_after=result.version_after,
         )
         for item, result in by_target.values()
     ]

@@ -123,7 +123,7 @@ class Sweeper:
             ended = Retry(
                 reason=result.why,
                 message=str(error),
-                after=max(
+                retry_after=max(
                     self.processor.backoff.delay(request.status.attempts + 1), result.retry_after
                 ),
                 missing_permission=result.permission,
@@ -371,7 +371,7 @@ class Sweeper:
         waits = _common_wait(attempts, Reason.PATCH_WAR)
         if waits is None:
             return None
-        until = self.clock.now() + timedelta(seconds=waits.after)
+        until = self.clock.now() + timedelta(seconds=waits.retry_after)
         return Defer(reason=waits.reason, message=waits.message, until=until)
 
     def _width(self, state: SweepState, program: Program, objects: int) -> int:

@@ -56,7 +56,7 @@ class Compiling:
 
 def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
     """Give the answer of the admission check."""
-    means = ValidationDeps(
+    deps = ValidationDeps(
         kinds=MemoryKinds(),
         forget=lambda: None,
         scope=scope,
@@ -70,7 +70,7 @@ def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
         filters=parse_filters,
         patience=0.0,
     )
-    return asyncio.run(check_policy(policy, means, Deadline(SystemClock(), 5.0)))
+    return asyncio.run(check_policy(policy, deps, Deadline(SystemClock(), 5.0)))
 
 
 def of_rule(rule: Mapping[str, Any], **spec: Any) -> Object:
@@ -120,14 +120,14 @@ def policy_valid(case: Case) -> None:
         user_info_in_background(case)
         return
     policy = prepared(case.given, check)
-    answer = review(policy)
-    assert answer.allowed is case.wanted["valid"], answer.message
+    response = review(policy)
+    assert response.allowed is case.wanted["valid"], response.message
     for name in ("message", "message_contains"):
-        assert (case.wanted.get(name) or "").strip() in answer.message
+        assert (case.wanted.get(name) or "").strip() in response.message
     warned = case.wanted.get("warnings")
     if warned is not None and all("mutate" in rule for rule in policy["spec"]["rules"]):
         # Of other rules the author is told here that nobody evaluates them.
-        assert bool(answer.warnings) is warned
+        assert bool(response.warnings) is warned
 
 
 def user_info_in_background(case: Case) -> None:
@@ -171,13 +171,13 @@ def mutate_rule(case: Case) -> None:
     else:
         targets = [_placed(target) for target in given["targets"]]
         kind, policy = targets[0]["kind"], of_rule(targeting(targets))
-    answer = review(policy, account_of(given, kind))
-    assert answer.allowed is not bool(wanted.get("wantErr")), answer.message
-    assert (wanted.get("errContains") or "") in answer.message
+    response = review(policy, account_of(given, kind))
+    assert response.allowed is not bool(wanted.get("wantErr")), response.message
+    assert (wanted.get("errContains") or "") in response.message
     if wanted.get("wantPath"):
-        assert "spec.rules[0].mutate: " in answer.message
+        assert "spec.rules[0].mutate: " in response.message
     if "wantWarnings" in wanted:
-        assert bool(answer.warnings) is wanted["wantWarnings"]
+        assert bool(response.warnings) is wanted["wantWarnings"]
 
 
 def _placed(target: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,12 +194,12 @@ def rights_to_read_triggers(case: Case) -> None:
         account.lacks = {"get pods", "get deployments.apps", "get configmaps"}
     # All kinds are refused under Fail whatever the rights, for the cluster's sake.
     policy = of_rule(targeting([SECRET], match=match), failurePolicy="Ignore")
-    answer = review(policy, account)
-    assert (wanted.get("errContains") or "") in answer.message
+    response = review(policy, account)
+    assert (wanted.get("errContains") or "") in response.message
     # The reference warns of a right that its reports lack; here the rule cannot work without it.
-    lacking = "auth check fails" in answer.message
+    lacking = "auth check fails" in response.message
     assert lacking is bool(wanted.get("wantWarnings"))
-    assert answer.allowed is not (bool(wanted.get("wantErr")) or lacking)
+    assert response.allowed is not (bool(wanted.get("wantErr")) or lacking)
 
 
 @runs("rule-targets")
@@ -231,8 +231,8 @@ def json_patch_text(case: Case) -> None:
         lambda: compile_operations(parse_operations(text, location="p"), location="p")
     )
     assert (error is None) is case.wanted["valid"]
-    answer = review(of_rule({"mutate": {"targets": [SECRET], "patchesJson6902": text}}))
-    assert answer.allowed is case.wanted["valid"]
+    response = review(of_rule({"mutate": {"targets": [SECRET], "patchesJson6902": text}}))
+    assert response.allowed is case.wanted["valid"]
 
 
 def presupposed(document: Any) -> list[str]:
@@ -250,7 +250,7 @@ def conditions(case: Case) -> None:
     names = {key: {} for key in presupposed(given["conditions"])} | dict(given.part("variables"))
     entries = [{"name": name, "variable": {"value": value}} for name, value in names.items()]
     rule = targeting([SECRET], preconditions=given["conditions"], context=entries)
-    answer = review(of_rule(rule))
-    assert answer.allowed is wanted["valid"], answer.message
+    response = review(of_rule(rule))
+    assert response.allowed is wanted["valid"], response.message
     for key in ("path_contains", "message_contains", "message"):
-        assert (wanted.get(key) or "") in answer.message
+        assert (wanted.get(key) or "") in response.message

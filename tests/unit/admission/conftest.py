@@ -167,7 +167,7 @@ class Compiler:
                 raise Invalid(text, status=422)
 
 
-def make_means(
+def make_deps(
     account: Account | None = None,
     kinds: Kinds | None = None,
     forget: Callable[[], None] | None = None,
@@ -222,7 +222,7 @@ class Make:
     review = staticmethod(make_review)
     update = staticmethod(make_update)
     index = staticmethod(make_index)
-    means = staticmethod(make_means)
+    deps = staticmethod(make_deps)
     deadline = staticmethod(make_deadline)
 
 

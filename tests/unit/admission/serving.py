@@ -46,7 +46,7 @@ from reconciler.serving.callers import Callers
 from reconciler.serving.connections import ConnectionLimits
 from reconciler.serving.http import Transport
 from tests.stored import MemoryRequests
-from tests.unit.admission.conftest import make_means
+from tests.unit.admission.conftest import make_deps
 
 MAX_BODY = 64 * 1024
 RECORDED = {"policy": "set-team", "rule": "copy", "source": "admission"}
@@ -220,7 +220,7 @@ class World:
             transport,
             verdicts,
             mutations,
-            PolicyWebhook(make_means()).review,
+            PolicyWebhook(make_deps()).review,
             ExceptionWebhook(ExceptionSettings(enabled=True, namespaces="ok")).review,
             metrics=self.metrics,
             budget=budget,

@@ -8,7 +8,7 @@ from admission.asking import MOST_CALLS, MOST_RIGHTS, BoundedAccess, TooManyRigh
 from admission.policies import PolicyWebhook
 from reconciler.api.rights import Right
 from reconciler.serving.review import parse_review
-from tests.unit.admission.conftest import make_means
+from tests.unit.admission.conftest import make_deps
 
 
 class Counted:
@@ -33,8 +33,8 @@ async def test_one_policy_cannot_ask_for_thousands(make):
     targets = [{**target, "namespace": f"n-{number}"} for number in range(2000)]
     policy["spec"]["rules"][0]["mutate"]["targets"] = targets
     review = parse_review(make.review(obj=policy))
-    answer = await PolicyWebhook(make_means(account=account)).review(review, make.deadline())
-    assert answer.allowed is False
+    response = await PolicyWebhook(make_deps(account=account)).review(review, make.deadline())
+    assert response.allowed is False
     assert account.calls <= MOST_RIGHTS
 
 

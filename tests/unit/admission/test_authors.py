@@ -30,13 +30,13 @@ def written(make: type[Make]) -> Callable[..., Awaitable[tuple[AdmissionResponse
             return author
 
         named = {name: Account(lacks=lack) for name, lack in (accounts or {}).items()}
-        means = make.means(Account(lacks=set(controller), named=named))
-        webhook = PolicyWebhook(means, about=about, asked=ASKED_AUTHORS[asked])
+        deps = make.deps(Account(lacks=set(controller), named=named))
+        webhook = PolicyWebhook(deps, about=about, asked=ASKED_AUTHORS[asked])
         review = make.review(
             "CREATE" if old is None else "UPDATE", policy, old, userInfo=ANN, **more
         )
-        answer = await webhook.review(parse_review(review), make.deadline())
-        return answer, author
+        response = await webhook.review(parse_review(review), make.deadline())
+        return response, author
 
     return run
 
@@ -50,21 +50,21 @@ def secrets(make, namespace="shop", context=(), target=None, **rule):
 
 
 async def test_who_may_all_of_it_may_write_it(make, written):
-    answer, author = await written(secrets(make))
-    assert answer.allowed
+    response, author = await written(secrets(make))
+    assert response.allowed
     assert "update secrets in namespace shop named s" in author.asked
 
 
 async def test_who_may_less_than_the_policy_does_not(make, written):
-    answer, _ = await written(secrets(make), "update secrets", "patch secrets")
-    assert (answer.allowed, answer.code) == (False, 403)
-    assert "spec.rules[0].mutate.targets[0]: 'ann' may not update secrets" in answer.message
-    assert "only what its author may do" in answer.message
+    response, _ = await written(secrets(make), "update secrets", "patch secrets")
+    assert (response.allowed, response.code) == (False, 403)
+    assert "spec.rules[0].mutate.targets[0]: 'ann' may not update secrets" in response.message
+    assert "only what its author may do" in response.message
 
 
 async def test_a_missing_right_of_the_controller_comes_first(make, written):
-    answer, author = await written(secrets(make), "get", controller={"update", "patch"})
-    assert "service account" in answer.message
+    response, author = await written(secrets(make), "get", controller={"update", "patch"})
+    assert "service account" in response.message
     assert not author.asked
 
 
@@ -91,19 +91,19 @@ async def test_a_missing_right_of_the_controller_comes_first(make, written):
     ],
 )
 async def test_what_its_entries_read_counts(make, written, entry, missing):
-    answer, author = await written(secrets(make, context=[{"name": "e", **entry}]), missing)
+    response, author = await written(secrets(make, context=[{"name": "e", **entry}]), missing)
     assert missing in author.asked
-    assert not answer.allowed
-    assert "spec.rules[0].context[0]: 'ann' may not" in answer.message
+    assert not response.allowed
+    assert "spec.rules[0].context[0]: 'ann' may not" in response.message
 
 
 async def test_so_does_what_is_read_before_an_object_is_stored(make, written):
     entry = {"name": "e", "apiCall": {"urlPath": "/api/v1/namespaces/shop/secrets"}}
     policy = make.mutating(namespace="shop", context=[entry])
-    answer, _ = await written(policy, "list secrets")
-    assert (answer.allowed, answer.code) == (False, 403)
+    response, _ = await written(policy, "list secrets")
+    assert (response.allowed, response.code) == (False, 403)
     assert "spec.rules[0].context[0]: 'ann' may not list secrets in namespace shop" in (
-        answer.message
+        response.message
     )
 
 
@@ -121,30 +121,30 @@ async def test_so_does_a_secret_that_is_lent_to_a_service(make, written):
         "metadata": {"name": "p", "namespace": "shop"},
         "spec": {"overrideRules": [{"overriders": {"template": template}}]},
     }
-    answer, author = await written(policy, "get secrets")
+    response, author = await written(policy, "get secrets")
     assert "get secrets in namespace shop named s" in author.asked
-    assert (answer.allowed, answer.code) == (False, 403)
-    assert "http.auth.secretRef: 'ann' may not get secrets in namespace shop" in answer.message
+    assert (response.allowed, response.code) == (False, 403)
+    assert "http.auth.secretRef: 'ann' may not get secrets in namespace shop" in response.message
 
 
 async def test_a_kind_that_only_a_value_tells_needs_all_kinds(make, written):
     policy = secrets(make, target={**SECRET, "kind": "{{ request.object.data.kind }}"})
-    answer, _ = await written(policy, "update *.*", "patch *.*")
-    assert (answer.allowed, answer.code) == (False, 403)
+    response, _ = await written(policy, "update *.*", "patch *.*")
+    assert (response.allowed, response.code) == (False, 403)
 
 
 async def test_all_kinds_as_triggers_need_all_kinds(make, written):
     policy = secrets(make)
     policy["spec"]["rules"][0]["match"] = {"any": [{"resources": {"kinds": ["*"]}}]}
-    answer, _ = await written(policy, "get *.*")
-    assert (answer.allowed, answer.code) == (False, 403)
+    response, _ = await written(policy, "get *.*")
+    assert (response.allowed, response.code) == (False, 403)
 
 
 async def test_nothing_is_asked_where_the_spec_stays(make, written):
     policy = secrets(make)
     changed = {**policy, "metadata": {**policy["metadata"], "labels": {"a": "b"}}}
-    answer, author = await written(changed, "get", old=policy)
-    assert answer.allowed
+    response, author = await written(changed, "get", old=policy)
+    assert response.allowed
     assert not author.asked
 
 
@@ -160,8 +160,8 @@ async def test_nothing_is_asked_where_the_spec_stays(make, written):
 async def test_whose_policies(make, written, asked, namespace, *, allowed):
     target = {**SECRET, "namespace": "shop"}
     policy = secrets(make, namespace=namespace, target=target)
-    answer, _ = await written(policy, "get secrets", asked=asked)
-    assert answer.allowed is allowed
+    response, _ = await written(policy, "get secrets", asked=asked)
+    assert response.allowed is allowed
 
 
 def named(make, account="bot", **policy):
@@ -174,17 +174,17 @@ IMPERSONATE = "impersonate serviceaccounts in namespace shop named bot"
 
 
 async def test_who_may_work_in_a_name_may_give_it_to_a_policy(make, written):
-    answer, author = await written(named(make), "get", "update", "patch")
-    assert answer.allowed
+    response, author = await written(named(make), "get", "update", "patch")
+    assert response.allowed
     assert author.asked == [IMPERSONATE]
 
 
 async def test_who_may_not_needs_all_that_the_policy_does(make, written):
     assert (await written(named(make), "impersonate"))[0].allowed
-    answer, _ = await written(named(make), "impersonate", "get secrets")
-    assert (answer.allowed, answer.code) == (False, 403)
-    assert "'ann' may not get secrets in namespace shop" in answer.message
-    assert f"The right to {IMPERSONATE}" in answer.message
+    response, _ = await written(named(make), "impersonate", "get secrets")
+    assert (response.allowed, response.code) == (False, 403)
+    assert "'ann' may not get secrets in namespace shop" in response.message
+    assert f"The right to {IMPERSONATE}" in response.message
 
 
 @pytest.mark.parametrize(
@@ -195,24 +195,24 @@ async def test_whoever_names_an_account_is_asked_of_cluster_policies_too(
 ):
     policy = named(make, "shop/bot", namespace="")
     policy["spec"]["rules"][0]["mutate"]["targets"] = [{**SECRET, "namespace": "shop"}]
-    answer, _ = await written(policy, "impersonate", "get secrets", asked=asked)
-    assert answer.allowed is allowed
+    response, _ = await written(policy, "impersonate", "get secrets", asked=asked)
+    assert response.allowed is allowed
 
 
 async def test_another_account_is_looked_at_as_another_spec(make, written):
     old = secrets(make)
     new = {**old, "metadata": {**old["metadata"], **named(make)["metadata"]}}
-    answer, _ = await written(new, "impersonate", "get secrets", old=old)
-    assert "only what its author may do" in answer.message
+    response, _ = await written(new, "impersonate", "get secrets", old=old)
+    assert "only what its author may do" in response.message
     taken_away, _ = await written(old, "get secrets", old=new)
     assert "only what its author may do" in taken_away.message
 
 
 async def test_nobody_learns_what_an_account_may_before_they_may_name_it(make, written):
-    answer, _ = await written(
+    response, _ = await written(
         named(make), "impersonate", "get secrets", accounts={"shop:bot": {"update secrets"}}
     )
-    assert "shop:bot" not in answer.message
+    assert "shop:bot" not in response.message
 
 
 async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, written):
@@ -220,9 +220,9 @@ async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, w
     entry = {"name": "e", "configMap": {"name": "c"}}
     policy = named(make, context=[entry])
     name = f"retrofit:shop:{policy['metadata']['name']}"
-    answer, _ = await written(policy, accounts={"shop:bot": lacks})
-    message, _, roles = answer.message.partition("\n\n")
-    assert (answer.allowed, answer.code) == (False, 403)
+    response, _ = await written(policy, accounts={"shop:bot": lacks})
+    message, _, roles = response.message.partition("\n\n")
+    assert (response.allowed, response.code) == (False, 403)
     assert "targets[0]: auth check fails" in message
     assert "service account 'shop:bot': it may not get secrets in namespace shop" in message
     assert "context[0]: auth check fails" in message
@@ -241,15 +241,15 @@ async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, w
 
 async def test_a_dry_run_is_warned_of_what_the_account_lacks(make, written):
     lacks = {"get secrets", "impersonate"}
-    answer, _ = await written(named(make), accounts={"shop:bot": lacks}, dryRun=True)
-    assert answer.allowed
-    reported = "\n".join(answer.warnings)
+    response, _ = await written(named(make), accounts={"shop:bot": lacks}, dryRun=True)
+    assert response.allowed
+    reported = "\n".join(response.warnings)
     assert "unless a role grants ServiceAccount shop:bot get secrets in namespace shop" in reported
     assert "a role grants the controller impersonate serviceaccounts" in reported
 
 
 async def test_a_value_that_names_no_account_is_refused_with_its_place(make, written):
-    answer, author = await written(named(make, "kube-system/default"))
-    assert (answer.allowed, answer.code) == (False, 422)
-    assert f"metadata.annotations[{ANNOTATION_SERVICE_ACCOUNT}]" in answer.message
+    response, author = await written(named(make, "kube-system/default"))
+    assert (response.allowed, response.code) == (False, 422)
+    assert f"metadata.annotations[{ANNOTATION_SERVICE_ACCOUNT}]" in response.message
     assert author.asked == []

@@ -44,9 +44,9 @@ async def policies(world):
 
 
 async def send(world, make, operation, old, obj=None):
-    status, answer = await world.post("/validate/fail", make.review(operation, obj, old))
+    status, response = await world.post("/validate/fail", make.review(operation, obj, old))
     assert status == 200
-    return answer["response"]
+    return response["response"]
 
 
 async def test_the_deletion_of_what_never_existed_is_not_recorded(world, make):

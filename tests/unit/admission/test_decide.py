@@ -7,7 +7,7 @@ import orjson
 import pytest
 from jmespath.parser import Parser
 
-from admission.decide import Limits, answer, decide
+from admission.decide import Limits, decide, respond
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.requests.draft import TypeName
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
@@ -278,10 +278,10 @@ def test_what_cannot_be_kept_is_refused_with_size_and_cure(make):
     assert "rule copy of policy set-team" in text
     assert "1000" in text
     assert "--max-recorded" in text
-    strict = answer("Fail", intent.refused, ())
+    strict = respond("Fail", intent.refused, ())
     assert not strict.allowed
     assert strict.code == 422
-    lax = answer("Ignore", intent.refused, ())
+    lax = respond("Ignore", intent.refused, ())
     assert lax.allowed
     assert lax.warnings
 
@@ -289,16 +289,16 @@ def test_what_cannot_be_kept_is_refused_with_size_and_cure(make):
 def test_a_failed_recording_is_answered_as_the_policy_asks(make):
     (draft,) = run(make.index(make.policy()), make.review(obj=make.thing())).drafts
     lost = (Unrecorded(draft=draft, reason="unavailable", message="connection refused"),)
-    strict = answer("Fail", (), lost)
+    strict = respond("Fail", (), lost)
     assert not strict.allowed
     assert strict.code == 503
     assert "could not record the work of rule copy of policy set-team" in strict.message
     assert "connection refused" in strict.message
     assert strict.message.endswith("try again")
-    lax = answer("Ignore", (), lost)
+    lax = respond("Ignore", (), lost)
     assert lax.allowed
     assert "connection refused" in lax.warnings[0]
-    assert answer("Fail", (), ()).allowed
+    assert respond("Fail", (), ()).allowed
 
 
 def test_a_draft_says_nothing_of_what_it_keeps_of_a_secret(make):

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from admission.decide import answer
+from admission.decide import respond
 from reconciler.serving.review import BadReview, parse_review
 from tests.unit.admission.test_decide import run
 
@@ -73,8 +73,8 @@ def test_what_cannot_be_kept_is_refused_with_its_cure(make, levels):
     (text,) = intent.refused
     assert "rule copy of policy set-team reads parts of" in text
     assert "nested more deeply than 250 levels" in text
-    assert answer("Fail", intent.refused, ()).code == 422
-    assert answer("Ignore", intent.refused, ()).warnings
+    assert respond("Fail", intent.refused, ()).code == 422
+    assert respond("Ignore", intent.refused, ()).warnings
 
 
 def test_a_body_that_takes_long_to_look_through_is_refused_at_once():

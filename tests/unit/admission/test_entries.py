@@ -20,7 +20,7 @@ def entry(spec, name="teams", **meta):
 
 async def reviewed(make, *args):
     request = parse_review(make.review(*args))
-    return await PolicyWebhook(make.means()).review(request, make.deadline())
+    return await PolicyWebhook(make.deps()).review(request, make.deadline())
 
 
 async def test_an_entry_that_can_be_kept_is_stored(make):
@@ -80,9 +80,9 @@ async def test_what_the_admission_server_may_not_keep_for_a_rule_gives_a_warning
         (["calls"], ["GlobalContextEntry calls", "get deployments.apps in namespace a"]),
         (["missing"], None),
     ):
-        means = make.means(reader=Account(lacks=LACKS), entries=entries)
+        deps = make.deps(reader=Account(lacks=LACKS), entries=entries)
         request = parse_review(make.review("CREATE", reading(make, *names)))
-        found = await PolicyWebhook(means).review(request, make.deadline())
+        found = await PolicyWebhook(deps).review(request, make.deadline())
         assert found.allowed
         if expected is None:
             assert found.warnings == ()
@@ -98,8 +98,8 @@ async def test_what_the_admission_server_may_not_keep_for_a_rule_gives_a_warning
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_so_does_an_entry_that_a_rule_reads_already(make, is_read):
     known = [entry(GOOD)] if is_read else []
-    means = make.means(reader=Account(lacks=LACKS), entries=known)
+    deps = make.deps(reader=Account(lacks=LACKS), entries=known)
     request = parse_review(make.review("CREATE", entry(GOOD)))
-    found = await PolicyWebhook(means).review(request, make.deadline())
+    found = await PolicyWebhook(deps).review(request, make.deadline())
     assert found.allowed
     assert ["watch pods" in text for text in found.warnings] == ([True] if is_read else [])

@@ -27,7 +27,7 @@ def exception(namespace="security", **spec):
 
 
 @pytest.fixture
-def answer(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
+def response(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
     async def ask(obj, old=None, *, exception_settings=HEEDED):
         body = make.review("UPDATE" if old else "CREATE", obj, old)
         return await ExceptionWebhook(exception_settings).review(
@@ -37,45 +37,45 @@ def answer(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
     return ask
 
 
-async def test_one_that_is_honoured(answer):
-    found = await answer(exception())
+async def test_one_that_is_honoured(response):
+    found = await response(exception())
     assert (found.allowed, found.warnings) == (True, ())
 
 
-async def test_one_of_a_namespace_that_does_not_count(answer):
-    found = await answer(exception("a"))
+async def test_one_of_a_namespace_that_does_not_count(response):
+    found = await response(exception("a"))
     assert found.allowed
     assert found.warnings == (
         "a PolicyException in namespace a is not honoured: --exception-namespace allows security",
     )
 
 
-async def test_none_is_honoured_where_nobody_asked_for_it(answer):
-    found = await answer(exception(), exception_settings=ExceptionSettings())
+async def test_none_is_honoured_where_nobody_asked_for_it(response):
+    found = await response(exception(), exception_settings=ExceptionSettings())
     assert (found.allowed, found.warnings) == (True, (DISABLED,))
 
 
-async def test_what_cannot_be_compiled_is_refused_with_its_place(answer):
-    found = await answer(exception(exceptions=[]))
+async def test_what_cannot_be_compiled_is_refused_with_its_place(response):
+    found = await response(exception(exceptions=[]))
     assert (found.allowed, found.code) == (False, 422)
     assert found.message.startswith("PolicyException security/e: spec.exceptions: ")
 
 
-async def test_warnings_of_the_exception(answer):
-    (text,) = (await answer(exception(podSecurity=[{}]))).warnings
+async def test_warnings_of_the_exception(response):
+    (text,) = (await response(exception(podSecurity=[{}]))).warnings
     assert "podSecurity" in text
 
 
-async def test_a_broken_one_can_still_be_labelled_and_removed(answer):
+async def test_a_broken_one_can_still_be_labelled_and_removed(response):
     broken = exception(exceptions=[])
     labelled = {**broken, "metadata": {**broken["metadata"], "labels": {"a": "b"}}}
-    assert (await answer(labelled, broken)).allowed
+    assert (await response(labelled, broken)).allowed
     dying = {**broken["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    assert (await answer({**broken, "metadata": dying}, exception())).allowed
+    assert (await response({**broken, "metadata": dying}, exception())).allowed
 
 
-async def test_an_annotation_changes_the_meaning(answer):
+async def test_an_annotation_changes_the_meaning(response):
     marks = {"annotations": {"kube-retrofit.dev/excepts": "all"}}
     changed = exception()
     changed["metadata"] |= marks
-    assert not (await answer(changed, exception())).allowed
+    assert not (await response(changed, exception())).allowed

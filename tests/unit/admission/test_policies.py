@@ -30,11 +30,11 @@ ACCOUNT = "kyverno:kyverno-background-controller"
 def review(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
     """Give the answer to a write of a policy; `old` makes it an update."""
 
-    async def run(policy, old=None, account=None, budget=5.0, **means):
+    async def run(policy, old=None, account=None, budget=5.0, **deps):
         operation = "CREATE" if old is None else "UPDATE"
         request = parse_review(make.review(operation, policy, old))
         deadline = make.deadline(budget)
-        return await PolicyWebhook(make.means(account, **means)).review(request, deadline)
+        return await PolicyWebhook(make.deps(account, **deps)).review(request, deadline)
 
     return run
 
@@ -269,8 +269,8 @@ async def test_a_dry_run_is_warned_of_a_right_that_is_missing(make):
         make.review("CREATE", targeting(make, secret(namespace="a", name="s")), dryRun=True)
     )
     account = Account(lacks={"update secrets", "patch secrets"})
-    means = make.means(account, patience=30.0)
-    found = await PolicyWebhook(means).review(request, make.deadline())
+    deps = make.deps(account, patience=30.0)
+    found = await PolicyWebhook(deps).review(request, make.deadline())
     assert found.allowed
     (warning,) = found.warnings
     assert warning == (
@@ -350,10 +350,10 @@ async def test_a_check_that_takes_too_long_is_given_up(make, review):
 
 
 async def test_whose_turn_to_compile_does_not_come_is_reported(make):
-    means = make.means()
+    deps = make.deps()
     request = parse_review(make.review("CREATE", make.policy(), None))
-    async with means.compiling, asyncio.timeout(5):
-        found = await PolicyWebhook(means).review(request, make.deadline(0.01))
+    async with deps.compiling, asyncio.timeout(5):
+        found = await PolicyWebhook(deps).review(request, make.deadline(0.01))
     assert (found.allowed, found.code) == (False, 503)
     assert "no answer within 0.01 s; try again" in found.message
 
@@ -418,9 +418,9 @@ def on_creation(make):
 async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review, order):
     await order(ended=True)
     requests, name = await order()
-    answer = await review(on_creation(make), make.policy(), requests=requests)
-    assert (answer.allowed, answer.code) == (False, 409)
-    assert answer.message == (
+    response = await review(on_creation(make), make.policy(), requests=requests)
+    assert (response.allowed, response.code) == (False, 409)
+    assert response.message == (
         f"ClusterPolicy set-team: rule copy: UpdateRequest {name} stands for triggers that were"
         " admitted and are found by looking at the objects, and after this change that is not"
         " enough (its match depends on the operation): wait until it is Completed, or delete it to"
@@ -447,9 +447,9 @@ async def test_where_it_cannot_be_asked_whether_triggers_wait_it_is_tried_again(
             raise Unavailable(f"no {name[:5]} today")
 
     requests = Broken(MemoryCluster(), "kyverno")
-    answer = await review(on_creation(make), make.policy(), requests=requests)
-    assert (answer.allowed, answer.code) == (False, 503)
-    assert "no sweep today; try again" in answer.message
+    response = await review(on_creation(make), make.policy(), requests=requests)
+    assert (response.allowed, response.code) == (False, 503)
+    assert "no sweep today; try again" in response.message
 
 
 class TestWhatCannotBeVerified:
@@ -465,9 +465,9 @@ class TestWhatCannotBeVerified:
                 patch={"data": {"a": old or "b"}},
                 **policy,
             )
-            answer = await review(made, verifier=verifier)
-            assert answer.allowed
-            return [text for text in answer.warnings if "invent" in text]
+            response = await review(made, verifier=verifier)
+            assert response.allowed
+            return [text for text in response.warnings if "invent" in text]
 
         return run
 
@@ -525,9 +525,9 @@ class TestWhatCannotBeVerified:
     ):
         rule = make.mutating(context=[{"name": "it", **entry}])
         rule["spec"]["rules"][0]["mutate"] = {"patchStrategicMerge": {"data": {"a": "{{ it }}"}}}
-        answer = await review(rule, reader=Account(lacks={"list secrets"}))
-        assert answer.allowed
-        assert [text.partition(": label")[0] for text in answer.warnings] == [
+        response = await review(rule, reader=Account(lacks={"list secrets"}))
+        assert response.allowed
+        assert [text.partition(": label")[0] for text in response.warnings] == [
             "spec.rules[0].context[0]: requests for which it is read fail unless a role grants"
             f" kyverno-admission-controller {right}"
             for right in reported

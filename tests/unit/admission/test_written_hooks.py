@@ -25,31 +25,31 @@ def hook(namespace: str = "shop", **spec: Any) -> dict[str, Any]:
     }
 
 
-async def answer_to(
+async def response_to(
     make: type[Make],
     obj: dict[str, Any],
     *,
     controller: set[str] | None = None,
     author: set[str] | None = None,
 ) -> AdmissionResponse:
-    means = make.means(Account(lacks=controller or set()))
+    deps = make.deps(Account(lacks=controller or set()))
     given = Account(lacks=author or set())
-    webhook = PolicyWebhook(means, about=lambda _: given, asked=ASKED_AUTHORS["policies"])
+    webhook = PolicyWebhook(deps, about=lambda _: given, asked=ASKED_AUTHORS["policies"])
     review = make.review("CREATE", obj, None, userInfo={"username": "ann"})
     return await webhook.review(parse_review(review), make.deadline())
 
 
 async def test_one_that_may_do_what_it_asks_for_is_stored(make: type[Make]) -> None:
-    answer = await answer_to(make, hook())
-    assert answer.allowed, answer.message
+    response = await response_to(make, hook())
+    assert response.allowed, response.message
 
 
 async def test_one_that_cannot_be_read_is_refused_with_all_places(make: type[Make]) -> None:
     wrong = hook(kubernetes=[{}], run={"operations": [{"operation": "Destroy"}]})
-    answer = await answer_to(make, wrong)
-    assert (answer.allowed, answer.code) == (False, 422)
-    assert "spec.kubernetes[0].kind: is required" in answer.message
-    assert "spec.run.operations[0].operation: 'Destroy'" in answer.message
+    response = await response_to(make, wrong)
+    assert (response.allowed, response.code) == (False, 422)
+    assert "spec.kubernetes[0].kind: is required" in response.message
+    assert "spec.run.operations[0].operation: 'Destroy'" in response.message
 
 
 async def test_jq_programs_are_compiled_when_a_hook_is_written(make: type[Make]) -> None:
@@ -58,13 +58,15 @@ async def test_jq_programs_are_compiled_when_a_hook_is_written(make: type[Make])
         kubernetes=[{"kind": "Deployment", "jqFilter": ".metadata |"}],
         run={"operations": [patch, DELETE]},
     )
-    answer = await answer_to(make, wrong)
-    assert (answer.allowed, answer.code) == (False, 422)
-    assert "spec.kubernetes[0].jqFilter: the jq program cannot be compiled" in answer.message
-    assert "spec.run.operations[0].jqFilter: the jq program cannot be compiled" in answer.message
-    answer = await answer_to(make, hook(run={"jq": ".contexts[] | foo"}))
-    assert "spec.run.jq: the jq program cannot be compiled: foo/0 is not defined" in answer.message
-    assert (await answer_to(make, hook(run={"jq": ".contexts[]"}))).allowed
+    response = await response_to(make, wrong)
+    assert (response.allowed, response.code) == (False, 422)
+    assert "spec.kubernetes[0].jqFilter: the jq program cannot be compiled" in response.message
+    assert "spec.run.operations[0].jqFilter: the jq program cannot be compiled" in response.message
+    response = await response_to(make, hook(run={"jq": ".contexts[] | foo"}))
+    assert (
+        "spec.run.jq: the jq program cannot be compiled: foo/0 is not defined" in response.message
+    )
+    assert (await response_to(make, hook(run={"jq": ".contexts[]"}))).allowed
 
 
 @pytest.mark.parametrize(
@@ -77,43 +79,43 @@ async def test_jq_programs_are_compiled_when_a_hook_is_written(make: type[Make])
 async def test_a_missing_right_is_named_with_the_role_that_grants_it(
     make: type[Make], lacks: set[str], said: str
 ) -> None:
-    answer = await answer_to(make, hook(), controller=lacks)
-    assert (answer.allowed, answer.code) == (False, 403)
-    assert said.partition("'")[0] in answer.message
-    assert said.rpartition("' ")[2] in answer.message
-    assert "kind: ClusterRole" in answer.message
+    response = await response_to(make, hook(), controller=lacks)
+    assert (response.allowed, response.code) == (False, 403)
+    assert said.partition("'")[0] in response.message
+    assert said.rpartition("' ")[2] in response.message
+    assert "kind: ClusterRole" in response.message
 
 
 async def test_what_is_granted_is_not_asked_for_again_while_a_role_is_waited_for(
     make: type[Make],
 ) -> None:
     account = Account(lacks={"watch"})
-    webhook = PolicyWebhook(make.means(account, patience=1.0))
-    answer = await webhook.review(parse_review(make.review("CREATE", hook())), make.deadline())
-    assert answer.code == 403
+    webhook = PolicyWebhook(make.deps(account, patience=1.0))
+    response = await webhook.review(parse_review(make.review("CREATE", hook())), make.deadline())
+    assert response.code == 403
     assert account.asked.count("watch deployments.apps in namespace shop") > 1
     assert account.asked.count("list deployments.apps in namespace shop") == 1
 
 
 async def test_a_tenant_does_nothing_by_a_hook_that_they_may_not_do(make: type[Make]) -> None:
-    answer = await answer_to(make, hook(), author={"delete"})
-    assert (answer.allowed, answer.code) == (False, 403)
-    assert "'ann' may not delete configmaps in namespace shop" in answer.message
+    response = await response_to(make, hook(), author={"delete"})
+    assert (response.allowed, response.code) == (False, 403)
+    assert "'ann' may not delete configmaps in namespace shop" in response.message
 
 
 async def test_operations_that_only_a_run_tells_need_everything_of_their_author(
     make: type[Make],
 ) -> None:
     unknown = hook(run={"jq": ".contexts[]"})
-    assert (await answer_to(make, unknown)).allowed
-    answer = await answer_to(make, unknown, author={"*"})
-    assert "spec.run.jq: 'ann' may not * *.* in namespace shop" in answer.message
+    assert (await response_to(make, unknown)).allowed
+    response = await response_to(make, unknown, author={"*"})
+    assert "spec.run.jq: 'ann' may not * *.* in namespace shop" in response.message
 
 
 async def test_of_an_executable_no_right_is_asked_for(make: type[Make]) -> None:
     obj = hook(executable="pods-hook.sh")
     del obj["spec"]["run"]
-    assert (await answer_to(make, obj, controller={"list", "watch", "delete"})).allowed
+    assert (await response_to(make, obj, controller={"list", "watch", "delete"})).allowed
 
 
 async def test_what_lint_calls_an_error_is_refused_and_the_rest_is_said(make: type[Make]) -> None:
@@ -125,20 +127,20 @@ async def test_what_lint_calls_an_error_is_refused_and_the_rest_is_said(make: ty
     }
     patch = {"operation": "MergePatch", "kind": "Pod", "name": "x"}
     freed = {**patch, "mergePatch": {"metadata": {"finalizers": None}}}
-    answer = await answer_to(make, hook(run={"operations": [lease, freed]}))
-    assert (answer.allowed, answer.code) == (False, 422)
-    assert "spec.run.operations[0]: no policy changes objects of coordination" in answer.message
-    assert "spec.run.operations[1]: no patch changes metadata.finalizers" in answer.message
+    response = await response_to(make, hook(run={"operations": [lease, freed]}))
+    assert (response.allowed, response.code) == (False, 422)
+    assert "spec.run.operations[0]: no policy changes objects of coordination" in response.message
+    assert "spec.run.operations[1]: no patch changes metadata.finalizers" in response.message
     pace = {"executionMinInterval": "5s", "executionBurst": 1}
-    answer = await answer_to(make, hook(settings=pace))
-    assert answer.allowed
-    assert "spec.kubernetes[0]: the hook runs every 5 s at most" in answer.warnings[0]
+    response = await response_to(make, hook(settings=pace))
+    assert response.allowed
+    assert "spec.kubernetes[0]: the hook runs every 5 s at most" in response.warnings[0]
 
 
 async def test_labels_of_namespaces_have_to_be_read(make: type[Make]) -> None:
     chosen = {"labelSelector": {"matchLabels": {"a": "b"}}}
     obj = hook("", kubernetes=[{"kind": "Deployment", "namespace": chosen}])
-    assert (await answer_to(make, obj)).allowed
-    answer = await answer_to(make, obj, controller={"watch"})
-    assert "spec.kubernetes[0].namespace: " in answer.message
-    assert "may not watch namespaces" in answer.message
+    assert (await response_to(make, obj)).allowed
+    response = await response_to(make, obj, controller={"watch"})
+    assert "spec.kubernetes[0].namespace: " in response.message
+    assert "may not watch namespaces" in response.message

@@ -86,7 +86,7 @@ def test_a_line_names_who_triggered_what_and_the_request(tmp_path: Path) -> None
 def test_what_was_done_is_found_by_the_name_of_the_request() -> None:
     stream = io.StringIO()
     ref = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
-    target = TargetStatus(ref=ref, outcome=Outcome.PATCHED, before="7", after="8")
+    target = TargetStatus(ref=ref, outcome=Outcome.PATCHED, version_before="7", version_after="8")
     with log("-", stdout=stream) as (audit, _):
         audit.worked(SPEC, [target], "ur-1")
         audit.worked(SPEC, [target])

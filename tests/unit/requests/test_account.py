@@ -13,7 +13,7 @@ OWN = frozenset({"kyverno", "kube-retrofit-recorded"})
 def parse(value, namespace=""):
     meta = {"name": "p", "annotations": {ANNOTATION_SERVICE_ACCOUNT: value}}
     return parse_account(
-        {"metadata": meta | ({"namespace": namespace} if namespace else {})}, own=OWN
+        {"metadata": meta | ({"namespace": namespace} if namespace else {})}, reserved=OWN
     )
 
 
@@ -28,8 +28,8 @@ def test_what_names_an_account(value, namespace):
 
 
 def test_a_policy_without_the_annotation_names_none():
-    assert parse_account({"metadata": {"name": "p"}}, own=OWN) is None
-    assert parse_account({"metadata": None}, own=OWN) is None
+    assert parse_account({"metadata": {"name": "p"}}, reserved=OWN) is None
+    assert parse_account({"metadata": None}, reserved=OWN) is None
 
 
 @pytest.mark.parametrize(

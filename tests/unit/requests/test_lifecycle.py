@@ -65,7 +65,9 @@ def test_an_end_says_when_why_and_until_when_it_is_kept(disposition, state, reas
 
 
 def test_a_retry_stays_pending_with_its_time_and_the_missing_permission():
-    retry = Retry(reason="Forbidden", message="m", after=90, missing_permission="patch secrets")
+    retry = Retry(
+        reason="Forbidden", message="m", retry_after=90, missing_permission="patch secrets"
+    )
     parked = step(RequestStatus(), retry)
     assert parked.state is State.PENDING
     assert parked.next_attempt == NOW + timedelta(seconds=90)
@@ -75,7 +77,9 @@ def test_a_retry_stays_pending_with_its_time_and_the_missing_permission():
 
 
 def interrupted(**facts):
-    return Retry(reason="Interrupted", message="killed", after=1.0, interrupted=True, **facts)
+    return Retry(
+        reason="Interrupted", message="killed", retry_after=1.0, interrupted=True, **facts
+    )
 
 
 def test_what_is_interrupted_is_tried_again_twice():
@@ -91,7 +95,7 @@ def test_what_is_interrupted_is_tried_again_twice():
 @pytest.mark.parametrize(
     ("disposition", "left"),
     [
-        (Retry(reason=Reason.CONFLICT, message="m", after=1.0), 0),
+        (Retry(reason=Reason.CONFLICT, message="m", retry_after=1.0), 0),
         (Defer(reason=Reason.PAUSED, message="m"), 2),
         (Done(), 0),
     ],
@@ -102,7 +106,9 @@ def test_only_interruptions_in_a_row_count(disposition, left):
 
 
 def test_the_next_attempt_forgets_what_stopped_the_one_before():
-    parked = step(RequestStatus(), Retry(reason="x", message="m", after=1, missing_permission="p"))
+    parked = step(
+        RequestStatus(), Retry(reason="x", message="m", retry_after=1, missing_permission="p")
+    )
     ended = step(parked, Done())
     assert (ended.next_attempt, ended.missing_permission, ended.message) == (None, "", "")
 
@@ -114,7 +120,7 @@ def test_the_next_attempt_forgets_what_stopped_the_one_before():
         Done(),
         Skip(reason=Reason.FAILED, message="m"),
         Fail(reason=Reason.FAILED, message="m"),
-        Retry(reason=Reason.FAILED, message="m", after=0),
+        Retry(reason=Reason.FAILED, message="m", retry_after=0),
     ],
 )
 def test_final_is_final(state, disposition):
@@ -124,7 +130,7 @@ def test_final_is_final(state, disposition):
 
 def test_an_attempt_that_learns_nothing_about_targets_keeps_what_is_known():
     known = RequestStatus(targets=(target(),), counts=Counts(patched=150, failed=1))
-    parked = step(known, Retry(reason="Unavailable", message="m", after=1))
+    parked = step(known, Retry(reason="Unavailable", message="m", retry_after=1))
     assert parked.targets == known.targets
     assert parked.counts == known.counts
 

@@ -13,7 +13,7 @@ from reconciler.services.catalog.protection import Protection
 def account_findings(policy: Object, protection: Protection) -> Iterator[Finding]:
     """Yield why a policy cannot work as the account that it names."""
     try:
-        parse_account(policy, own=own_namespaces(protection.namespace))
+        parse_account(policy, reserved=own_namespaces(protection.namespace))
     except InvalidPolicy as error:
         yield invalid(error)
 

@@ -210,7 +210,7 @@ class TestTrigger:
 
         world.wire.before_read = down
         ended, _ = await attempt(await world.ask(policy, trigger))
-        assert ended.disposition == Retry(reason="Failed", message="no answer", after=1.0)
+        assert ended.disposition == Retry(reason="Failed", message="no answer", retry_after=1.0)
 
     async def test_backoff_grows_with_the_attempts(self, world, policy, trigger, attempt):
         def down(_verb, _kind):
@@ -221,7 +221,7 @@ class TestTrigger:
         pauses = []
         for _ in range(4):
             ended, request = await attempt(request)
-            pauses.append(ended.disposition.after)
+            pauses.append(ended.disposition.retry_after)
         assert pauses == [1.0, 2.0, 4.0, 8.0]
 
     async def test_on_delete_the_recorded_object_is_read(self, world, make, target, attempt):
@@ -512,7 +512,7 @@ class TestTargets:
         for _ in range(DENIALS - 1):
             ended, request = await attempt(request)
             assert isinstance(ended.disposition, Retry)
-            assert ended.disposition.after >= 10
+            assert ended.disposition.retry_after >= 10
         ended, _ = await attempt(request)
         reported = f"Secret a/s: {withheld(Denied.kind_of_failure)}"
         assert ended.disposition == Fail(reason="TargetDenied", message=reported)
