@@ -50,7 +50,7 @@ class ValidationDeps:
         scope: Gives what tells which kinds are namespaced.
         access: About the account that writes targets, and about those that policies name.
         conditions: Compiles those of webhooks.
-        requests: Where the orders are that stand for triggers of a policy.
+        requests: Where the aggregate requests of a policy are.
         account: Its name, for people.
         controller: The account that works in the name of others.
         reader: About the admission server, which reads context entries before objects are stored.

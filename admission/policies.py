@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from admission.aggregates import check_aggregates
 from admission.authoring import check_limits, check_policy
 from admission.checks import Check, ValidationDeps
 from admission.decide import AdmissionResponse
 from admission.entries import check_entry
 from admission.hooks import check_hook
-from admission.orders import check_orders
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
@@ -81,7 +81,7 @@ class PolicyWebhook:
         response = await check(obj, deps, deadline)
         if old is None or not response.allowed or check is not check_policy:
             return response
-        return await check_orders(obj, old, deps, deadline) or response
+        return await check_aggregates(obj, old, deps, deadline) or response
 
     def _asks(self, kind: TypeName, obj: Object) -> bool:
         """Tell whether the author is asked; whoever names an account is, unless nobody is."""

@@ -113,7 +113,7 @@ class ResourceWebhook:
         """Return what a request leads to by the old object as it was read."""
         if stored is not None:
             return self._decide(replace(asked, request=stored))
-        # Nothing of the past is believed; what an order reads live says by itself what it is.
+        # Nothing of the past is believed; what an aggregate request reads is live.
         kept = tuple(item for item in intent.drafts if not rests_on_past(item))
         return replace(intent, drafts=kept, refused=())
 

@@ -113,7 +113,7 @@ def _render_ref(ref: ObjectRef | PolicyRef) -> Object:
 
 
 def parse_spec(raw: Mapping[str, Any], installation: Installation = REPLACING) -> RequestSpec:
-    """Return the order of a request's spec, where policies are those of an installation."""
+    """Read a request's spec, where policies are those of an installation."""
     context = raw.get("context") or {}
     info = context.get("admissionRequestInfo") or {}
     trigger = raw.get("trigger") or {}

@@ -1,4 +1,4 @@
-"""`UpdateRequest`: an immutable order with a status (architecture part 5)."""
+"""`UpdateRequest`: an immutable spec with a status (architecture part 5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -123,7 +123,7 @@ class TriggerRecord:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
-    """The order.
+    """What is to be done.
 
     Attributes:
         resource: The trigger; of a sweep, the policy itself.
@@ -137,7 +137,7 @@ class RequestSpec:
         sweep: A request for all triggers of the rule.
         unless: Rules that come first in a policy of which only one is applied; where one of
             them fires for the trigger, this one does not.
-        sequence: Of an order that stands for the triggers of a rule which are not recorded one
+        sequence: Of an aggregate request, for the triggers of a rule that are not recorded one
             by one: each of them raises it. 0 in every other request.
         queue: Of a request for a hook, the queue that it stands in; empty in every other request.
         order: Its place in there; what was recorded later has a higher one.
@@ -214,7 +214,7 @@ class SweepProgress:
         generation: Of the policy as it was worked with; 0 before.
         phase: ``all``; with canaries ``canary``, ``promotion``, ``rest``; empty before.
         canary: Labels of the triggers that come first, as the policy said at the start.
-        sequence: Of an order with a sequence, the one that this round through the triggers sees
+        sequence: Of an aggregate request, the one that this round through the triggers sees
             to; 0 between rounds.
     """
 

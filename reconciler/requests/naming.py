@@ -59,13 +59,13 @@ def manual_name(policy_uid: str, mark: str, rule: str) -> str:
     return f"run-{_hash(policy_uid, mark, rule)}"
 
 
-def order_name(policy_uid: str, rule: str) -> str:
-    """Return the name of the order for the triggers of a rule that are not recorded one by one."""
+def aggregate_name(policy_uid: str, rule: str) -> str:
+    """Return the name of the aggregate request of a rule."""
     return f"sweep-{_hash(policy_uid, 'overload', rule)}"
 
 
-def next_order_name(ended_uid: str) -> str:
-    """Return the name of the order that comes after one that has ended and is still there."""
+def next_aggregate_name(ended_uid: str) -> str:
+    """Return the name of the aggregate request after one that has ended and is still there."""
     return f"sweep-{_hash(ended_uid, 'overload')}"
 
 

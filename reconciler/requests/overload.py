@@ -1,11 +1,11 @@
-"""When recording turns from one request per trigger to one order per rule, and when it is done.
+"""When recording turns from one request per trigger to one per rule, and when that is done.
 
 Rule 1: above the waiting limit it turns, below the low mark it turns back; between them nothing
 changes, so that it does not flutter.
 Rule 2: a replica counts what the leader told of last, and what it stored itself and the leader
 had not seen by then. So an old figure never lets through more than the limit.
-Rule 3: an order has seen to a trigger when a list began at least one request timeout of the API
-server after the trigger raised its sequence: by then it is stored, or never will be.
+Rule 3: an aggregate request covers a trigger when a list began at least one request timeout of the
+API server after the trigger raised its sequence: by then it is stored, or never will be.
 Rule 4: a namespace and a policy have a share of both limits. Who is over it is diverted or refused
 alone, so that the flood of one does not meet the others.
 """
@@ -18,8 +18,8 @@ from typing import Final
 _STEP = 10
 """Parts of the limit by which a figure may differ before it is worth telling."""
 _GRAIN = 1.0
-"""Seconds within which the sequences of an order are not told apart."""
-_ORDERS = 1000
+"""Seconds within which the sequences of an aggregate request are taken for one."""
+_AGGREGATES = 1000
 _MOST_HOLDERS: Final = 50
 _NAMESPACE: Final = "namespace/"
 _POLICY: Final = "policy/"
@@ -120,41 +120,41 @@ class Backlog:
 
 @dataclass(slots=True)
 class Settling:
-    """The sequences of orders, and since when each is known, by one clock of the caller's."""
+    """The sequences of aggregate requests, and since when each is known, by the caller's clock."""
 
     _known: dict[str, deque[tuple[int, float, float]]] = field(default_factory=dict)
 
-    def note(self, order: str, sequence: int, now: float) -> None:
-        """Take in the sequence of an order as it is stored now."""
-        known = self._known.setdefault(order, deque())
+    def note(self, aggregate: str, sequence: int, now: float) -> None:
+        """Note the sequence of an aggregate request as it is stored now."""
+        known = self._known.setdefault(aggregate, deque())
         begun = now
         if known:
             last, since, _ = known[-1]
             if sequence <= last:
                 return
             if now - since < _GRAIN:
-                # Told together with the one before, whose time then is the later one.
+                # Kept together with the one before, whose time then is the later one.
                 begun = since
                 known.pop()
         known.append((sequence, begun, now))
-        if len(self._known) > _ORDERS:
-            # An order that is worked on still waits for its sequence once more.
+        if len(self._known) > _AGGREGATES:
+            # One that is worked on still waits for its sequence once more.
             self._known.pop(next(iter(self._known)))
 
-    def settled(self, order: str, since: float) -> int:
+    def settled(self, aggregate: str, since: float) -> int:
         """Return the highest sequence that is known since then, 0 where none is."""
-        old = [item[0] for item in self._known.get(order, ()) if item[2] <= since]
+        old = [item[0] for item in self._known.get(aggregate, ()) if item[2] <= since]
         return max(old, default=0)
 
-    def first(self, order: str) -> float:
+    def first(self, aggregate: str) -> float:
         """Return since when the first sequence is known that is not dropped."""
-        known = self._known.get(order)
+        known = self._known.get(aggregate)
         return known[0][2] if known else 0.0
 
-    def drop(self, order: str, upto: int) -> None:
+    def drop(self, aggregate: str, upto: int) -> None:
         """Forget the sequences that are seen to."""
-        known = self._known.get(order, deque())
+        known = self._known.get(aggregate, deque())
         while known and known[0][0] <= upto:
             known.popleft()
         if not known:
-            self._known.pop(order, None)
+            self._known.pop(aggregate, None)

@@ -46,7 +46,7 @@ def catch_up_passes(base: Base, services: Services, observers: Observers) -> Cat
         in_force=services.rollout.webhook_writer.in_force,
         interval=base.settings.catch_up_interval,
         held=lambda: dispatcher.held,
-        found=observers.caught_up,
+        on_found=observers.caught_up,
         lost=lost,
         say=base.say,
     )

@@ -77,7 +77,7 @@ class CalledHooks:
                 account.tell(key, "", problem)
 
         for keeper in (self.webhooks, self.conversions):
-            keeper.found.subscribe(tell)
+            keeper.assessed.subscribe(tell)
 
     def loops(self, client: Client, clock: Clock) -> dict[str, Awaitable[None]]:
         """Return what a leader does for them."""

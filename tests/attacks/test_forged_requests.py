@@ -28,7 +28,7 @@ FORGED_CONTEXT = {
 FORGED_OBJECT = {"object": {"metadata": {"name": "never-existed"}, "data": {"to": "target"}}}
 
 
-def order(rig: Rig, name: str = "", namespace: str = NAMESPACE, **spec: Any) -> Object:
+def update_request(rig: Rig, name: str = "", namespace: str = NAMESPACE, **spec: Any) -> Object:
     """Return a request as a person writes it by hand, for an existing trigger."""
     resource = {
         "apiVersion": "v1",
@@ -93,19 +93,19 @@ async def test_an_operator_says_nothing_that_only_admission_saw(
     rig: Rig, roles: Roles, spec: Object
 ) -> None:
     with pytest.raises(Denied, match="kube-retrofit's own programs"):
-        await roles.request_operator.create(order(rig, **spec))
+        await roles.request_operator.create(update_request(rig, **spec))
 
 
 async def test_what_an_older_retry_makes_is_refused_with_the_way_out(
     rig: Rig, roles: Roles
 ) -> None:
-    copied = order(rig, source="manual", context=FORGED_CONTEXT)
+    copied = update_request(rig, source="manual", context=FORGED_CONTEXT)
     with pytest.raises(Denied, match="older than the controller writes them itself: install"):
         await roles.request_operator.create(copied)
 
 
 async def test_a_request_as_a_kyverno_leaves_it_cannot_be_forged(rig: Rig, roles: Roles) -> None:
-    forged = order(rig, context=FORGED_CONTEXT)
+    forged = update_request(rig, context=FORGED_CONTEXT)
     del forged["spec"]["source"]
     with pytest.raises(Denied, match="the other sources are those"):
         await roles.request_operator.create(forged)
@@ -116,8 +116,10 @@ async def test_a_request_does_not_show_another_policy_than_it_is_for(
 ) -> None:
     ref = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "another"}
     with pytest.raises(Denied, match=r"spec\.policy has to name the policy of spec\.policyRef"):
-        await roles.request_operator.create(order(rig, policyRef=ref))
-    await roles.request_operator.create(order(rig, policyRef=ref | {"name": rig.namespace}))
+        await roles.request_operator.create(update_request(rig, policyRef=ref))
+    await roles.request_operator.create(
+        update_request(rig, policyRef=ref | {"name": rig.namespace})
+    )
 
 
 @pytest.mark.parametrize("name", [f"ur-{HASH}", f"sweep-{HASH}"])
@@ -125,13 +127,13 @@ async def test_an_operator_takes_no_name_that_admission_would_use(
     rig: Rig, roles: Roles, name: str
 ) -> None:
     with pytest.raises(Denied, match="names of this form"):
-        await roles.request_operator.create(order(rig, name))
+        await roles.request_operator.create(update_request(rig, name))
 
 
 async def test_nobody_names_the_secret_of_somebody_else(rig: Rig, roles: Roles) -> None:
     for writer in (rig, roles.request_operator):
         with pytest.raises((Denied, Invalid)):
-            await writer.create(order(rig, recordedSecret=CA))
+            await writer.create(update_request(rig, recordedSecret=CA))
     assert await rig.get("Secret", CA, NAMESPACE)
 
 
@@ -139,7 +141,7 @@ async def test_nobody_names_the_secret_of_somebody_else(rig: Rig, roles: Roles) 
 async def test_nobody_asks_for_work_without_a_trigger(
     rig: Rig, roles: Roles, missing: str
 ) -> None:
-    forged = order(rig)
+    forged = update_request(rig)
     del forged["spec"]["resource"][missing]
     for writer in (rig, roles.request_operator):
         with pytest.raises(Invalid):
@@ -150,7 +152,7 @@ async def test_an_operator_asks_for_work_on_what_is_there(rig: Rig, roles: Roles
     await one_rule(rig)
     await rig.finish(0)
     operator = roles.request_operator
-    asked = await operator.create(order(rig))
+    asked = await operator.create(update_request(rig))
     await rig.finish()
     (request,) = await rig.requests()
     assert (request.name, request.status.reason) == (asked["metadata"]["name"], "TriggerGone")
@@ -165,7 +167,7 @@ async def test_what_is_stored_is_neither_raised_nor_given_to_the_collector(
     rig: Rig, roles: Roles
 ) -> None:
     operator = roles.request_operator
-    stored = await operator.create(order(rig))
+    stored = await operator.create(update_request(rig))
     name = stored["metadata"]["name"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": str(uuid.uuid4())}
     for patch, said in (
@@ -198,7 +200,7 @@ async def test_who_writes_requests_freely_is_held_to_the_same(rig: Rig) -> None:
     async with person(rig, "create", "delete", "get", "list", "patch", "update") as writer:
         for spec in ({"source": "admission"}, {"context": FORGED_CONTEXT}, {"sequence": 1}):
             with pytest.raises(Denied):
-                await writer.create(order(rig, **spec))
+                await writer.create(update_request(rig, **spec))
 
 
 async def test_a_request_in_a_tenants_namespace_does_nothing(rig: Rig) -> None:
@@ -206,7 +208,7 @@ async def test_a_request_in_a_tenants_namespace_does_nothing(rig: Rig) -> None:
     await rig.create_all(config_map(place, f"target-trigger-{number}") for number in (1, 2))
     each = target(place, "target-{{ request.object.metadata.name }}")
     await rig.apply(rule(place, [each], GOT, operations=["CREATE", "DELETE"]))
-    forged = order(
+    forged = update_request(
         rig,
         namespace=place,
         source="admission",

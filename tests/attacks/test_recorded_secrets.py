@@ -27,7 +27,7 @@ def secret(request: str, namespace: str, **labels: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
 
 
-def order(rig: Rig, name: str) -> Object:
+def update_request(rig: Rig, name: str) -> Object:
     """Return a request that says that something was recorded for it."""
     resource = {"apiVersion": "v1", "kind": "Secret", "namespace": rig.namespace, "name": "gone"}
     return {
@@ -51,7 +51,7 @@ async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
     await rig.create(secret(ours, REPLACING.recorded, **{LABEL_RECORDED: "true"}))
     await rig.create(secret(other, REPLACING.recorded))
     for name in (ours, other):
-        await rig.create(order(rig, name))
+        await rig.create(update_request(rig, name))
     await rig.finish(2)
     for name in (other, ours):
         await rig.delete("UpdateRequest", name, NAMESPACE)
@@ -101,7 +101,7 @@ async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: 
             "data": {"recorded": content}
         }
         await rig.create(former)
-        stored = order(rig, name)
+        stored = update_request(rig, name)
         info = {"operation": "DELETE", "admissionRequest": {"operation": "DELETE"}}
         stored["spec"] |= {"source": "admission", "context": {"admissionRequestInfo": info}}
         await rig.create(stored)

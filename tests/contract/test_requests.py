@@ -42,7 +42,7 @@ POLICY_SPEC = {
 }
 
 
-def order(policy="policy"):
+def request_spec(policy="policy"):
     return RequestSpec(
         policy=policy_named(policy), rule="rule", resource=TRIGGER, operation="CREATE"
     )
@@ -53,9 +53,9 @@ async def names_of(requests):
 
 
 async def test_a_request_is_stored_as_it_was_given(world):
-    await world.requests.create("ur-a", {"some": "label"}, order())
+    await world.requests.create("ur-a", {"some": "label"}, request_spec())
     stored = await world.requests.get("ur-a")
-    assert stored.spec == order()
+    assert stored.spec == request_spec()
     assert stored.labels == {"some": "label"}
     assert stored.namespace == world.namespace
     assert stored.status.state is State.PENDING
@@ -63,20 +63,20 @@ async def test_a_request_is_stored_as_it_was_given(world):
 
 
 async def test_creating_twice_is_success_and_changes_nothing(world):
-    await world.requests.create("ur-a", {}, order())
+    await world.requests.create("ur-a", {}, request_spec())
     first = await world.requests.get("ur-a")
-    await world.requests.create("ur-a", {}, order())
+    await world.requests.create("ur-a", {}, request_spec())
     assert await world.requests.get("ur-a") == first
 
 
 async def test_creating_tells_whether_it_was_new(world):
-    version = await world.requests.create("ur-a", {}, order())
+    version = await world.requests.create("ur-a", {}, request_spec())
     assert version == (await world.requests.get("ur-a")).resource_version
-    assert await world.requests.create("ur-a", {}, order()) == ""
+    assert await world.requests.create("ur-a", {}, request_spec()) == ""
 
 
 async def test_a_sequence_is_raised_once_per_version(world):
-    await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
+    await world.requests.create("sweep-a", {}, replace(request_spec(), sweep=True, sequence=1))
     first = await world.requests.get("sweep-a")
     second = await world.requests.raise_sequence(first)
     assert second.spec == replace(first.spec, sequence=2)
@@ -86,19 +86,19 @@ async def test_a_sequence_is_raised_once_per_version(world):
     assert await world.requests.get("sweep-a") == second
 
 
-async def test_replicas_that_raise_one_order_lose_no_raise(world):
+async def test_replicas_that_raise_one_aggregate_request_lose_no_raise(world):
     meta = {"name": "policy", "uid": "uid", "generation": 1}
     api = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy"}
     policy = compile_policy({**api, "metadata": meta, "spec": POLICY_SPEC})
     replicas = [Diversion(requests=world.requests, clock=SystemClock()) for _ in range(3)]
     for _ in range(4):
         await asyncio.gather(*(item.divert(policy, policy.programs[0]) for item in replicas))
-    (order,) = [request async for request in world.requests.waiting()]
-    assert order.spec.sequence == 12
+    (aggregate,) = [request async for request in world.requests.waiting()]
+    assert aggregate.spec.sequence == 12
 
 
 async def test_a_raised_sequence_is_not_ended_by_who_has_not_seen_it(world):
-    await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
+    await world.requests.create("sweep-a", {}, replace(request_spec(), sweep=True, sequence=1))
     seen = await world.requests.get("sweep-a")
     await world.requests.raise_sequence(seen)
     with pytest.raises(Conflict):
@@ -106,7 +106,7 @@ async def test_a_raised_sequence_is_not_ended_by_who_has_not_seen_it(world):
 
 
 async def test_the_sequence_of_a_deleted_request_is_gone(world):
-    await world.requests.create("sweep-a", {}, replace(order(), sweep=True, sequence=1))
+    await world.requests.create("sweep-a", {}, replace(request_spec(), sweep=True, sequence=1))
     request = await world.requests.get("sweep-a")
     await world.delete(REQUESTS, "sweep-a")
     with pytest.raises(NotFound):
@@ -119,7 +119,7 @@ async def test_an_absent_request_is_gone(world):
 
 
 async def test_a_status_is_written_whole(world):
-    await world.requests.create("ur-a", {}, order())
+    await world.requests.create("ur-a", {}, request_spec())
     request = await world.requests.get("ur-a")
     first = RequestStatus(attempts=1, message="later", reason="Conflict", counts=Counts(failed=1))
     request = await world.requests.write_status(request, first)
@@ -131,7 +131,7 @@ async def test_a_status_is_written_whole(world):
 
 
 async def test_a_late_status_writer_conflicts(world):
-    await world.requests.create("ur-a", {}, order())
+    await world.requests.create("ur-a", {}, request_spec())
     request = await world.requests.get("ur-a")
     await world.requests.write_status(request, RequestStatus(state=State.COMPLETED))
     with pytest.raises(Conflict):
@@ -140,7 +140,7 @@ async def test_a_late_status_writer_conflicts(world):
 
 
 async def test_the_status_of_a_deleted_request_is_gone(world):
-    await world.requests.create("ur-a", {}, order())
+    await world.requests.create("ur-a", {}, request_spec())
     request = await world.requests.get("ur-a")
     await world.delete(REQUESTS, "ur-a")
     with pytest.raises(NotFound):
@@ -150,7 +150,7 @@ async def test_the_status_of_a_deleted_request_is_gone(world):
 async def test_waiting_and_finished_requests_are_distinguished(world):
     states = [None, State.PENDING, State.COMPLETED, State.FAILED, State.SKIP]
     for number, state in enumerate(states):
-        await world.requests.create(f"ur-{number}", {}, order())
+        await world.requests.create(f"ur-{number}", {}, request_spec())
         if state is not None:
             request = await world.requests.get(f"ur-{number}")
             await world.requests.write_status(request, RequestStatus(state=state, message="x"))
@@ -161,7 +161,7 @@ async def test_waiting_and_finished_requests_are_distinguished(world):
 async def test_waiting_requests_come_from_all_pages(world):
     wanted = {f"ur-{number}" for number in range(5)}
     for name in wanted:
-        await world.requests.create(name, {}, order())
+        await world.requests.create(name, {}, request_spec())
     assert await names_of(world.requests.waiting()) == wanted
 
 
@@ -173,7 +173,7 @@ async def test_one_minute_is_removed_at_once(world):
         ("ur-c", later, "one"),
         ("ur-d", "", "one"),
     ]:
-        await world.requests.create(name, {}, order(policy))
+        await world.requests.create(name, {}, request_spec(policy))
         request = await world.requests.get(name)
         if minute:
             status = RequestStatus(state=State.COMPLETED, remove_after=minute)
@@ -186,7 +186,7 @@ async def test_one_minute_is_removed_at_once(world):
 
 
 async def test_removing_never_means_all(world):
-    await world.requests.create("ur-a", {}, order())
+    await world.requests.create("ur-a", {}, request_spec())
     with pytest.raises(Invalid):
         await world.requests.remove(remove_after="")
     assert await names_of(world.requests.waiting()) == {"ur-a"}

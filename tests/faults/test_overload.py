@@ -1,4 +1,4 @@
-"""More requests wait than the limit allows: one order per rule, and nothing is lost."""
+"""More requests wait than the limit allows: one request per rule, and nothing is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -81,7 +81,7 @@ async def pause(rig: Rig, *, paused: bool = True) -> None:
     await rig.merge("ClusterPolicy", rig.namespace, change, namespace="")
 
 
-async def orders(rig: Rig) -> list[UpdateRequest]:
+async def aggregates(rig: Rig) -> list[UpdateRequest]:
     return [item for item in await rig.requests() if item.spec.sequence]
 
 
@@ -95,12 +95,12 @@ async def events(rig: Rig) -> set[str]:
 
 
 async def settling(rig: Rig) -> None:
-    """Wait until order and policy say why the order is not worked through yet."""
+    """Wait until request and policy say why the request is not worked through yet."""
 
     async def unsaid() -> Any:
         policy = await rig.get("ClusterPolicy", rig.namespace, "")
         message = policy["status"]["mutateExisting"].get("message", "")
-        reasons = {item.status.reason for item in await orders(rig)}
+        reasons = {item.status.reason for item in await aggregates(rig)}
         good = "Settling" in reasons and "one stands for all triggers" in message
         return "" if good else (reasons, message)
 
@@ -127,10 +127,10 @@ async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> No
     await pause(rig)
     sent = triggers(rig, count)
     await rig.create_all(sent)
-    (order,) = await orders(rig)
+    (aggregate,) = await aggregates(rig)
     edited = one_to_one(rig)
     edited["match"]["any"][0]["resources"]["operations"] = ["CREATE"]
-    with pytest.raises(ClusterError, match=f"UpdateRequest {order.name} stands for triggers"):
+    with pytest.raises(ClusterError, match=f"UpdateRequest {aggregate.name} stands for triggers"):
         await rig.apply(edited)
     await pause(rig, paused=False)
     await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
@@ -147,25 +147,25 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     await rig.create_all(sent)
     found = await rig.requests()
     assert LIMIT <= len(found) <= LIMIT + PARALLEL + 1
-    (order,) = await orders(rig)
-    assert order.spec.source is Source.CATCH_UP
-    assert order.spec.sweep
+    (aggregate,) = await aggregates(rig)
+    assert aggregate.spec.source is Source.CATCH_UP
+    assert aggregate.spec.sweep
     diverted = await counted(rig, "triggers_diverted_total", policy=rig.namespace)
     assert diverted == count - (len(found) - 1)
     # Many triggers, few writes.
-    assert order.spec.sequence < diverted / 2
+    assert aggregate.spec.sequence < diverted / 2
     assert await counted(rig, "diverting") == 1
 
     address = ("--kubeconfig", str(rig.cluster.kubeconfig))
     said = await asyncio.to_thread(CliRunner().invoke, retrofit, ["status", *address])
-    assert order.name in said.stdout
+    assert aggregate.name in said.stdout
 
     await pause(rig, paused=False)
     await settling(rig)
     await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
     await rig.finish(count=2, within=30)
-    (order,) = await orders(rig)
-    assert order.status.state is State.COMPLETED
+    (aggregate,) = await aggregates(rig)
+    assert aggregate.status.state is State.COMPLETED
     await until_recording(rig)
 
     async def untold() -> Any:
@@ -180,7 +180,7 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     assert new.spec.source is Source.ADMISSION
 
 
-async def test_an_order_that_has_ended_is_followed_by_another(rig: Rig) -> None:
+async def test_an_aggregate_request_that_has_ended_is_followed_by_another(rig: Rig) -> None:
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(140))
     for begin in (0, 70):
@@ -191,7 +191,7 @@ async def test_an_order_that_has_ended_is_followed_by_another(rig: Rig) -> None:
         await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
         await rig.finish(within=30)
         await until_recording(rig)
-    states = [item.status.state for item in await orders(rig)]
+    states = [item.status.state for item in await aggregates(rig)]
     assert states == [State.COMPLETED, State.COMPLETED]
 
 
@@ -203,7 +203,7 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
     sending = asyncio.create_task(rig.burst(triggers(rig, count), per_second=40))
 
     async def none_diverted() -> str:
-        return "" if await orders(rig) else "no order yet"
+        return "" if await aggregates(rig) else "no aggregate request yet"
 
     await rig.settle(none_diverted, within=20)
     await rig.kill(ADMISSION, CONTROLLER)
@@ -211,7 +211,7 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
     await pause(rig, paused=False)
 
     async def not_begun() -> Any:
-        found = await orders(rig)
+        found = await aggregates(rig)
         return "" if any(item.status.sweep for item in found) else found
 
     await rig.settle(not_begun, within=30)
@@ -238,7 +238,7 @@ async def test_what_cannot_be_rebuilt_is_refused_at_the_hard_limit(rig: Rig) -> 
     await pause(rig)
     burst = await rig.burst(triggers(rig, HARD + 5), per_second=50)
     assert HARD - UNTOLD <= len(await rig.requests()) == len(burst.accepted) <= HARD
-    assert not await orders(rig)
+    assert not await aggregates(rig)
     with pytest.raises(ClusterError) as refused:
         await rig.create(config_map(rig.namespace, "trigger-more", n="more"))
     for part in (rig.namespace, f"{HARD} requests wait", "--hard-limit", "retrofit status"):

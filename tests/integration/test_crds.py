@@ -576,7 +576,7 @@ def test_finished_requests_are_removed_in_one_call(own_requests: Requests) -> No
     ],
     ids=str,
 )
-def test_an_order_does_not_change(requests: Requests, patch: dict[str, Any]) -> None:
+def test_a_spec_does_not_change(requests: Requests, patch: dict[str, Any]) -> None:
     with pytest.raises(ClusterError, match="the spec of an UpdateRequest cannot be changed"):
         requests.patch_spec(patch)
 
@@ -588,7 +588,7 @@ def test_only_the_sequence_grows(own_requests: Requests) -> None:
             own_requests.patch_spec({"sequence": lower})
 
 
-def test_every_field_of_the_order_is_guarded() -> None:
+def test_every_field_of_the_spec_is_guarded() -> None:
     spec = spec_schema("updaterequests", "v2")
     fields = set(spec["properties"]) - {"sequence"}
     compared = {
@@ -602,7 +602,7 @@ def test_every_field_of_the_order_is_guarded() -> None:
     assert set(presence) == {f"has(self.{name}) == has(oldSelf.{name})" for name in optional}
 
 
-def test_an_order_without_its_parts_is_refused(cluster: Cluster) -> None:
+def test_a_spec_without_its_parts_is_refused(cluster: Cluster) -> None:
     for name in ("requestType", "policy", "rule", "resource"):
         written = request("ur-part")
         del written["spec"][name]

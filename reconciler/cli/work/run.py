@@ -23,9 +23,9 @@ from reconciler.cli.work.place import (
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound
+from reconciler.requests.background_drafts import sweep_draft
 from reconciler.requests.lifecycle import FINAL
 from reconciler.requests.naming import manual_name
-from reconciler.requests.orders import sweep_order
 from reconciler.services.rollout.manual_run import why_not
 
 _LOOK = 0.5
@@ -74,8 +74,8 @@ async def _run(key: str, rule: str, *, wait: bool, address: dict[str, str]) -> b
                 good = False
                 continue
             name = manual_name(compiled.uid, mark, program.rule)
-            order = sweep_order(compiled, program, Source.MANUAL)
-            await place.requests.create(name, order.labels, order.spec)
+            draft = sweep_draft(compiled, program, Source.MANUAL)
+            await place.requests.create(name, draft.labels, draft.spec)
             click.echo(f"rule {program.rule}: {name}")
             names.append(name)
         if names and wait:

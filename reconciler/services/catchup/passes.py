@@ -56,8 +56,8 @@ class CatchUpPasses(SaysOnce):
         interval: Seconds between two passes; 0 makes none but those after an outage.
         in_force: Tells when policies were not in force.
         held: Tells whether nothing may be done; what happens meanwhile is nobody's loss.
-        found: Told what a pass recorded.
-        lost: Told what can neither be found nor worked on.
+        on_found: Called with what a pass recorded.
+        lost: Called with what can neither be found nor worked on.
         passes: Number of passes that came to their end.
         done: Until when everything was looked at, None before it is known.
     """
@@ -70,7 +70,7 @@ class CatchUpPasses(SaysOnce):
     interval: float
     in_force: InForce
     held: Callable[[], bool]
-    found: Callable[[PassResult], None]
+    on_found: Callable[[PassResult], None]
     lost: Callable[[Loss], Awaitable[None]]
     passes: int = 0
     done: datetime | None = None
@@ -205,7 +205,7 @@ class CatchUpPasses(SaysOnce):
                 index=self.index,
                 search=self.search,
                 outages=in_force.outages,
-                found=self.found,
+                on_found=self.on_found,
                 lost=self.lost,
                 created=self._starts.created,
                 reported=self._reported,
@@ -292,7 +292,7 @@ class CatchUpPasses(SaysOnce):
             await self.search.run([*tasks, *former], found, doubt=doubt)
         finally:
             if found.recorded:
-                self.found(found)
+                self.on_found(found)
         self._tell_problems(found.problems)
 
     def _window(self, policy: CompiledPolicy, until: datetime) -> Window:

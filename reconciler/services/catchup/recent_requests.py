@@ -21,7 +21,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _Aggregate:
     key: tuple[str, str]
     sequence: int
     until: datetime
@@ -43,7 +43,7 @@ class RecentRequests:
     most: int = 50_000
     complete: datetime | None = None
     _times: dict[_Key, dict[str, _Made]] = field(default_factory=dict)
-    _orders: dict[str, _Order] = field(default_factory=dict)
+    _aggregates: dict[str, _Aggregate] = field(default_factory=dict)
     _number: int = 0
 
     def begin(self, now: datetime) -> None:
@@ -55,7 +55,7 @@ class RecentRequests:
         spec = request.spec
         if spec.sweep or not spec.resource.uid:
             if spec.sequence:
-                self._take_order(request, now)
+                self._record_aggregate(request, now)
             return
         key = spec.policy_uid, spec.rule, spec.resource.uid
         if request.status.reason == Reason.NOT_STORED:
@@ -67,18 +67,18 @@ class RecentRequests:
         """Take in that a request is gone before it was worked on."""
         spec = request.spec
         self._remove((spec.policy_uid, spec.rule, spec.resource.uid), request.name)
-        self._orders.pop(request.name, None)
+        self._aggregates.pop(request.name, None)
 
-    def _take_order(self, request: UpdateRequest, now: datetime) -> None:
-        """Take in an order for all triggers of a rule: it lists later than each raise."""
-        spec, known = request.spec, self._orders.get(request.name)
+    def _record_aggregate(self, request: UpdateRequest, now: datetime) -> None:
+        """Record an aggregate request: it lists later than each raise."""
+        spec, known = request.spec, self._aggregates.get(request.name)
         if known is not None and known.sequence == spec.sequence:
             return
         begun = request.status.sweep is not None or request.status.state in FINAL
         # Of one that was not followed from its begin it is not known when it was raised last.
         until = request.created if known is None and begun else now
         key = spec.policy_uid, spec.rule
-        self._orders[request.name] = _Order(key, spec.sequence, until)
+        self._aggregates[request.name] = _Aggregate(key, spec.sequence, until)
 
     def note(self, policy: str, rule: str, trigger: str, name: str, moment: datetime) -> None:
         """Take in a request that is made for a change."""
@@ -94,7 +94,7 @@ class RecentRequests:
     def after(self, policy: str, rule: str, trigger: str, moment: datetime) -> bool:
         """Tell whether a request of a rule and trigger was made after the second of a change."""
         rule_key = policy, rule
-        if any(item.key == rule_key and item.until > moment for item in self._orders.values()):
+        if any(item.key == rule_key and item.until > moment for item in self._aggregates.values()):
             return True
         names = self._times.get((policy, rule, trigger), {})
         return any(made.created > moment for made in names.values())
@@ -109,7 +109,9 @@ class RecentRequests:
         for key, name, made in list(self._all()):
             if made.created < before:
                 self._remove(key, name)
-        self._orders = {name: item for name, item in self._orders.items() if item.until >= before}
+        self._aggregates = {
+            name: item for name, item in self._aggregates.items() if item.until >= before
+        }
 
     def __len__(self) -> int:
         return self._number

@@ -59,8 +59,8 @@ class Recovery:
     """Looks into outages.
 
     Attributes:
-        found: Told what was recorded.
-        lost: Told what cannot be.
+        on_found: Called with what was recorded.
+        lost: Called with what cannot be.
         reported: The objects reported as lost, by rule: spans that follow each other overlap by
             what is not known of the time, and several may end at once.
         created: Gives when a policy was created, and in which version (`Activations.created`).
@@ -69,7 +69,7 @@ class Recovery:
     index: PolicyStore
     search: Search
     outages: Outages
-    found: Callable[[PassResult], None]
+    on_found: Callable[[PassResult], None]
     lost: Callable[[Loss], Awaitable[None]]
     created: Callable[[PolicyRef], tuple[datetime, int] | None]
     reported: dict[RuleKey, set[Changed]]
@@ -100,7 +100,7 @@ class Recovery:
             await self.search.run(tasks, found, doubt=True)
         finally:
             if found.recorded:
-                self.found(found)
+                self.on_found(found)
         for policy in policies:
             for outage in _concerning(ended, policy):
                 if not self._is_younger(policy, outage):

@@ -27,8 +27,8 @@ from reconciler.errors import (
     NotReady,
     Overloaded,
 )
+from reconciler.requests.background_drafts import RequestDraft, catch_up_draft
 from reconciler.requests.naming import catch_up_name, digest
-from reconciler.requests.orders import RequestDraft, catch_up_order
 from reconciler.services.catchup.changes import Window, changed
 from reconciler.services.catchup.recent_requests import RecentRequests
 from reconciler.services.catchup.scope import Reach
@@ -241,11 +241,11 @@ class _Walk:
         if lead.task.counted:
             self.found.lost[lead.task.key].add((str(meta.get("uid", "")), lead.moment))
             return
-        order = catch_up_order(lead.task.policy, program, ref_of(obj))
-        if await self._fires(lead, order):
-            await self._record(lead, order)
+        draft = catch_up_draft(lead.task.policy, program, ref_of(obj))
+        if await self._fires(lead, draft):
+            await self._record(lead, draft)
 
-    async def _fires(self, lead: _Lead, order: RequestDraft) -> bool:
+    async def _fires(self, lead: _Lead, draft: RequestDraft) -> bool:
         """Tell whether admission would have recorded it; where that is not known, it would."""
         program, account = lead.task.program, lead.task.program.origin.account
         processor = self.search.processor.acting_as(account)
@@ -253,7 +253,7 @@ class _Walk:
         plain = program.condition is None and not program.before and not itself
         if plain and not lead.digests and not processor.exceptions.of(program):
             return True
-        ref = order.spec.resource
+        ref = draft.spec.resource
         try:
             reader = self.search.reader.acting_as(account)
             live = await reader.get(self.kind, ref.namespace, ref.name)
@@ -263,13 +263,13 @@ class _Walk:
             return True  # Its request says which right is missing.
         if digest(live) in lead.digests:
             return False
-        loads = processor.loads(order.spec)
+        loads = processor.loads(draft.spec)
         try:
             trigger = await processor.reading.of_object(live, program)
             if trigger.subject is None or trigger.context is None:
                 return True
             run = RuleRun.of(program, trigger.subject, loads.of(trigger.context))
-            closed = await processor.eligibility.skip_reason(order.spec, run, loads)
+            closed = await processor.eligibility.skip_reason(draft.spec, run, loads)
             if itself and closed is None:
                 return await self._changes(run, live, loads)
         except (EvaluationError, Forbidden, Interrupted, NotReady):
@@ -284,10 +284,10 @@ class _Walk:
         change = await loads.evaluate(lambda: run.change(0, live, keys=table, guarded=guarded))
         return change.status is not RuleStatus.SKIP
 
-    async def _record(self, lead: _Lead, order: RequestDraft) -> None:
-        key = lead.task.policy.uid, lead.task.program.rule, order.spec.resource.uid
+    async def _record(self, lead: _Lead, draft: RequestDraft) -> None:
+        key = lead.task.policy.uid, lead.task.program.rule, draft.spec.resource.uid
         name = catch_up_name(*key, render_time(lead.moment))
-        await self.search.requests.create(name, order.labels, order.spec)
+        await self.search.requests.create(name, draft.labels, draft.spec)
         self.search.seen.note(*key, name, lead.moment)
         self.found.recorded[lead.task.key] += 1
 

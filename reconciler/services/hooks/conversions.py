@@ -34,7 +34,7 @@ class HookConversions:
         endpoint: Gives where it is called; raises `NotInstalled` while nobody knows.
         converters: All bindings to conversion.
         say: Gets a sentence for the log.
-        found: What is in the way of a binding of a hook, by its key; empty where nothing is.
+        assessed: What is in the way of a binding of a hook, by its key; empty where nothing is.
     """
 
     definitions: Definitions
@@ -42,7 +42,7 @@ class HookConversions:
     endpoint: Callable[[], Endpoint]
     converters: Sequence[Converter]
     say: Callable[[str], None]
-    found: Signal[[HookRef, str, str]] = field(default_factory=Signal)
+    assessed: Signal[[HookRef, str, str]] = field(default_factory=Signal)
     _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
 
     def problem(self, hook: HookRef, key: str) -> str:
@@ -73,7 +73,7 @@ class HookConversions:
             except ClusterError as error:
                 errors.append(error)
                 problem = str(error)
-            self._found(name, problem)
+            self._assess(name, problem)
         if errors:
             raise errors[0]
 
@@ -107,9 +107,9 @@ class HookConversions:
             return ""
         return url or f"Service {service.get('namespace')}/{service.get('name')}"
 
-    def _found(self, definition: str, problem: str) -> None:
+    def _assess(self, definition: str, problem: str) -> None:
         for item in self.converters:
             if item.binding.crd == definition:
                 said = f"{item.binding.name}: {problem}" if problem else ""
                 self._problems[item.hook.ref, item.binding.key] = said
-                self.found.emit(item.hook.ref, item.binding.key, said)
+                self.assessed.emit(item.hook.ref, item.binding.key, said)

@@ -46,7 +46,7 @@ class HookWebhooks:
         endpoint: Gives where the bindings are called; raises `NotInstalled` while nobody knows.
         asked: All bindings to admission.
         say: Gets a sentence for the log.
-        found: What is in the way of a binding of a hook, by its key; empty where nothing is.
+        assessed: What is in the way of a binding of a hook, by its key; empty where nothing is.
     """
 
     webhooks: Webhooks
@@ -55,7 +55,7 @@ class HookWebhooks:
     endpoint: Callable[[], Endpoint]
     asked: Sequence[AskedBinding]
     say: Callable[[str], None]
-    found: Signal[[HookRef, str, str]] = field(default_factory=Signal)
+    assessed: Signal[[HookRef, str, str]] = field(default_factory=Signal)
     _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
     _written: dict[ConfigurationRef, Written] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,7 +75,7 @@ class HookWebhooks:
         def tell(problem: str) -> None:
             warnings.tell(problem)
             if problem:
-                self._found(self.asked, problem)
+                self._assess(self.asked, problem)
 
         await repeat(
             self.settle,
@@ -111,10 +111,10 @@ class HookWebhooks:
                 raise
             left = [item for item in asked if item.binding.name not in refused]
             await self._put(ref, live, left)
-        self._found(left, "")
+        self._assess(left, "")
         for item in asked:
             if reason := refused.get(item.binding.name, ""):
-                self._found((item,), f"{item.binding.name}: the API server refuses it: {reason}")
+                self._assess((item,), f"{item.binding.name}: the API server refuses it: {reason}")
 
     async def _put(
         self, ref: ConfigurationRef, live: Object | None, asked: Sequence[AskedBinding]
@@ -176,10 +176,10 @@ class HookWebhooks:
         called = {_service_namespace(item) for item in live.get("webhooks") or ()}
         return "" if called <= {self.namespace} else "was made by somebody else"
 
-    def _found(self, asked: Iterable[AskedBinding], problem: str) -> None:
+    def _assess(self, asked: Iterable[AskedBinding], problem: str) -> None:
         for item in asked:
             self._problems[item.hook.ref, item.binding.key] = problem
-            self.found.emit(item.hook.ref, item.binding.key, problem)
+            self.assessed.emit(item.hook.ref, item.binding.key, problem)
 
 
 def _is_marked(live: Object, namespace: str) -> bool:

@@ -1,4 +1,4 @@
-"""Triggers that are not recorded one by one: each raises the sequence of its rule's order.
+"""Triggers that are not recorded one by one: each raises a sequence in an aggregate request.
 
 A raise that begins after a trigger came stands for it, and one raise for all triggers that came
 before it began. So many admission requests at once are one write, and each of them is answered
@@ -12,21 +12,21 @@ from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import Conflict, NotFound
+from reconciler.requests.background_drafts import RequestDraft, aggregate_draft
 from reconciler.requests.lifecycle import FINAL
-from reconciler.requests.naming import next_order_name, order_name
-from reconciler.requests.orders import RequestDraft, diverted_order
+from reconciler.requests.naming import aggregate_name, next_aggregate_name
 from reconciler.services.ports.requests import Requests
 
 _PAUSE = 0.05
-"""Seconds between two writes of one order, which leave the leader room for its own."""
+"""Seconds between two writes of one request, which leave the leader room for its own."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """Who waits for the order of one rule.
+    """Who waits for the aggregate request of one rule.
 
     Attributes:
-        stored: The order as it was stored last; None where that is not known.
+        stored: The request as it was stored last; None where that is not known.
         next: The write that has not begun.
         current: The write that has.
         begun: Monotonic time of the last one.
@@ -40,7 +40,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diversion:
-    """Keeps the orders of one replica; others raise the same ones."""
+    """Keeps the aggregate requests of one replica; others raise the same ones."""
 
     requests: Requests
     clock: Clock
@@ -54,14 +54,14 @@ class Diversion:
         """
         line = self._lines.setdefault((policy.uid, program.rule), _Line())
         if line.next is None:
-            order = diverted_order(policy, program)
-            line.next = asyncio.create_task(self._write(line, order, line.current))
+            draft = aggregate_draft(policy, program)
+            line.next = asyncio.create_task(self._write(line, draft, line.current))
             # All who wait may have given up by the time it fails.
             line.next.add_done_callback(_honour)
         await asyncio.shield(line.next)
 
     async def _write(
-        self, line: _Line, order: RequestDraft, before: asyncio.Task[None] | None
+        self, line: _Line, draft: RequestDraft, before: asyncio.Task[None] | None
     ) -> None:
         if before is not None:
             await asyncio.wait({before})
@@ -70,20 +70,20 @@ class Diversion:
         line.current, line.next = line.next, None
         line.begun = self.clock.monotonic()
         stored, line.stored = line.stored, None
-        line.stored = await self._raise(stored, order)
+        line.stored = await self._raise(stored, draft)
 
-    async def _raise(self, stored: UpdateRequest | None, order: RequestDraft) -> UpdateRequest:
-        """Raise the order, or make the one that comes after it where it has ended."""
-        first = name = order_name(order.spec.policy_uid, order.spec.rule)
+    async def _raise(self, stored: UpdateRequest | None, draft: RequestDraft) -> UpdateRequest:
+        """Raise the sequence, or make the request that comes after it where it has ended."""
+        first = name = aggregate_name(draft.spec.policy_uid, draft.spec.rule)
         while True:
             try:
                 if stored is None:
-                    created = await self.requests.create(name, order.labels, order.spec)
+                    created = await self.requests.create(name, draft.labels, draft.spec)
                     stored = await self.requests.get(name)
                     if created:
                         return stored
                 if stored.status.state in FINAL:
-                    name, stored = next_order_name(stored.uid), None
+                    name, stored = next_aggregate_name(stored.uid), None
                     continue
                 return await self.requests.raise_sequence(stored)
             except Conflict:
@@ -100,13 +100,13 @@ class Diversion:
             return None
 
 
-async def open_order(requests: Requests, policy_uid: str, rule: str) -> str:
-    """Return the name of the order that stands for triggers of a rule now, empty where none does.
+async def open_aggregate(requests: Requests, policy_uid: str, rule: str) -> str:
+    """Return the name of the aggregate request of a rule now, empty where there is none.
 
     Raises:
         ClusterError: It cannot be told.
     """
-    name = order_name(policy_uid, rule)
+    name = aggregate_name(policy_uid, rule)
     while True:
         try:
             found = await requests.get(name)
@@ -114,7 +114,7 @@ async def open_order(requests: Requests, policy_uid: str, rule: str) -> str:
             return ""
         if found.status.state not in FINAL:
             return name
-        name = next_order_name(found.uid)
+        name = next_aggregate_name(found.uid)
 
 
 def _honour(task: asyncio.Task[None]) -> None:

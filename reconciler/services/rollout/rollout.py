@@ -28,9 +28,9 @@ from reconciler.api.policystatus import (
 from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound
+from reconciler.requests.background_drafts import sweep_draft
 from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
-from reconciler.requests.orders import sweep_order
 from reconciler.services.catalog.caveats import Caveat, acts, caveats
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.jobs import SaysOnce, repeat
@@ -291,8 +291,8 @@ class Rollout(SaysOnce):
     async def _sweep(
         self, name: str, policy: CompiledPolicy, program: Program, source: Source
     ) -> None:
-        order = sweep_order(policy, program, source)
-        await self.requests.create(name, order.labels, order.spec)
+        draft = sweep_draft(policy, program, source)
+        await self.requests.create(name, draft.labels, draft.spec)
 
     async def _write(self, ref: PolicyRef, wanted: Mapping[str, Any]) -> None:
         stored = self.index.entry(ref)

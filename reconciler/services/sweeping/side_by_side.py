@@ -24,7 +24,7 @@ class SideBySide:
     Attributes:
         processor: In the name that the rule works in.
         request: The sweep.
-        each: Told what became of each trigger, as the order for that trigger alone.
+        each: Called with the result for each trigger, as if requested for that trigger alone.
         is_excluded: Tells of a rule and an object that the settings do not let trigger it.
     """
 

@@ -59,13 +59,13 @@ class Sweeper:
     """Runs sweep requests.
 
     Attributes:
-        each: Told what became of each trigger that was worked on, as the order for that trigger
-            alone; what failed goes on as a request of its own.
+        each: Called with the result for each trigger that was worked on, as if requested for that
+            trigger alone; what failed goes on as a request of its own.
         parallel: Triggers worked on at the same time.
         is_excluded: Tells of a rule and an object that the settings do not let trigger it.
         settle: Seconds until a trigger that was admitted is stored, or never will be.
-        children: Requests that an order may leave for what failed; then it waits instead.
-        settling: Knows since when the sequences of orders are what they are.
+        children: How many requests may be left for what failed; then it waits instead.
+        settling: Knows since when the sequences of aggregate requests are what they are.
     """
 
     processor: Processor
@@ -360,7 +360,7 @@ class Sweeper:
     def _too_many(
         self, progress: SweepProgress, attempts: Iterable[Attempt | None]
     ) -> Retry | None:
-        """Return why an order waits where what failed would become too many requests again."""
+        """Return why a request waits where what failed would become too many requests again."""
         ends = [attempt.disposition for attempt in attempts if attempt is not None]
         waiting = [end for end in ends if isinstance(end, Retry)]
         if not waiting or progress.failed + len(waiting) <= self.children:
@@ -405,7 +405,7 @@ class Sweeper:
 
 
 def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
-    """Return why an order waits for a person, None where a listing tells what its triggers need.
+    """Return why a request waits for a person, None where a listing tells what its triggers need.
 
     Its rule was another one when they were sent, and nobody here has seen that.
     """

@@ -80,12 +80,12 @@ class FinishedRequestCollector:
         self._secrets.pop(request.name, None)
         self._orphans |= _secrets_of(request)
 
-    async def resync(self, found: Callable[[UpdateRequest], None] | None = None) -> None:
+    async def resync(self, on_recovered: Callable[[UpdateRequest], None] | None = None) -> None:
         """Take in what is stored already, and tell somebody else of it."""
         async for request in self.requests.finished():
             self.on_stored(request)
-            if found is not None and not request.ended_by:
-                found(request)
+            if on_recovered is not None and not request.ended_by:
+                on_recovered(request)
 
     async def run(self) -> None:
         """Remove until cancelled; an error is tried again at the next look."""

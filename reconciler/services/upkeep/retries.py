@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from reconciler.api.meta import ANNOTATION_RETRIED, LABEL_RECORDED
 from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.errors import ClusterError, NotFound
+from reconciler.requests.background_drafts import retry_draft
 from reconciler.requests.naming import retry_name
-from reconciler.requests.orders import retry_order
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.ports.requests import Requests
 
@@ -68,13 +68,13 @@ class Retries(SaysOnce):
 
     async def _again(self, request: UpdateRequest) -> None:
         name = retry_name(request.uid, sweep=request.spec.sweep)
-        order = retry_order(request, name)
+        draft = retry_draft(request, name)
         if request.spec.recorded_secret:
             # Where it is gone the new request ends with that as its reason.
             with contextlib.suppress(NotFound):
                 former = LABEL_RECORDED not in request.labels
                 data = await self.requests.read_recorded(request.name, former=former)
-                await self.requests.create_recorded(name, order.labels, data)
-        await self.requests.create(name, order.labels, order.spec)
+                await self.requests.create_recorded(name, draft.labels, data)
+        await self.requests.create(name, draft.labels, draft.spec)
         with contextlib.suppress(NotFound):
             await self.requests.annotate(request.name, {ANNOTATION_RETRIED: name})

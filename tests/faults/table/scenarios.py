@@ -123,16 +123,16 @@ async def policy_edited(stage: Stage) -> None:
 
 
 async def diverted_and_edited(stage: Stage) -> None:
-    """Let triggers be diverted into one order, then edit the rule so that it cannot be rebuilt.
+    """Divert triggers into one aggregate request, then edit the rule so it cannot be rebuilt.
 
-    The edit may be refused while the order is open, or be accepted and the order be worked off.
+    The edit may be refused while the request is open, or accepted and the request completed.
     """
     rig = stage.rig
     await stage.away(CONTROLLER)
 
     async def undiverted() -> str:
-        orders = [item for item in await rig.requests() if item.spec.sequence]
-        return "" if orders else "no order yet"
+        aggregates = [item for item in await rig.requests() if item.spec.sequence]
+        return "" if aggregates else "no aggregate request yet"
 
     await rig.settle(undiverted, within=30)
     policy = await rig.get("ClusterPolicy", rig.namespace, "")

@@ -395,8 +395,8 @@ async def test_rights_are_asked_for_where_an_annotation_adds_work(make, review):
 
 
 @pytest.fixture
-async def order(make: type[Make]) -> Callable[..., Awaitable[tuple[MemoryRequests, str]]]:
-    """Make an order for the rule of the policy; more of them follow on those that ended."""
+async def aggregate(make: type[Make]) -> Callable[..., Awaitable[tuple[MemoryRequests, str]]]:
+    """Make an aggregate request for the rule of the policy; more follow on those that ended."""
     requests = MemoryRequests(MemoryCluster(), "kyverno")
     diversion = Diversion(requests=requests, clock=SystemClock())
 
@@ -415,9 +415,9 @@ def on_creation(make):
     return make.policy(resources={"kinds": ["ConfigMap"], "operations": ["CREATE"]})
 
 
-async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review, order):
-    await order(ended=True)
-    requests, name = await order()
+async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review, aggregate):
+    await aggregate(ended=True)
+    requests, name = await aggregate()
     response = await review(on_creation(make), make.policy(), requests=requests)
     assert (response.allowed, response.code) == (False, 409)
     assert response.message == (
@@ -428,15 +428,15 @@ async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review,
     )
 
 
-async def test_any_other_edit_is_let_pass_while_triggers_wait(make, review, order):
-    requests, _ = await order()
+async def test_any_other_edit_is_let_pass_while_triggers_wait(make, review, aggregate):
+    requests, _ = await aggregate()
     edited = make.policy(patch={"metadata": {"labels": {"seen": "no"}}})
     assert (await review(edited, make.policy(), requests=requests)).allowed
     assert (await review(make.policy(), on_creation(make), requests=requests)).allowed
 
 
-async def test_an_order_that_ended_is_in_nobodys_way(make, review, order):
-    requests, _ = await order(ended=True)
+async def test_an_aggregate_request_that_ended_is_in_nobodys_way(make, review, aggregate):
+    requests, _ = await aggregate(ended=True)
     assert (await review(on_creation(make), make.policy(), requests=requests)).allowed
 
 

@@ -331,8 +331,8 @@ class TestOverload:
             assert all(item["allowed"] for item in answers)
             stored = await world.stored()
             assert sum(item.spec.policy.key == "old" for item in stored) == 3
-            (order,) = (item for item in stored if item.spec.sequence)
-            assert (order.spec.policy.key, order.spec.sequence) == ("set-team", 2)
+            (aggregate,) = (item for item in stored if item.spec.sequence)
+            assert (aggregate.spec.policy.key, aggregate.spec.sequence) == ("set-team", 2)
             assert world.count("triggers_diverted_total", policy="set-team", rule="copy") == 2
             assert world.count("requests_recorded_total", **RECORDED) == 1
 

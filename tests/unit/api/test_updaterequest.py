@@ -105,7 +105,7 @@ STATUSES = st.builds(
 
 
 @given(SPECS)
-def test_an_order_is_read_as_it_was_written(spec):
+def test_a_spec_is_read_as_it_was_written(spec):
     assert parse_spec(render_spec(spec)) == spec
 
 
@@ -183,7 +183,7 @@ def test_an_outcome_that_is_not_known_is_a_failure():
     assert status.targets[0].outcome is Outcome.FAILED
 
 
-def test_an_order_says_nothing_that_it_does_not_know():
+def test_a_spec_says_nothing_that_it_does_not_know():
     ref = ObjectRef(api_version="v1", kind="ConfigMap", name="c")
     assert render_spec(RequestSpec(policy=policy_named("p"), rule="r", resource=ref)) == {
         "requestType": "mutate",

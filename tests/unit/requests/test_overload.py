@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.requests.naming import next_order_name, order_name
+from reconciler.requests.naming import aggregate_name, next_aggregate_name
 from reconciler.requests.overload import Backlog, Settling, Thresholds
 
 MARKS = Thresholds(limit=100, hard=1000)
@@ -67,45 +67,45 @@ class TestBacklog:
 class TestSettling:
     def test_a_sequence_is_settled_when_it_is_known_for_long_enough(self):
         settling = Settling()
-        settling.note("order", 3, 100.0)
-        assert settling.first("order") == 100.0
-        assert settling.settled("order", 99.0) == 0
-        assert settling.settled("order", 100.0) == 3
+        settling.note("ur-all", 3, 100.0)
+        assert settling.first("ur-all") == 100.0
+        assert settling.settled("ur-all", 99.0) == 0
+        assert settling.settled("ur-all", 100.0) == 3
 
     def test_one_that_is_known_already_does_not_become_younger(self):
         settling = Settling()
-        settling.note("order", 3, 100.0)
-        settling.note("order", 3, 150.0)
-        assert settling.settled("order", 100.0) == 3
+        settling.note("ur-all", 3, 100.0)
+        settling.note("ur-all", 3, 150.0)
+        assert settling.settled("ur-all", 100.0) == 3
 
     def test_later_ones_do_not_keep_earlier_ones_from_settling(self):
         settling = Settling()
         for second in range(100):
-            settling.note("order", second + 1, 2.0 * second)
-        assert settling.settled("order", 100.0) == 51
+            settling.note("ur-all", second + 1, 2.0 * second)
+        assert settling.settled("ur-all", 100.0) == 51
 
     def test_those_of_one_moment_are_one_and_settle_with_the_last(self):
         settling = Settling()
         for number in range(5):
-            settling.note("order", number + 1, 10.0 + number / 5)
-        assert settling.settled("order", 10.7) == 0
-        assert settling.settled("order", 10.8) == 5
+            settling.note("ur-all", number + 1, 10.0 + number / 5)
+        assert settling.settled("ur-all", 10.7) == 0
+        assert settling.settled("ur-all", 10.8) == 5
 
     def test_moments_do_not_run_together_for_ever(self):
         settling = Settling()
         for number in range(50):
-            settling.note("order", number + 1, number / 2)
-        assert settling.settled("order", 5.0) > 0
+            settling.note("ur-all", number + 1, number / 2)
+        assert settling.settled("ur-all", 5.0) > 0
 
     def test_what_is_seen_to_is_dropped(self):
         settling = Settling()
-        settling.note("order", 1, 1.0)
-        settling.note("order", 2, 5.0)
-        settling.drop("order", 1)
-        assert settling.first("order") == 5.0
-        settling.drop("order", 2)
+        settling.note("ur-all", 1, 1.0)
+        settling.note("ur-all", 2, 5.0)
+        settling.drop("ur-all", 1)
+        assert settling.first("ur-all") == 5.0
+        settling.drop("ur-all", 2)
         settling.drop("other", 2)
-        assert settling.settled("order", 99.0) == 0
+        assert settling.settled("ur-all", 99.0) == 0
 
     def test_orders_are_kept_apart(self):
         settling = Settling()
@@ -114,13 +114,13 @@ class TestSettling:
         assert (settling.settled("one", 1.0), settling.settled("other", 1.0)) == (1, 7)
 
 
-def test_an_order_has_one_name_until_it_has_ended():
-    assert order_name("uid", "rule") == order_name("uid", "rule")
+def test_an_aggregate_request_has_one_name_until_it_has_ended():
+    assert aggregate_name("uid", "rule") == aggregate_name("uid", "rule")
     names = {
-        order_name("uid", "rule"),
-        order_name("uid", "other"),
-        order_name("uid-2", "rule"),
-        next_order_name("uid-of-order"),
-        next_order_name("uid-of-next"),
+        aggregate_name("uid", "rule"),
+        aggregate_name("uid", "other"),
+        aggregate_name("uid-2", "rule"),
+        next_aggregate_name("uid-of-aggregate"),
+        next_aggregate_name("uid-of-next"),
     }
     assert len(names) == 5

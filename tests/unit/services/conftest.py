@@ -247,7 +247,7 @@ class World:
     ) -> UpdateRequest:
         """Store a request of a rule for a trigger, as admission does."""
         meta = policy["metadata"]
-        order = RequestSpec(
+        request_spec = RequestSpec(
             **{
                 "policy": policy_ref(policy),
                 "rule": rule,
@@ -259,8 +259,8 @@ class World:
                 **spec,
             }
         )
-        marks = labels(order.policy.key, order.resource.uid, Source.ADMISSION)
-        await self.requests.create(name, marks, order)
+        marks = labels(request_spec.policy.key, request_spec.resource.uid, Source.ADMISSION)
+        await self.requests.create(name, marks, request_spec)
         return await self.requests.get(name)
 
     async def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Estimates of the backlog, orders for diverted triggers, and their rounds."""
+"""Estimates of the backlog, aggregate requests for diverted triggers, and their rounds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -303,18 +303,18 @@ class TestTelling:
 
 
 class TestDiversion:
-    async def test_the_first_trigger_makes_the_order(self, requests, diversion, rule):
+    async def test_the_first_trigger_makes_the_aggregate_request(self, requests, diversion, rule):
         await diversion.divert(*rule)
-        (order,) = await stored(requests)
-        assert (order.spec.source, order.spec.sweep) == (Source.CATCH_UP, True)
-        assert order.spec.sequence == 1
+        (aggregate,) = await stored(requests)
+        assert (aggregate.spec.source, aggregate.spec.sweep) == (Source.CATCH_UP, True)
+        assert aggregate.spec.sequence == 1
         assert requests.raises == 0
 
     async def test_triggers_of_one_moment_are_one_write(self, requests, diversion, rule):
         await diversion.divert(*rule)
         await asyncio.gather(*(diversion.divert(*rule) for _ in range(100)))
-        (order,) = await stored(requests)
-        assert order.spec.sequence == 2
+        (aggregate,) = await stored(requests)
+        assert aggregate.spec.sequence == 2
         assert requests.raises == 1
 
     async def test_who_comes_while_a_write_is_on_its_way_needs_another(
@@ -330,17 +330,17 @@ class TestDiversion:
         requests.before = another
         await diversion.divert(*rule)
         await late[0]
-        (order,) = await stored(requests)
-        assert order.spec.sequence == 3
+        (aggregate,) = await stored(requests)
+        assert aggregate.spec.sequence == 3
 
-    async def test_replicas_raise_one_order(self, world, requests, rule):
+    async def test_replicas_raise_one_aggregate_request(self, world, requests, rule):
         replicas = [Diversion(requests=requests, clock=PassingClock()) for _ in range(3)]
         for _ in range(2):
             await asyncio.gather(*(item.divert(*rule) for item in replicas))
-        (order,) = await stored(requests)
-        assert order.spec.sequence == 6
+        (aggregate,) = await stored(requests)
+        assert aggregate.spec.sequence == 6
 
-    async def test_an_order_that_ends_at_that_moment_is_followed_by_another(
+    async def test_an_aggregate_request_that_ends_at_that_moment_is_followed_by_another(
         self, requests, diversion, rule
     ):
         await diversion.divert(*rule)
@@ -357,23 +357,23 @@ class TestDiversion:
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [2]
 
-    async def test_a_replica_that_knows_nothing_finds_the_order_that_counts(
+    async def test_a_replica_that_knows_nothing_finds_the_aggregate_request_that_counts(
         self, requests, diversion, rule
     ):
         for _ in range(2):
             await diversion.divert(*rule)
-            (order,) = await stored(requests)
-            await requests.write_status(order, RequestStatus(state=State.COMPLETED))
+            (aggregate,) = await stored(requests)
+            await requests.write_status(aggregate, RequestStatus(state=State.COMPLETED))
         await diversion.divert(*rule)
         await Diversion(requests=requests, clock=PassingClock()).divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [2]
 
-    async def test_an_order_that_somebody_deleted_is_made_again(
+    async def test_an_aggregate_request_that_somebody_deleted_is_made_again(
         self, world, requests, diversion, rule
     ):
         await diversion.divert(*rule)
-        (order,) = await stored(requests)
-        world.cluster.delete(REQUESTS, "kyverno", order.name)
+        (aggregate,) = await stored(requests)
+        world.cluster.delete(REQUESTS, "kyverno", aggregate.name)
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [1]
 
@@ -399,7 +399,7 @@ class TestRounds:
         return replace(world.sweeper, settle=60.0, page=2, parallel=2)
 
     @pytest.fixture
-    async def order(
+    async def aggregate(
         self,
         world: World,
         requests: Watched,
@@ -407,12 +407,12 @@ class TestRounds:
         rule: tuple[CompiledPolicy, Program],
         make: type[Make],
     ) -> UpdateRequest:
-        """An order, and three triggers."""
+        """An aggregate request, and three triggers."""
         for name in ("1", "2", "3"):
             world.cluster.add(make.object("ConfigMap", name, "a"))
         await diversion.divert(*rule)
-        (order,) = await stored(requests)
-        return order
+        (aggregate,) = await stored(requests)
+        return aggregate
 
     async def done(self, world):
         kind = world.cluster.exact("v1", "ConfigMap")
@@ -420,25 +420,25 @@ class TestRounds:
         return {obj["metadata"]["name"] for obj in page.items}
 
     async def test_nothing_is_listed_before_the_last_trigger_is_stored(
-        self, world, sweeper, order
+        self, world, sweeper, aggregate
     ):
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert isinstance(ended.disposition, Defer)
         assert ended.disposition.reason == "Settling"
         assert (ended.disposition.until - world.clock.now()).total_seconds() == 60
         assert await self.done(world) == set()
         world.clock.tick(59)
-        assert isinstance((await sweeper.run(order))[1].disposition, Defer)
+        assert isinstance((await sweeper.run(aggregate))[1].disposition, Defer)
         world.clock.tick(1)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3"}
         assert ended.sweep.sequence == 1
 
     async def test_a_trigger_that_comes_during_a_round_makes_another(
-        self, world, sweeper, order, diversion, rule, make
+        self, world, sweeper, aggregate, diversion, rule, make
     ):
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
         late = []
 
@@ -448,7 +448,7 @@ class TestRounds:
                 await diversion.divert(*rule)
 
         world.wire.before_read = arrive
-        request, ended = await sweeper.run(order)
+        request, ended = await sweeper.run(aggregate)
         assert isinstance(ended.disposition, Defer)
         assert ended.sweep.sequence == 0
         world.cluster.add(make.object("ConfigMap", "4", "a"))
@@ -459,33 +459,33 @@ class TestRounds:
         assert await self.done(world) == {"1", "2", "3", "4"}
 
     async def test_the_end_is_not_stored_over_a_trigger_that_came_last(
-        self, world, sweeper, order, diversion, rule
+        self, world, sweeper, aggregate, diversion, rule
     ):
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        request, ended = await sweeper.run(order)
+        request, ended = await sweeper.run(aggregate)
         assert ended.disposition == Done()
         await diversion.divert(*rule)
         with pytest.raises(Conflict):
             await world.requests.write_status(request, RequestStatus(state=State.COMPLETED))
 
     async def test_after_a_restart_a_round_goes_on_and_sees_to_no_more(
-        self, world, sweeper, order, diversion, rule
+        self, world, sweeper, aggregate, diversion, rule
     ):
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         begun = replace(ended.sweep, cursor="", done=0)
-        request = replace(order, status=RequestStatus(sweep=begun))
+        request = replace(aggregate, status=RequestStatus(sweep=begun))
         await diversion.divert(*rule)
         fresh = replace(world.sweeper, settle=60.0, page=2, parallel=2)
         _, ended = await fresh.run(request)
         assert isinstance(ended.disposition, Defer)
 
-    async def test_progress_is_written_although_triggers_raise_the_order(
-        self, world, sweeper, order, diversion, rule
+    async def test_progress_is_written_although_triggers_raise_its_sequence(
+        self, world, sweeper, aggregate, diversion, rule
     ):
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
         raised = []
 
@@ -496,59 +496,59 @@ class TestRounds:
                 await diversion.divert(*rule)
 
         world.wire.before_change = arrive
-        request, _ = await sweeper.run(order)
+        request, _ = await sweeper.run(aggregate)
         assert request.status.sweep is not None
         assert request.status.sweep.done > 0
 
-    async def test_a_newer_generation_of_the_policy_goes_on(self, world, sweeper, order, edit):
+    async def test_a_newer_generation_of_the_policy_goes_on(self, world, sweeper, aggregate, edit):
         await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "yes", "new": "yes"}}})
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3"}
-        assert ended.sweep.generation == order.spec.policy_generation + 1
+        assert ended.sweep.generation == aggregate.spec.policy_generation + 1
 
     async def test_a_rule_that_cannot_be_rebuilt_any_more_is_applied_as_it_was(
-        self, world, sweeper, order, edit
+        self, world, sweeper, aggregate, edit
     ):
         await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "no"}}})
         await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "yes"}}})
         await edit(targets=[{**EACH, "name": "{{ request.oldObject.data.a }}"}])
         await edit(targets=[EACH], resources={"operations": ["CREATE"]})
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3"}
 
     async def test_who_has_not_seen_the_rule_as_it_was_waits_for_a_person(
-        self, world, make, policy, order, edit
+        self, world, make, policy, aggregate, edit
     ):
         await edit(targets=[EACH], resources={"operations": ["CREATE"]})
         world.restart()
         world.index.apply(await world.read(policy))
         sweeper = replace(world.sweeper, settle=60.0)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert isinstance(ended.disposition, Defer)
         assert ended.disposition.reason == "RuleChanged"
         assert "depends on the operation" in ended.disposition.message
         assert "change the rule back" in ended.disposition.message
         await edit(targets=[EACH])
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3"}
 
     async def test_what_a_round_left_behind_is_done_with_the_rule_as_it_was(
-        self, world, sweeper, order, requests, edit
+        self, world, sweeper, aggregate, requests, edit
     ):
         world.cluster.forbid("patch", "configmaps")
         world.cluster.forbid("update", "configmaps")
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         children = [item for item in await stored(requests) if not item.spec.sweep]
         world.cluster.permit("patch", "configmaps")
         await edit(targets=[EACH], resources={"operations": ["CREATE"]})
@@ -566,27 +566,27 @@ class TestRounds:
         assert [world.index.as_it_was(uid, "r") for uid in uids] == [None, None]
 
     async def test_what_fails_goes_on_as_one_request_through_all_rounds(
-        self, world, sweeper, order, requests, diversion, rule
+        self, world, sweeper, aggregate, requests, diversion, rule
     ):
         world.cluster.forbid("patch", "configmaps")
         world.cluster.forbid("update", "configmaps")
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         for _ in range(2):
             world.clock.tick(60)
-            await sweeper.run(order)
+            await sweeper.run(aggregate)
         children = [item for item in await stored(requests) if not item.spec.sweep]
         assert len(children) == 3
         assert {item.spec.sequence for item in children} == {0}
 
-    async def test_an_order_waits_itself_where_too_many_would_fail(
-        self, world, sweeper, order, requests
+    async def test_an_aggregate_request_waits_itself_where_too_many_would_fail(
+        self, world, sweeper, aggregate, requests
     ):
         sweeper = replace(sweeper, children=1)
         world.cluster.forbid("patch", "configmaps")
         world.cluster.forbid("update", "configmaps")
-        await sweeper.run(order)
+        await sweeper.run(aggregate)
         world.clock.tick(60)
-        _, ended = await sweeper.run(order)
+        _, ended = await sweeper.run(aggregate)
         assert isinstance(ended.disposition, Retry)
         assert ended.disposition.missing_permission
         assert not [item for item in await stored(requests) if not item.spec.sweep]

@@ -58,7 +58,7 @@ class Chase:
             interval=300.0,
             in_force=self.in_force,
             held=lambda: self.held,
-            found=self.reported.append,
+            on_found=self.reported.append,
             lost=self._lose,
             say=self.said.append,
         )

@@ -65,28 +65,28 @@ def test_sweeps_and_requests_without_a_trigger_are_nothing_to_remember():
     assert len(seen) == 0
 
 
-def order(sequence, **more):
+def aggregate(sequence, **more):
     return request("sweep-1", sweep=True, sequence=sequence, source=Source.CATCH_UP, **more)
 
 
-def test_an_order_for_all_triggers_covers_what_came_before_it_was_raised_last():
+def test_an_aggregate_request_covers_what_came_before_it_was_raised_last():
     seen = RecentRequests()
-    seen.record(order(1), NOON)
+    seen.record(aggregate(1), NOON)
     assert seen.after(*KEY, NOON - SECOND)
     assert not seen.after(*KEY, NOON)
-    seen.record(order(1), NOON + 30 * SECOND)
+    seen.record(aggregate(1), NOON + 30 * SECOND)
     assert not seen.after(*KEY, NOON)
-    seen.record(order(2), NOON + 40 * SECOND)
+    seen.record(aggregate(2), NOON + 40 * SECOND)
     assert seen.after("policy-uid", "rule", "another trigger", NOON + 39 * SECOND)
     assert not seen.after("policy-uid", "other rule", "trigger-uid", NOON)
     seen.forget(NOON + 41 * SECOND)
     assert not seen.after(*KEY, NOON)
 
 
-def test_an_order_that_had_begun_before_covers_no_more_than_is_known():
+def test_an_aggregate_request_that_had_begun_before_covers_no_more_than_is_known():
     for status in (RequestStatus(sweep=SweepProgress()), RequestStatus(state=State.COMPLETED)):
         seen = RecentRequests()
-        seen.record(replace(order(7), status=status), NOON + 600 * SECOND)
+        seen.record(replace(aggregate(7), status=status), NOON + 600 * SECOND)
         assert seen.after(*KEY, NOON - SECOND)
         assert not seen.after(*KEY, NOON)
 

@@ -63,7 +63,7 @@ def keeper(stored: Stored, reported: dict[str, str]) -> HookConversions:
         converters=HOOK.converters,
         say=lambda _: None,
     )
-    made.found.subscribe(lambda _hook, key, problem: reported.update({key: problem}))
+    made.assessed.subscribe(lambda _hook, key, problem: reported.update({key: problem}))
     return made
 
 

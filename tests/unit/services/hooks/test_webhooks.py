@@ -107,7 +107,7 @@ class World:
             asked=hook.asked,
             say=self.said.append,
         )
-        made.found.subscribe(self._tell)
+        made.assessed.subscribe(self._tell)
         return made
 
     def _tell(self, hook: PolicyRef, key: str, problem: str) -> None:

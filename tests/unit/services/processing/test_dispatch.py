@@ -11,8 +11,8 @@ from reconciler.api.meta import ANNOTATION_RETRY, Object, ref_of
 from reconciler.api.updaterequest import RequestStatus, State, TriggerRecord, UpdateRequest
 from reconciler.errors import Forbidden, Unavailable
 from reconciler.memory.kinds import REQUESTS
+from reconciler.requests.background_drafts import retry_draft
 from reconciler.requests.naming import recorded_name
-from reconciler.requests.orders import retry_order
 from tests.unit.services.conftest import START, Make, World, until
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
@@ -745,8 +745,8 @@ async def test_what_is_done_again_is_not_the_same_as_what_failed(world, policy, 
     first = await world.ask(policy, trigger, operation="UPDATE", record=record)
     world.dispatcher.on_stored(first)
     await world.settle()
-    order = retry_order(first, "ur-again")
-    await world.requests.create("ur-2", order.labels, order.spec)
+    draft = retry_draft(first, "ur-again")
+    await world.requests.create("ur-2", draft.labels, draft.spec)
     world.dispatcher.on_stored(await world.requests.get("ur-2"))
     await world.settle()
     assert (await world.status("ur-2")).state is State.COMPLETED

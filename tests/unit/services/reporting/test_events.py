@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.config import ControllerSettings
 from reconciler.errors import Forbidden, Invalid
-from reconciler.requests.orders import diverted_order
+from reconciler.requests.background_drafts import aggregate_draft
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.reporting.events import EventRecorder
 from reconciler.wiring.shared import success_events
@@ -202,8 +202,8 @@ async def test_an_aggregate_request_is_reported_when_it_begins_and_when_it_ends(
     world.sweeper = replace(world.sweeper, settle=60.0)
     world.dispatcher.sweep = world.sweeper.run
     policy = world.index.apply(world.install(make.policy()))
-    order = diverted_order(policy, policy.programs[0])
-    await world.requests.create("sweep-1", order.labels, order.spec)
+    draft = aggregate_draft(policy, policy.programs[0])
+    await world.requests.create("sweep-1", draft.labels, draft.spec)
     world.dispatcher.on_stored(await world.requests.get("sweep-1"))
     await world.settle()
     world.clock.tick(60)

@@ -281,7 +281,9 @@ async def test_a_sweep_shows_how_far_it_is(world, make, progress, in_force, writ
     assert status.state in FINAL
 
 
-async def test_an_order_says_that_too_many_requests_wait(world, make, progress, in_force):
+async def test_an_aggregate_request_says_that_too_many_requests_wait(
+    world, make, progress, in_force
+):
     policy = await in_force(progress, make.policy())
     await work(world, policy, policy, sweep=True, sequence=1)
     shown = await figures(world, progress, policy)

@@ -219,7 +219,7 @@ class TestRecordedSecrets:
         assert (await left(world), await self.secrets(world)) == ([], [])
 
 
-async def test_what_somebody_wants_done_again_is_ordered_before_it_is_removed(
+async def test_what_somebody_wants_done_again_is_requested_before_it_is_removed(
     world, collector, finished
 ):
     request = await finished("ur-1", 1, notice=False)

@@ -1,4 +1,4 @@
-"""Orders that no admission request caused: sweeps, what was lost, failed work done again."""
+"""Drafts that no admission request caused: sweeps, what was lost, failed work done again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ class RequestDraft:
     spec: RequestSpec
 
 
-def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> RequestDraft:
-    """Return the order to run a rule on all existing triggers."""
+def sweep_draft(policy: CompiledPolicy, program: Program, source: Source) -> RequestDraft:
+    """Return the request to run a rule on all existing triggers."""
     spec = RequestSpec(
         policy=policy.ref,
         rule=program.rule,
@@ -32,14 +32,14 @@ def sweep_order(policy: CompiledPolicy, program: Program, source: Source) -> Req
     return RequestDraft(labels=marks, spec=spec)
 
 
-def diverted_order(policy: CompiledPolicy, program: Program) -> RequestDraft:
-    """Return the order that a trigger makes which is the first one not recorded by itself."""
-    order = sweep_order(policy, program, Source.CATCH_UP)
-    return replace(order, spec=replace(order.spec, sequence=1))
+def aggregate_draft(policy: CompiledPolicy, program: Program) -> RequestDraft:
+    """Return the aggregate request that the first trigger makes which is not recorded itself."""
+    draft = sweep_draft(policy, program, Source.CATCH_UP)
+    return replace(draft, spec=replace(draft.spec, sequence=1))
 
 
-def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> RequestDraft:
-    """Return the order to run a rule on an object as it is now."""
+def catch_up_draft(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> RequestDraft:
+    """Return the request to run a rule on an object as it is now."""
     spec = RequestSpec(
         policy=policy.ref,
         rule=program.rule,
@@ -52,12 +52,12 @@ def catch_up_order(policy: CompiledPolicy, program: Program, trigger: ObjectRef)
     return RequestDraft(labels=marks, spec=spec)
 
 
-def retry_order(failed: UpdateRequest, name: str) -> RequestDraft:
-    """Return the order to do the work of a failed request again; that one stays as it is.
+def retry_draft(failed: UpdateRequest, name: str) -> RequestDraft:
+    """Return the request to do the work of a failed one again; that one stays as it is.
 
     Args:
         failed: It.
-        name: Of the request that the order is for.
+        name: Of the request that the draft is for.
     """
     secret = recorded_name(name) if failed.spec.recorded_secret else ""
     spec = replace(failed.spec, source=Source.MANUAL, sequence=0, recorded_secret=secret)

@@ -1,6 +1,6 @@
-"""The check of an edit of a policy for which orders are open.
+"""The check of an edit of a policy for which aggregate requests are open.
 
-An order stands for triggers that were admitted and are found by looking at the objects. An edit
+An aggregate request stands for triggers that were admitted and are found by listing. An edit
 after which objects alone do not tell any more what the rule does would leave them behind.
 """
 
@@ -15,12 +15,12 @@ from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import ClusterError, InvalidPolicy
 from reconciler.requests.rebuild import why_not_rebuildable
-from reconciler.services.recording.diversion import open_order
+from reconciler.services.recording.diversion import open_aggregate
 
 CONFLICT = 409
 
 
-async def check_orders(
+async def check_aggregates(
     policy: Object, old: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse | None:
     """Return the refusal of an edit that would leave triggers behind, None where none would be.
@@ -40,7 +40,7 @@ async def check_orders(
     try:
         async with asyncio.timeout(deadline.left):
             for rule, reason in _no_longer_listed(before, after):
-                if name := await open_order(deps.requests, before.uid, rule):
+                if name := await open_aggregate(deps.requests, before.uid, rule):
                     lines.append(
                         f"rule {rule}: UpdateRequest {name} stands for triggers that were admitted"
                         f" and are found by looking at the objects, and after this change that is"
