@@ -12,14 +12,14 @@ from click.core import ParameterSource
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_option
+from reconciler.cli.desk.file_objects import Source
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
 from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
-from reconciler.cli.desk.livestock import LiveStock, Walk
+from reconciler.cli.desk.live_objects import LiveObjects, Walk
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.output import COUNTED, FORMATS, HEADED, STREAMED, Writer, writer_of
 from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
-from reconciler.cli.desk.stock import Source
 from reconciler.cli.desk.stored import exception_namespace, honoured_exceptions
 from reconciler.cli.desk.summary import Summary, passed_over
 from reconciler.cli.output.exits import FINDINGS, OK
@@ -292,7 +292,7 @@ class _Work:
 
     async def offline(self) -> list[str]:
         """Evaluate on files; return what cannot be read, which is nothing."""
-        session = self._session(self.inputs, self.inputs.stock)
+        session = self._session(self.inputs, self.inputs.file_objects)
         with _progress(self.inputs.triggers) as triggers:
             for trigger in triggers:
                 await self._one(session, trigger)
@@ -307,7 +307,7 @@ class _Work:
                 live, where.exception_namespace, policies, inputs.exceptions
             )
             inputs = replace(inputs, exceptions=exceptions)
-            session = self._session(inputs, LiveStock(live))
+            session = self._session(inputs, LiveObjects(live))
             if inputs.triggers:
                 for trigger in inputs.triggers:
                     await self._one(session, trigger)
@@ -328,16 +328,16 @@ class _Work:
         if always or run.results:
             self.writer.write(run)
 
-    def _session(self, inputs: Inputs, stock: Source) -> Session:
+    def _session(self, inputs: Inputs, file_objects: Source) -> Session:
         return Session(
             policies=inputs.policies.compiled,
-            stock=stock,
+            file_objects=file_objects,
             values=inputs.values,
             user=inputs.user,
             operation=self.operation,
             exceptions=inputs.exceptions,
             chained=isinstance(inputs.triggers, Sequence),
-            targets_given=inputs.targets_given or isinstance(stock, LiveStock),
+            targets_given=inputs.targets_given or isinstance(file_objects, LiveObjects),
         )
 
 

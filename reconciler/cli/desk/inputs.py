@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.documents import Document
+from reconciler.cli.desk.file_objects import Answers, FileObjects, Key, Scopes
 from reconciler.cli.desk.files import no_matter, objects, read_all
 from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all, holds_policy
-from reconciler.cli.desk.stock import Answers, Key, Scopes, Stock
 from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
     DeskValues,
@@ -51,7 +51,7 @@ class Inputs:
     """What is known before the first trigger is evaluated.
 
     Attributes:
-        triggers: All of them; an iterator reads them one by one, then `stock` has none.
+        triggers: All of them; an iterator reads them one by one, then `file_objects` has none.
         unplaced: Objects whose files name no namespace, though they have one.
         passed_over: Files of folders that hold other things than objects; complete when the
             triggers are read.
@@ -60,7 +60,7 @@ class Inputs:
 
     policies: PolicySet
     triggers: Sequence[Object] | Iterator[Object]
-    stock: Stock
+    file_objects: FileObjects
     values: DeskValues
     user: tuple[UserInfo, dict[str, Any]] | None
     exceptions: Sequence[PolicyException]
@@ -104,7 +104,7 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     return Inputs(
         policies=policies,
         triggers=triggers,
-        stock=Stock([*held, *seen, *values.namespaces], answers, cue_of(paths.cue)),
+        file_objects=FileObjects([*held, *seen, *values.namespaces], answers, cue_of(paths.cue)),
         values=values,
         user=None if paths.user is None else read_user(*_single(paths.user)),
         exceptions=exceptions,

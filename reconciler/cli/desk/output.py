@@ -9,8 +9,8 @@ import orjson
 from typing_extensions import override
 
 from reconciler.cli.desk.emit import paint, render_yaml, title, unified_diff
+from reconciler.cli.desk.file_objects import Key, key_of
 from reconciler.cli.desk.session import RuleResult, TriggerRun
-from reconciler.cli.desk.stock import Key, key_of
 from reconciler.cli.desk.summary import mask_of_run, place_of
 from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import screen_of

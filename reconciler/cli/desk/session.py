@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
+from reconciler.cli.desk.file_objects import Key, Source, key_of
 from reconciler.cli.desk.operations import (
     DELETE,
     POLICY_UPDATE,
@@ -14,7 +15,6 @@ from reconciler.cli.desk.operations import (
     Operation,
     operation_for,
 )
-from reconciler.cli.desk.stock import Key, Source, key_of
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.chain import Chain, Group, Step, StepResult, grouped
@@ -107,7 +107,7 @@ class Session:
     """
 
     policies: Sequence[CompiledPolicy]
-    stock: Source
+    file_objects: Source
     values: DeskValues
     user: tuple[UserInfo, Mapping[str, Any]] | None = None
     operation: str | None = None
@@ -169,7 +169,7 @@ class Session:
             value=values.get(_OPERATION),
             sent=self.user is not None,
         )
-        return _Work(step=step, operation=chosen, values=values, loads=Loads(self.stock))
+        return _Work(step=step, operation=chosen, values=values, loads=Loads(self.file_objects))
 
     async def _at_trigger(self, work: "_Work") -> tuple[RuleRun | None, StepResult]:
         step, program = work.step, work.step.program
@@ -187,7 +187,7 @@ class Session:
             return run, step.failed(error)
 
     async def _at_targets(self, work: "_Work", run: RuleRun) -> AsyncIterator[RuleResult]:
-        selection = await self.stock.finder.select(run, work.loads)
+        selection = await self.file_objects.finder.select(run, work.loads)
         for wrong in selection.errors:
             yield work.fired(RuleStatus.ERROR, str(wrong))
         missing = [item.message for item in selection.failures]
@@ -233,14 +233,14 @@ class Session:
     async def _keys(self, program: Program, obj: Mapping[str, Any]) -> KeyTable:
         if not program.mutation.merge_keys:
             return SHIPPED
-        return await self.stock.merge_keys(str(obj.get("apiVersion", "")))
+        return await self.file_objects.merge_keys(str(obj.get("apiVersion", "")))
 
     async def _read(self, found: SelectedTarget) -> Object:
         key = found.key
         kept = self.changed.get((key.kind.api_version, key.kind.kind, key.namespace, key.name))
         if kept is not None:
             return dict(kept)
-        return await self.stock.target(found)
+        return await self.file_objects.target(found)
 
     def _keep(self, result: RuleResult) -> None:
         if self.chained and result.status is RuleStatus.PASS:
@@ -292,7 +292,7 @@ class Session:
             return {}
         given = self.values.namespace_labels.get(namespace)
         if given is None:
-            given = await self.stock.labels(namespace)
+            given = await self.file_objects.labels(namespace)
         # Every namespace of a cluster has it.
         return {"kubernetes.io/metadata.name": namespace, **given}
 

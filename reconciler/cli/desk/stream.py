@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.file_objects import Scopes
 from reconciler.cli.desk.files import Content, no_matter, objects, read_contents
 from reconciler.cli.desk.policies import PolicySet
-from reconciler.cli.desk.stock import Scopes
 from reconciler.engine.program import Program
 from reconciler.errors import InvalidSetting
 

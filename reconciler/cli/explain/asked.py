@@ -8,14 +8,14 @@ import click
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
+from reconciler.cli.desk.file_objects import FileObjects, Scopes
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
 from reconciler.cli.desk.policies import bind_account, check_settings, rule_names
-from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
+from reconciler.cli.explain.object_source import FileObjectSource, ObjectSource
 from reconciler.cli.explain.request import Request
-from reconciler.cli.explain.world import FileWorld, World
 from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
@@ -40,7 +40,7 @@ class Plan:
 
     policies: Policies
     requests: Sequence[Request]
-    world: World
+    object_source: ObjectSource
     desk: DeskValues
     exceptions: Sequence[PolicyException]
     filters: Filters | None = None
@@ -145,11 +145,11 @@ class Asked:
         requests = [] if self.trigger is None else self.requests(triggers)
         # What is deleted is no target any more.
         seen = [item.obj for item in requests if item.operation != DELETE]
-        stock = Stock([*seen, *others, *desk.namespaces], cue=cue_of(self.cue))
+        file_objects = FileObjects([*seen, *others, *desk.namespaces], cue=cue_of(self.cue))
         return Plan(
             policies=policies,
             requests=requests,
-            world=FileWorld(stock, desk.namespace_labels),
+            object_source=FileObjectSource(file_objects, desk.namespace_labels),
             desk=desk,
             exceptions=self.policy_exceptions(),
         )

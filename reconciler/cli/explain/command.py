@@ -13,10 +13,10 @@ from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.desk.summary import passed_over
 from reconciler.cli.explain.asked import Asked, Plan
+from reconciler.cli.explain.explanation import Explanation
 from reconciler.cli.explain.live import plan_live
 from reconciler.cli.explain.outline import outline
-from reconciler.cli.explain.page import Page, show
-from reconciler.cli.explain.story import Story
+from reconciler.cli.explain.outline_writer import OutlineWriter, show
 from reconciler.cli.output.screen import screen_of, warn
 
 _EPILOG = """\b
@@ -83,40 +83,40 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
     address = address_of(options)
     asked = Asked(operation=operation_of_flag(operation), **options)
     asked.check()
-    page = Page()
-    asyncio.run(_work(asked, address if cluster or address.given else None, page))
+    writer = OutlineWriter()
+    asyncio.run(_work(asked, address if cluster or address.given else None, writer))
     if text := passed_over(asked.passed_over, whole=False):
         warn(text)
     if output == "json":
-        notes = [note.fields() for note in page.notes]
+        notes = [note.fields() for note in writer.notes]
         click.echo(orjson.dumps(notes, default=str, option=orjson.OPT_INDENT_2))
     else:
-        show(page.notes, sys.stdout, screen_of(sys.stdout))
+        show(writer.notes, sys.stdout, screen_of(sys.stdout))
 
 
-async def _work(asked: Asked, address: Address | None, page: Page) -> None:
+async def _work(asked: Asked, address: Address | None, writer: OutlineWriter) -> None:
     if address is None:
         if asked.exception_namespace is not None:
             raise click.UsageError("--exception-namespace needs --cluster")
-        await _tell(asked.plan(), page)
+        await _tell(asked.plan(), writer)
         return
     async with live_cluster(address, cue=asked.cue) as cluster:
-        await _tell(await plan_live(asked, cluster), page)
+        await _tell(await plan_live(asked, cluster), writer)
 
 
-async def _tell(plan: Plan, page: Page) -> None:
+async def _tell(plan: Plan, writer: OutlineWriter) -> None:
     for policy, compiled in plan.policies:
         if not plan.requests:
-            outline(policy, compiled, page, plan.filters)
+            outline(policy, compiled, writer, plan.filters)
         for request in plan.requests:
-            story = Story(
+            explanation = Explanation(
                 policy=policy,
                 compiled=compiled,
-                world=plan.world,
+                object_source=plan.object_source,
                 request=request,
-                page=page,
+                writer=writer,
                 desk=plan.desk,
                 exceptions=plan.exceptions,
                 filters=plan.filters,
             )
-            await story.tell()
+            await explanation.tell()

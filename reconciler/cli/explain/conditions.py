@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from reconciler.cli.explain.page import FAIL, NO, YES, Page, shown
+from reconciler.cli.explain.outline_writer import FAIL, NO, YES, OutlineWriter, shown
 from reconciler.cli.explain.values import DisplayValue, Values
 from reconciler.cli.output.masking import HIDDEN
 from reconciler.dialects.kyverno.preconditions import Condition, Conditions
@@ -14,7 +14,7 @@ from reconciler.errors import RetrofitError
 
 
 async def explain_conditions(
-    conditions: Conditions, raw: Any, name: str, values: Values, page: Page
+    conditions: Conditions, raw: Any, name: str, values: Values, writer: OutlineWriter
 ) -> bool:
     """Write each condition with the values of its sides; return whether they hold together.
 
@@ -23,7 +23,7 @@ async def explain_conditions(
         raw: The same as written, for the words of the author.
         name: How the place is called.
         values: Where they are evaluated.
-        page: Where to write.
+        writer: Where to write.
     """
     for condition, written, place in _pairs(conditions, raw, name):
         key = await _side(condition.key, written.get("key"), values)
@@ -32,7 +32,7 @@ async def explain_conditions(
         text = f"{place}: {key.text}  {operator}  {value.text}"
         holds = await values.get(partial(condition.evaluate, values.context))
         failed = isinstance(holds, RetrofitError)
-        page.answer(
+        writer.answer(
             FAIL if failed else YES if holds else NO,
             "precondition",
             text,

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.outline import written_at
-from reconciler.cli.explain.page import FAIL, NO, Page, shown
+from reconciler.cli.explain.outline_writer import FAIL, NO, OutlineWriter, shown
 from reconciler.cli.explain.values import Values, templates_of
 from reconciler.cli.output.masking import HIDDEN
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, bound_elements
@@ -20,7 +20,7 @@ _MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditStory:
+class EditExplanation:
     """Tells what the edits of a rule see.
 
     Attributes:
@@ -32,14 +32,18 @@ class EditStory:
     keys: KeyTable
 
     async def tell(
-        self, edits: tuple[Edit, ...], values: Values, obj: Mapping[str, Any], page: Page
+        self,
+        edits: tuple[Edit, ...],
+        values: Values,
+        obj: Mapping[str, Any],
+        writer: OutlineWriter,
     ) -> None:
         """Write the variables of each edit; the next one sees what it made of the object."""
         for edit in edits:
             if not isinstance(edit, ForeachEdit):
-                await values.tell_variables(templates_of(of_edits((edit,))), page)
+                await values.tell_variables(templates_of(of_edits((edit,))), writer)
                 continue
-            await self._foreach(edit, values, obj, page)
+            await self._foreach(edit, values, obj, writer)
             context, before = values.context, obj
             after = await values.get(lambda: apply_edits((edit,), context, before, self.keys))  # noqa: B023
             if not isinstance(after, RetrofitError | Unmet):
@@ -52,30 +56,35 @@ class EditStory:
                 values = values.on(bound, values.mask)
 
     async def _foreach(
-        self, edit: ForeachEdit, values: Values, obj: Mapping[str, Any], page: Page
+        self, edit: ForeachEdit, values: Values, obj: Mapping[str, Any], writer: OutlineWriter
     ) -> None:
         result = await values.of(edit.elements)
         source = edit.elements.source
-        page.line("foreach", f"foreach {source} = {result.text}", list=source, **result.facts)
+        writer.line("foreach", f"foreach {source} = {result.text}", list=source, **result.facts)
         found = await values.get(lambda: list(bound_elements(edit, values.context)))
         if isinstance(found, RetrofitError):
-            page.inner.answer(FAIL, "foreach", values.mask.text(str(found)))
+            writer.inner.answer(FAIL, "foreach", values.mask.text(str(found)))
             return
         for index, context in found[:_MOST]:
             mask = values.mask.at_element(edit.elements, edit.depth)
-            await self._element(edit, index, values.on(context, mask), obj, page.inner)
+            await self._element(edit, index, values.on(context, mask), obj, writer.inner)
         if len(found) > _MOST:
-            page.inner.line("more", f"and {len(found) - _MOST} more elements")
+            writer.inner.line("more", f"and {len(found) - _MOST} more elements")
 
     async def _element(
-        self, edit: ForeachEdit, index: int, values: Values, obj: Mapping[str, Any], page: Page
+        self,
+        edit: ForeachEdit,
+        index: int,
+        values: Values,
+        obj: Mapping[str, Any],
+        writer: OutlineWriter,
     ) -> None:
         values = await values.knowing(edit.entries)
         mask = values.mask
         hidden = ("element",) in mask.paths
         element = HIDDEN if hidden else mask.value(values.context.data["element"])
-        page.line("element", f"element {index} = {shown(element)}", index=index, value=element)
-        inner = page.inner
+        writer.line("element", f"element {index} = {shown(element)}", index=index, value=element)
+        inner = writer.inner
         await values.tell_entries(edit.entries, f"{edit.location}.context", inner)
         if edit.preconditions is not None:
             raw = written_at(self.policy, edit.location).get("preconditions")

@@ -6,15 +6,15 @@ from pathlib import Path
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Kind, Object
 from reconciler.cli.desk.address import is_address
+from reconciler.cli.desk.file_objects import Scopes
 from reconciler.cli.desk.files import STDIN
 from reconciler.cli.desk.live import LiveCluster
-from reconciler.cli.desk.livestock import readable
+from reconciler.cli.desk.live_objects import readable
 from reconciler.cli.desk.policies import check_settings
-from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import honoured_exceptions, policy_key, stored_filters
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled
-from reconciler.cli.explain.world import LiveWorld
+from reconciler.cli.explain.object_source import LiveObjectSource
 from reconciler.errors import InvalidSetting, NotFound
 
 _SHORT = {
@@ -52,7 +52,7 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
     return Plan(
         policies=policies,
         requests=requests,
-        world=LiveWorld(cluster=cluster, targets=targets),
+        object_source=LiveObjectSource(cluster=cluster, targets=targets),
         desk=desk,
         exceptions=await honoured_exceptions(
             cluster,

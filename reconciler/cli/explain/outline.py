@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.cli.explain.details import details_of
-from reconciler.cli.explain.page import NO, OPEN, Page, shown
+from reconciler.cli.explain.outline_writer import NO, OPEN, OutlineWriter, shown
 from reconciler.engine.match import KindScope
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
@@ -23,42 +23,45 @@ _SELECTING = ("apiVersion", "kind", "namespace", "name", "uid", "selector")
 
 
 def outline(
-    policy: Mapping[str, Any], compiled: CompiledPolicy, page: Page, filters: Filters | None = None
+    policy: Mapping[str, Any],
+    compiled: CompiledPolicy,
+    writer: OutlineWriter,
+    filters: Filters | None = None,
 ) -> None:
     """Write what the rules of a policy ask for.
 
     Args:
         policy: As written.
         compiled: The same, compiled.
-        page: Where to write.
+        writer: Where to write.
         filters: What triggers nothing in the cluster; None where nobody knows.
     """
-    tell_policy(compiled, page)
+    tell_policy(compiled, writer)
     for program in compiled.programs:
-        tell_rule(program, page.inner)
+        tell_rule(program, writer.inner)
         for text in () if filters is None else why_silent(program, filters):
-            page.inner.inner.answer(NO, "filtered", text)
+            writer.inner.inner.answer(NO, "filtered", text)
         existing = any(program.rule == item.rule for item in compiled.on_existing)
-        _rule(program, policy, page.inner.inner, existing=existing)
-        _catch_up(compiled, program, page.inner.inner)
-    page.line("hint", "Give an object with --trigger to see what happens to it.")
+        _rule(program, policy, writer.inner.inner, existing=existing)
+        _catch_up(compiled, program, writer.inner.inner)
+    writer.line("hint", "Give an object with --trigger to see what happens to it.")
 
 
-def tell_policy(compiled: CompiledPolicy, page: Page) -> None:
+def tell_policy(compiled: CompiledPolicy, writer: OutlineWriter) -> None:
     """Write which policy it is about, and what its author should know."""
     name = f"{compiled.ref.kind} {compiled.key}"
-    page.line("policy", name, policy=compiled.key, policyKind=compiled.ref.kind)
+    writer.line("policy", name, policy=compiled.key, policyKind=compiled.ref.kind)
     if compiled.account is not None:
         text = f"works as ServiceAccount {compiled.account}, with its rights alone"
-        page.inner.line("account", text, account=compiled.account.user)
+        writer.inner.line("account", text, account=compiled.account.user)
     for warning in compiled.warnings:
-        page.inner.answer(OPEN, "warning", warning)
+        writer.inner.answer(OPEN, "warning", warning)
 
 
-def tell_rule(program: Program, page: Page) -> None:
+def tell_rule(program: Program, writer: OutlineWriter) -> None:
     """Write which rule it is about."""
     place = program.origin.location
-    page.line("rule", f"rule {program.rule} ({place})", rule=program.rule, place=place)
+    writer.line("rule", f"rule {program.rule} ({place})", rule=program.rule, place=place)
 
 
 def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
@@ -70,43 +73,45 @@ def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
     return found
 
 
-def _rule(program: Program, policy: Mapping[str, Any], page: Page, *, existing: bool) -> None:
+def _rule(
+    program: Program, policy: Mapping[str, Any], writer: OutlineWriter, *, existing: bool
+) -> None:
     raw = written_at(policy, program.origin.location)
     kinds = list(_kinds(program.match.kinds()))
-    page.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
+    writer.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
     if program.on_policy_change or existing:
-        page.line("match", "also runs on what exists when the policy changes")
+        writer.line("match", "also runs on what exists when the policy changes")
     details = details_of(program)
     for entry in details.entries:
-        page.line("entry", f"has the context entry {entry.name}", name=entry.name)
+        writer.line("entry", f"has the context entry {entry.name}", name=entry.name)
     if details.filters and raw.get("preconditions"):
-        page.line("precondition", f"preconditions {shown(raw['preconditions'])}")
+        writer.line("precondition", f"preconditions {shown(raw['preconditions'])}")
     for target in details.targets:
         written = written_at(policy, target.location)
         means = {name: written[name] for name in _SELECTING if name in written}
-        page.line("target", f"target {shown(means)}", means=means)
+        writer.line("target", f"target {shown(means)}", means=means)
     if program.verdict is not None:
-        page.line("target", "refuses what it fires for")
+        writer.line("target", "refuses what it fires for")
     elif program.changes_trigger:
-        page.line("target", "changes its trigger itself")
+        writer.line("target", "changes its trigger itself")
     reads = sorted({".".join(path) for path in program.reads if path})
     if reads:
-        page.line("reads", f"reads {', '.join(reads)}", paths=reads)
+        writer.line("reads", f"reads {', '.join(reads)}", paths=reads)
     if program.verdict is None:
         known = program.mutation.convergence
-        page.line("convergence", _CONVERGENCE[known], converges=known.value)
+        writer.line("convergence", _CONVERGENCE[known], converges=known.value)
 
 
-def _catch_up(policy: CompiledPolicy, program: Program, page: Page) -> None:
+def _catch_up(policy: CompiledPolicy, program: Program, writer: OutlineWriter) -> None:
     """Write what becomes of a trigger that could not be recorded."""
     if policy.failure_policy != IGNORE:
         return
     if program.changes_trigger:
-        page.line("catch-up", "an object that is written while nobody answers stays as it is")
+        writer.line("catch-up", "an object that is written while nobody answers stays as it is")
         return
     reason = why_lost(policy, program)
     text = f"is lost, because {reason}" if reason else "is found later and caught up"
-    page.line("catch-up", f"a trigger that could not be recorded {text}", obstacle=reason)
+    writer.line("catch-up", f"a trigger that could not be recorded {text}", obstacle=reason)
 
 
 def _kinds(scopes: Iterable[KindScope]) -> Iterable[str]:

@@ -11,11 +11,11 @@ from reconciler.cli.desk.session import with_values
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.details import details_of
-from reconciler.cli.explain.foreach import EditStory
+from reconciler.cli.explain.foreach import EditExplanation
+from reconciler.cli.explain.object_source import ObjectSource
 from reconciler.cli.explain.outline import written_at
-from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
+from reconciler.cli.explain.outline_writer import FAIL, NO, OPEN, YES, OutlineWriter
 from reconciler.cli.explain.values import Values, templates_of
-from reconciler.cli.explain.world import World
 from reconciler.cli.output.words import number
 from reconciler.dialects.kyverno.entries import Entry, with_entries
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit
@@ -39,7 +39,7 @@ _MARKS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetStory:
+class TargetExplanation:
     """Tells about the targets of a rule that fires.
 
     Attributes:
@@ -51,7 +51,7 @@ class TargetStory:
 
     run: RuleRun
     policy: Mapping[str, Any]
-    world: World
+    object_source: ObjectSource
     desk: DeskValues
     values: Values
 
@@ -60,24 +60,24 @@ class TargetStory:
         """Return the rule."""
         return self.run.program
 
-    async def tell_trigger(self, page: Page) -> TargetChange:
+    async def tell_trigger(self, writer: OutlineWriter) -> TargetChange:
         """Write what becomes of the trigger of a rule that changes it, and return that."""
-        page.line("target", "the trigger itself")
+        writer.line("target", "the trigger itself")
         values, obj = self.values, dict(self.run.subject.obj)
-        keys = await self.world.merge_keys(str(obj.get("apiVersion", "")))
-        story = EditStory(policy=self.policy, keys=keys)
-        await story.tell(details_of(self.program).edits, values, obj, page.inner)
+        keys = await self.object_source.merge_keys(str(obj.get("apiVersion", "")))
+        explanation = EditExplanation(policy=self.policy, keys=keys)
+        await explanation.tell(details_of(self.program).edits, values, obj, writer.inner)
         work = partial(self.run.change, None, obj, keys=keys)
-        return await self._changed(work, values, obj, page.inner)
+        return await self._changed(work, values, obj, writer.inner)
 
-    async def tell(self, page: Page) -> None:
+    async def tell(self, writer: OutlineWriter) -> None:
         """Write which objects are selected and what happens to each."""
         values = self.values
-        selection = await self.world.finder.select(self.run, values.loads)
+        selection = await self.object_source.finder.select(self.run, values.loads)
         for index, target in enumerate(details_of(self.program).targets):
             place = target.location.removeprefix(f"{self.program.origin.location}.")
-            page.line("target", place, place=target.location)
-            inner = page.inner
+            writer.line("target", place, place=target.location)
+            inner = writer.inner
             await values.tell_variables(target.templates, inner)
             query = await values.get(partial(self._query, index))
             if isinstance(query, RetrofitError):
@@ -89,7 +89,7 @@ class TargetStory:
             await self._others(query, found, inner)
         errors = map(str, selection.errors)
         for message in (*errors, *(item.message for item in selection.failures)):
-            page.answer(FAIL, "selection", values.mask.text(message))
+            writer.answer(FAIL, "selection", values.mask.text(message))
 
     def _query(self, index: int) -> TargetQuery:
         found, errors = self.run.queries()
@@ -99,105 +99,105 @@ class TargetStory:
         # Each target gives a query or an error, in the order of the policy.
         raise errors[sum(earlier not in queries for earlier in range(index))]
 
-    async def _objects(self, found: list[SelectedTarget], page: Page) -> None:
-        asked = [item for item in found if self.world.asked(item)]
+    async def _objects(self, found: list[SelectedTarget], writer: OutlineWriter) -> None:
+        asked = [item for item in found if self.object_source.asked(item)]
         for item in asked[:_MOST]:
-            await self._object(item, page)
+            await self._object(item, writer)
         if len(asked) > _MOST:
             text = f"and {len(asked) - _MOST} more that are selected; name one with --target"
-            page.line("more", text, count=len(asked) - _MOST)
+            writer.line("more", text, count=len(asked) - _MOST)
         if len(asked) < len(found):
             left = len(found) - len(asked)
             more = number(left, "more object is", "more objects are")
-            page.line("more", f"{more} selected, but not asked about", count=left)
+            writer.line("more", f"{more} selected, but not asked about", count=left)
 
-    async def _object(self, found: SelectedTarget, page: Page) -> None:
+    async def _object(self, found: SelectedTarget, writer: OutlineWriter) -> None:
         key = found.key
         try:
-            obj = await self.world.read(found)
+            obj = await self.object_source.read(found)
         except ClusterError as error:
             text = f"{key.kind.kind} {_place(key.namespace, key.name)}: {error}"
-            page.answer(NO, "object", self.values.mask.text(text))
+            writer.answer(NO, "object", self.values.mask.text(text))
             return
         if not key.kind.subresource and not found.query.accepts(obj):
             reasons = list(_differences(found.query, obj))
-            page.answer(NO, "object", f"{title(obj)}: {'; '.join(reasons)}", **_facts(obj))
+            writer.answer(NO, "object", f"{title(obj)}: {'; '.join(reasons)}", **_facts(obj))
             return
         part = f" ({key.kind.subresource})" if key.kind.subresource else ""
-        page.answer(YES, "object", f"{title(obj)}{part} is selected", **_facts(obj))
-        await self._change(found, obj, page.inner)
+        writer.answer(YES, "object", f"{title(obj)}{part} is selected", **_facts(obj))
+        await self._change(found, obj, writer.inner)
 
-    async def _change(self, found: SelectedTarget, obj: Object, page: Page) -> None:
+    async def _change(self, found: SelectedTarget, obj: Object, writer: OutlineWriter) -> None:
         index = found.query.index
         target = details_of(self.program).targets[index]
         given = self.desk.of_target(self.program.origin.policy.name, obj)
         run, context = self.run, self.values.context
         if given:
             run = replace(run, context=with_values(context, given))
-        if await self._excepted(run, found, obj, page):
+        if await self._excepted(run, found, obj, writer):
             return
         bound = with_entries(run.context.bind(target=obj), target.entries)
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
         values = await values.knowing(target.entries)
-        await values.tell_entries(target.entries, f"{target.location}.context", page)
-        keys = await self.world.merge_keys(str(obj.get("apiVersion", "")))
+        await values.tell_entries(target.entries, f"{target.location}.context", writer)
+        keys = await self.object_source.merge_keys(str(obj.get("apiVersion", "")))
         held = True
         if target.preconditions is not None:
             raw = written_at(self.policy, target.location).get("preconditions")
             held = await explain_conditions(
-                target.preconditions, raw, "preconditions", values, page
+                target.preconditions, raw, "preconditions", values, writer
             )
         if held:
-            story = EditStory(policy=self.policy, keys=keys)
-            await story.tell(details_of(self.program).edits, values, obj, page)
+            explanation = EditExplanation(policy=self.policy, keys=keys)
+            await explanation.tell(details_of(self.program).edits, values, obj, writer)
         work = partial(run.change, index, obj, keys=keys)
-        await self._changed(work, values, obj, page)
+        await self._changed(work, values, obj, writer)
 
     async def _changed(
-        self, work: Callable[[], TargetChange], values: Values, obj: Object, page: Page
+        self, work: Callable[[], TargetChange], values: Values, obj: Object, writer: OutlineWriter
     ) -> TargetChange:
         # What the entries of a foreach have read counts from here on.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
         changed = await values.get(work)
         if isinstance(changed, RetrofitError):
             text = str(changed)
-            page.answer(FAIL, "result", values.mask.text(text))
+            writer.answer(FAIL, "result", values.mask.text(text))
             return TargetChange(status=RuleStatus.ERROR, message=text, after=obj)
         status = changed.status
         if changed.unchanged:
-            page.answer(YES, "result", "it already is as the rule wants it", status=status)
+            writer.answer(YES, "result", "it already is as the rule wants it", status=status)
         else:
             text = values.mask.text(changed.message)
-            page.answer(_MARKS[status], "result", text, status=status)
+            writer.answer(_MARKS[status], "result", text, status=status)
         if status is RuleStatus.PASS:
-            await self._diff(values, obj, changed.after, page)
+            await self._diff(values, obj, changed.after, writer)
         if changed.repeats:
             text = "applied to its own result, the rule would change it again"
-            page.answer(OPEN, "convergence", text)
+            writer.answer(OPEN, "convergence", text)
         return changed
 
     async def _excepted(
-        self, run: RuleRun, found: SelectedTarget, obj: Object, page: Page
+        self, run: RuleRun, found: SelectedTarget, obj: Object, writer: OutlineWriter
     ) -> bool:
         exceptions = [item for item in run.exceptions if item.targets]
         namespace = str(obj["metadata"].get("namespace") or "")
         labels: Mapping[str, str] = {}
         if namespace and any(item.matcher.needs.namespace_labels for item in exceptions):
-            labels = await self.world.namespace_labels(namespace) or {}
+            labels = await self.object_source.namespace_labels(namespace) or {}
         for item in exceptions:
             # What its conditions read is not said: it may be as secret as what a rule reads.
             asked = replace(run, exceptions=(item,))
             work = partial(asked.excepted_at, found.key.kind, obj, labels)
             holds = await self.values.get(work) == (item.key,)
             mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
-            page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
+            writer.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
             if holds:
-                page.answer(NO, "result", "an exception is made for this target", status="skip")
+                writer.answer(NO, "result", "an exception is made for this target", status="skip")
                 return True
         return False
 
     async def _diff(
-        self, values: Values, obj: Object, changed: Mapping[str, Any], page: Page
+        self, values: Values, obj: Object, changed: Mapping[str, Any], writer: OutlineWriter
     ) -> None:
         edits, mask = details_of(self.program).edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
@@ -212,23 +212,27 @@ class TargetStory:
         covering = mask.with_values(computed) if showable else None
         if covering is None:
             text = "the diff is not shown: the patch is made of what a Secret holds"
-            page.answer(OPEN, "diff", text)
+            writer.answer(OPEN, "diff", text)
             return
         before, after = covering.pair(obj, changed)
         lines = unified_diff(before, after, names=("before", "after"))
-        page.line("diff", "\n".join(lines))
+        writer.line("diff", "\n".join(lines))
 
-    async def _others(self, query: TargetQuery, found: list[SelectedTarget], page: Page) -> None:
+    async def _others(
+        self, query: TargetQuery, found: list[SelectedTarget], writer: OutlineWriter
+    ) -> None:
         selected = {(item.key.namespace, item.key.name) for item in found}
-        others = [obj for obj in await self.world.others(query) if _names(obj) not in selected]
+        others = [
+            obj for obj in await self.object_source.others(query) if _names(obj) not in selected
+        ]
         for obj in others[:_MOST]:
             reasons = list(_differences(query, obj)) or ["it is not selected"]
-            page.answer(NO, "object", f"{title(obj)}: {'; '.join(reasons)}", **_facts(obj))
+            writer.answer(NO, "object", f"{title(obj)}: {'; '.join(reasons)}", **_facts(obj))
         if len(others) > _MOST:
             text = f"and {len(others) - _MOST} more that are not selected"
-            page.line("more", text, count=len(others) - _MOST)
+            writer.line("more", text, count=len(others) - _MOST)
         if not others and not found:
-            page.answer(NO, "object", self.world.absent)
+            writer.answer(NO, "object", self.object_source.absent)
 
 
 def _flat(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:

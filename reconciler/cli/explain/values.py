@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from reconciler.cli.explain.page import FAIL, Page, shown
+from reconciler.cli.explain.outline_writer import FAIL, OutlineWriter, shown
 from reconciler.cli.output.masking import HIDDEN, Mask
 from reconciler.dialects.kyverno.entries import Entry
 from reconciler.dialects.kyverno.readers import Readers
@@ -33,7 +33,7 @@ class DisplayValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What expressions give at one point of a story."""
+    """What expressions give at one point of an explanation."""
 
     loads: Loads
     context: Context
@@ -75,7 +75,7 @@ class Values:
         hidden = self.mask.hides(expression)
         return await self.display(lambda: self.context.search(expression), hidden=hidden)
 
-    async def tell_variables(self, templates: Iterable[Template], page: Page) -> None:
+    async def tell_variables(self, templates: Iterable[Template], writer: OutlineWriter) -> None:
         """Write each variable once, with its value."""
         seen: set[str] = set()
         for expression in (item for template in templates for item in template.expressions):
@@ -83,9 +83,11 @@ class Values:
                 seen.add(expression.source)
                 result = await self.of(expression)
                 text = f"{{{{ {expression.source} }}}} = {result.text}"
-                page.line("variable", text, expression=expression.source, **result.facts)
+                writer.line("variable", text, expression=expression.source, **result.facts)
 
-    async def tell_entries(self, entries: Iterable[Entry], place: str, page: Page) -> None:
+    async def tell_entries(
+        self, entries: Iterable[Entry], place: str, writer: OutlineWriter
+    ) -> None:
         """Write each context entry with its value."""
         for index, entry in enumerate(entries):
             where = f"{place.rpartition('.')[2]}[{index}] {entry.name}"
@@ -93,9 +95,9 @@ class Values:
             result = await self.display(partial(self._entry, entry.name), hidden=hidden)
             facts = {"place": f"{place}[{index}]", "name": entry.name, **result.facts}
             if "error" in result.facts:
-                page.answer(FAIL, "entry", f"{where}: {result.facts['error']}", **facts)
+                writer.answer(FAIL, "entry", f"{where}: {result.facts['error']}", **facts)
             else:
-                page.line("entry", f"{where} = {result.text}", **facts)
+                writer.line("entry", f"{where} = {result.text}", **facts)
 
     def _entry(self, name: str) -> Any:
         return self.context.view(frozenset({name}))[name]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
+from reconciler.cli.desk.file_objects import Scopes
 from reconciler.cli.desk.files import no_matter, objects, read_all
 from reconciler.cli.desk.policies import bind_account
-from reconciler.cli.desk.stock import Scopes
 from reconciler.cli.desk.stored import policy_key
 from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.program import CompiledPolicy

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import Outcome
-from reconciler.cli.desk.livestock import readable
+from reconciler.cli.desk.live_objects import readable
 from reconciler.cli.output.masking import Mask, is_secret, mask_of
 from reconciler.cli.preview.secrets import joined
 from reconciler.engine.program import Program

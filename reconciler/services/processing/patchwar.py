@@ -65,7 +65,7 @@ class Step:
     """What one rule makes of a target with one write.
 
     Attributes:
-        causes: The uids of those of its triggers that our own writes changed.
+        caused_by: The uids of those of its triggers that our own writes changed.
     """
 
     origin: Origin

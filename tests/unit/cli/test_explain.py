@@ -12,11 +12,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.stock import Stock
-from reconciler.cli.explain.page import FAIL, Page
+from reconciler.cli.desk.file_objects import FileObjects
+from reconciler.cli.explain.explanation import Explanation
+from reconciler.cli.explain.object_source import FileObjectSource
+from reconciler.cli.explain.outline_writer import FAIL, OutlineWriter
 from reconciler.cli.explain.request import Request
-from reconciler.cli.explain.story import Story
-from reconciler.cli.explain.world import FileWorld
 from reconciler.cli.main import retrofit
 from reconciler.engine.context import Context
 from reconciler.engine.program import CompiledPolicy
@@ -118,17 +118,17 @@ class Desk:
         file = self.write("policy.yaml", policy)
         return CliRunner().invoke(retrofit, ["explain", file, *words])
 
-    def story(
+    def explanation(
         self,
         *words: str,
         policy: str = POLICY,
         trigger: Any = TRIGGER,
-        world: Any = WORLD,
+        object_source: Any = WORLD,
     ) -> list[str]:
         """Return the lines, without their indentation."""
         files = ["--trigger", self.write("trigger.yaml", [trigger])]
-        if world:
-            files += ["--target", self.write("world.yaml", world)]
+        if object_source:
+            files += ["--target", self.write("objects.yaml", object_source)]
         done = self.explain(*files, *words, policy=policy)
         assert done.exit_code == 0, done.stderr
         return [line.strip() for line in done.stdout.splitlines()]
@@ -140,7 +140,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_a_rule_that_fires_is_explained_step_by_step(desk: Desk) -> None:
-    lines = desk.story()
+    lines = desk.explanation()
     assert lines[:7] == [
         "ClusterPolicy reload",
         "rule stamp (spec.rules[0])",
@@ -159,7 +159,7 @@ def test_a_rule_that_fires_is_explained_step_by_step(desk: Desk) -> None:
 
 
 def test_targets_are_explained_one_by_one(desk: Desk) -> None:
-    lines = desk.story()
+    lines = desk.explanation()
     done = lines.index("yes   Deployment a/done is selected")
     web = lines.index("yes   Deployment a/web is selected")
     assert lines[done + 1] == (
@@ -195,32 +195,32 @@ def test_targets_are_explained_one_by_one(desk: Desk) -> None:
     ],
 )
 def test_operations(desk: Desk, words: list[str], last: str) -> None:
-    found = desk.story(*words)[-1]
+    found = desk.explanation(*words)[-1]
     assert found.startswith("no    ")
     assert found.endswith(last)
 
 
 def test_a_user_who_is_excluded(desk: Desk) -> None:
-    lines = desk.story("--userinfo", desk.write("user.yaml", USER))
+    lines = desk.explanation("--userinfo", desk.write("user.yaml", USER))
     assert "yes   exclude.any[0]" in lines
     assert lines[-1].endswith("resource excluded since one of the criteria excluded it")
 
 
 def test_a_namespace_that_nobody_gave(desk: Desk) -> None:
-    last = desk.story(world=None)[-1]
+    last = desk.explanation(object_source=None)[-1]
     assert last.startswith("open  match and exclude cannot be decided: ")
     assert last.endswith("give its Namespace in a file")
 
 
 def test_a_precondition_that_does_not_hold(desk: Desk) -> None:
-    lines = desk.story(trigger={**TRIGGER, "data": {"mode": "none"}})
+    lines = desk.explanation(trigger={**TRIGGER, "data": {"mode": "none"}})
     assert 'no    preconditions.all[1]: {{ mode }} = "none"  NotEquals  "none"' in lines
     assert lines[-1] == "no    the rule does not fire: preconditions not met"
 
 
 def test_a_variable_that_does_not_resolve(desk: Desk) -> None:
     policy = POLICY.replace("{{ request.operation }}", "{{ request.object.data.absent }}")
-    lines = desk.story(policy=policy)
+    lines = desk.explanation(policy=policy)
     assert any(line.startswith("error preconditions.all[0]: ") for line in lines)
     assert lines[-1].startswith("error the rule fails: failed to evaluate preconditions: ")
 
@@ -228,7 +228,7 @@ def test_a_variable_that_does_not_resolve(desk: Desk) -> None:
 def test_the_object_before_an_update(desk: Desk) -> None:
     policy = POLICY.replace("{{ request.operation }}", "{{ request.oldObject.data.mode }}")
     old = desk.write("old.yaml", [{**TRIGGER, "data": {"mode": "UPDATE"}}])
-    lines = desk.story("--operation", "UPDATE", "--old", old, policy=policy)
+    lines = desk.explanation("--operation", "UPDATE", "--old", old, policy=policy)
     assert any('{{ request.oldObject.data.mode }} = "UPDATE"' in line for line in lines)
 
 
@@ -269,7 +269,7 @@ spec:
 
 def test_secrets_are_not_shown(desk: Desk) -> None:
     other = {**SECRET, "metadata": {"name": "other", "namespace": "a"}, "data": {"mode": "bGV0"}}
-    lines = desk.story(policy=SECRETIVE, trigger=SECRET, world=[other, EXTRA])
+    lines = desk.explanation(policy=SECRETIVE, trigger=SECRET, object_source=[other, EXTRA])
     text = "\n".join(lines)
     encoded = SECRET["data"]["mode"]
     for hidden in (PASSWORD, PASSWORD.upper(), TOKEN, encoded, encoded.upper(), "bGV0", "13"):
@@ -288,16 +288,18 @@ def test_a_foreach_over_a_secret_is_not_shown(desk: Desk) -> None:
     mutate["foreach"] = [
         {"list": "request.object.data.values(@)", "patchStrategicMerge": patch},
     ]
-    text = "\n".join(desk.story(policy=yaml.safe_dump(policy), trigger=SECRET, world=[EXTRA]))
+    text = "\n".join(
+        desk.explanation(policy=yaml.safe_dump(policy), trigger=SECRET, object_source=[EXTRA])
+    )
     assert "foreach request.object.data.values(@) = ***" in text
     assert "open  the diff is not shown" in text
     assert SECRET["data"]["mode"].upper() not in text
 
 
 def test_a_target_that_is_as_wanted_is_no_refusal(desk: Desk) -> None:
-    world = [NAMESPACE, EXTRA, deployment("done", "a", mode="strict", extra="v")]
+    object_source = [NAMESPACE, EXTRA, deployment("done", "a", mode="strict", extra="v")]
     policy = POLICY.replace('value: "{{ mode }}"', "value: other")
-    lines = desk.story(policy=policy, world=world)
+    lines = desk.explanation(policy=policy, object_source=object_source)
     assert "yes   it already is as the rule wants it" in lines
     assert not any("no patches applied" in line for line in lines)
 
@@ -379,7 +381,7 @@ POD = {
 
 
 def test_elements_are_explained_one_by_one(desk: Desk) -> None:
-    lines = desk.story(policy=FOREACH, world=[POD])
+    lines = desk.explanation(policy=FOREACH, object_source=[POD])
     first = lines.index('element 0 = {"image": "x:latest", "name": "c"}')
     assert lines[first + 1 : first + 5] == [
         'context[0] image = ["x", "latest"]',
@@ -405,7 +407,7 @@ def notes_of(notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def test_json_holds_whole_values(desk: Desk) -> None:
     trigger = {**TRIGGER, "data": {"mode": "x" * 1000}}
-    found = json.loads("\n".join(desk.story("-o", "json", trigger=trigger)))
+    found = json.loads("\n".join(desk.explanation("-o", "json", trigger=trigger)))
     notes = list(notes_of(found))
     assert [note["kind"] for note in found] == ["policy"]
     entry = next(note for note in notes if note["kind"] == "entry" and note["name"] == "mode")
@@ -432,7 +434,7 @@ def test_values_count(desk: Desk) -> None:
         """,
     )
     words = ["-f", values, "--set", "request.operation=UPDATE"]
-    lines = desk.story(*words, world=[deployment("web", "a")])
+    lines = desk.explanation(*words, object_source=[deployment("web", "a")])
     assert '{{ extra.data.k }} = "given"' in lines
     assert any('{{ request.operation }} = "UPDATE"' in line for line in lines)
     assert "yes   the rule fires" in lines
@@ -450,7 +452,7 @@ spec:
 
 @pytest.mark.parametrize(("name", "fires"), [("settings", False), ("others", True)])
 def test_exceptions_count(desk: Desk, name: str, fires: bool) -> None:
-    lines = desk.story("--exception", desk.write("exception.yaml", EXCEPTION % ("e", name)))
+    lines = desk.explanation("--exception", desk.write("exception.yaml", EXCEPTION % ("e", name)))
     assert ("yes   the rule fires" in lines) is fires
     assert f"{'no ' if fires else 'yes'}   PolicyException a/e" in lines
 
@@ -458,7 +460,7 @@ def test_exceptions_count(desk: Desk, name: str, fires: bool) -> None:
 @pytest.mark.parametrize(("names", "excepted"), [("[web]", True), ("[api]", False)])
 def test_exceptions_of_targets_count(desk: Desk, names: str, excepted: bool) -> None:
     text = EXCEPTION.replace("[ConfigMap]", "[Deployment]").replace("[%s]", names)
-    lines = desk.story("--exception", desk.write("exception.yaml", text % "e"))
+    lines = desk.explanation("--exception", desk.write("exception.yaml", text % "e"))
     assert "yes   the rule fires" in lines
     assert f"{'yes' if excepted else 'no '}   PolicyException a/e" in lines
     assert ("no    an exception is made for this target" in lines) is excepted
@@ -493,7 +495,7 @@ spec:
 
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_what_an_entry_reads_of_secrets_is_not_shown(desk: Desk, output: str) -> None:
-    lines = desk.story("-o", output, policy=CALLING, world=[SECRET, EXTRA])
+    lines = desk.explanation("-o", output, policy=CALLING, object_source=[SECRET, EXTRA])
     text = "\n".join(lines)
     encoded = SECRET["data"]["mode"]
     assert "mutated ConfigMap/extra" in text
@@ -516,7 +518,9 @@ def test_numbers_made_of_secrets_are_not_shown(desk: Desk, computed: str, shown:
     rule = policy["spec"]["rules"][0]
     del rule["context"], rule["preconditions"]
     rule["mutate"]["patchStrategicMerge"] = {"metadata": {"annotations": {"made": computed}}}
-    text = "\n".join(desk.story(policy=yaml.safe_dump(policy), trigger=SECRET, world=[EXTRA]))
+    text = "\n".join(
+        desk.explanation(policy=yaml.safe_dump(policy), trigger=SECRET, object_source=[EXTRA])
+    )
     assert "yes   mutated ConfigMap/extra in namespace a" in text
     assert ("+++ after" in text) is shown
     for hidden in ("20000", "len-20", "made: 20", "True", "true"):
@@ -531,7 +535,7 @@ def test_an_entry_of_a_foreach_that_reads_secrets(desk: Desk) -> None:
     block["list"] = "['one']"
     block["patchStrategicMerge"]["metadata"]["annotations"] = {"length": "{{ up }}"}
     del rule["context"], rule["preconditions"]
-    lines = desk.story(policy=yaml.safe_dump(policy), world=[SECRET, EXTRA])
+    lines = desk.explanation(policy=yaml.safe_dump(policy), object_source=[SECRET, EXTRA])
     assert "context[0] up = ***" in lines
     assert "{{ up }} = ***" in lines
     assert "yes   mutated ConfigMap/extra in namespace a" in lines
@@ -539,8 +543,8 @@ def test_an_entry_of_a_foreach_that_reads_secrets(desk: Desk) -> None:
 
 
 def test_more_objects_than_anyone_reads_are_counted(desk: Desk) -> None:
-    world = [NAMESPACE, EXTRA, *(deployment(f"web-{index}", "a") for index in range(25))]
-    lines = desk.story(world=world)
+    object_source = [NAMESPACE, EXTRA, *(deployment(f"web-{index}", "a") for index in range(25))]
+    lines = desk.explanation(object_source=object_source)
     assert "and 5 more that are selected; name one with --target" in lines
     assert sum(line.endswith("is selected") for line in lines) == 20
 
@@ -569,7 +573,7 @@ spec:
 
 
 def test_a_rule_without_targets_is_explained_on_what_the_one_before_made(desk: Desk) -> None:
-    lines = desk.story(policy=OWN, world=None)
+    lines = desk.explanation(policy=OWN, object_source=None)
     second = lines.index("rule second (spec.rules[1])")
     assert "the trigger itself" in lines[:second]
     assert '{{ to_string(`1`) }} = "1"' in lines[:second]
@@ -580,7 +584,7 @@ def test_a_rule_without_targets_is_explained_on_what_the_one_before_made(desk: D
 
 
 def test_a_secret_that_a_rule_without_targets_changes_is_not_shown(desk: Desk) -> None:
-    text = "\n".join(desk.story(policy=OWN, trigger=SECRET, world=None))
+    text = "\n".join(desk.explanation(policy=OWN, trigger=SECRET, object_source=None))
     assert "+    step1: one" in text
     assert SECRET["data"]["mode"] not in text
 
@@ -590,7 +594,7 @@ def test_of_rules_of_which_one_is_applied_the_others_are_reported_as_too_late(
 ) -> None:
     policy = yaml.safe_load(OWN)
     policy["spec"]["applyRules"] = "One"
-    lines = desk.story(policy=yaml.safe_dump(policy), world=None)
+    lines = desk.explanation(policy=yaml.safe_dump(policy), object_source=None)
     second = lines.index("rule second (spec.rules[1])")
     expected = (
         "no    the rule does not act: rule first comes first, and the policy has applyRules: One"
@@ -605,7 +609,7 @@ def test_of_rules_of_which_one_is_applied_the_others_are_reported_as_too_late(
         rule,
         {**rule, "name": "third"},
     ]
-    lines = desk.story(policy=yaml.safe_dump(policy))
+    lines = desk.explanation(policy=yaml.safe_dump(policy))
     assert "yes   the rule fires" in lines
     assert lines[lines.index("rule third (spec.rules[2])") + 1 :] == [
         "no    the rule does not act: rule stamp comes first, and the policy has applyRules: One"
@@ -636,13 +640,13 @@ class Says:
 async def test_a_refusal_is_reported(trigger: Object, expected: str) -> None:
     rule = replace(make_rule("r"), verdict=Says())
     compiled = CompiledPolicy(ref=rule.origin.policy, uid="u", generation=1, programs=(rule,))
-    page = Page()
-    await Story(
+    writer = OutlineWriter()
+    await Explanation(
         policy={"spec": {}},
         compiled=compiled,
-        world=FileWorld(Stock([trigger, NAMESPACE]), {}),
+        object_source=FileObjectSource(FileObjects([trigger, NAMESPACE]), {}),
         request=Request(operation=None, obj=trigger),
-        page=page,
+        writer=writer,
     ).tell()
-    result = page.notes[0].notes[0].notes[-1]
+    result = writer.notes[0].notes[0].notes[-1]
     assert (result.kind, result.mark, result.text) == ("result", FAIL, expected)

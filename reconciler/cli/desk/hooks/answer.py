@@ -11,6 +11,7 @@ import click
 import orjson
 
 from reconciler.api.meta import Object, PolicyRef
+from reconciler.cli.desk.file_objects import FileObjects, Scopes
 from reconciler.cli.desk.files import read_all
 from reconciler.cli.desk.hooks.bindings import DeskBindings
 from reconciler.cli.desk.hooks.executing import (
@@ -22,7 +23,6 @@ from reconciler.cli.desk.hooks.executing import (
 )
 from reconciler.cli.desk.hooks.report import Report
 from reconciler.cli.desk.inputs import placed
-from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.cli.output.screen import warn
@@ -130,7 +130,7 @@ def answer(
     async def play() -> bool:
         async with desk_tools(added) as (executables, jq):
             desk = _Desk(executables, executable, jq, report)
-            return await desk.play(asked, binding, Stock(besides))
+            return await desk.play(asked, binding, FileObjects(besides))
 
     if not asyncio.run(play()):
         sys.exit(FINDINGS)
@@ -218,7 +218,9 @@ class _Desk:
     jq: Jq
     report: Report
 
-    async def play(self, review: Mapping[str, Any], binding: str, stock: Stock) -> bool:
+    async def play(
+        self, review: Mapping[str, Any], binding: str, file_objects: FileObjects
+    ) -> bool:
         """Return whether the hook answered."""
         try:
             config = await config_of(self.executables, self.executable, self.jq)
@@ -235,7 +237,7 @@ class _Desk:
         )
         calls = HookCalls(
             answers=_Shown(runs, self.report),
-            snapshots=_Taken(await DeskBindings(config, self.jq, stock).snapshots()),
+            snapshots=_Taken(await DeskBindings(config, self.jq, file_objects).snapshots()),
             turns=asyncio.Semaphore(1),
             clock=SystemClock(),
         )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.emit import title
-from reconciler.cli.desk.stock import Stock
+from reconciler.cli.desk.file_objects import FileObjects
 from reconciler.errors import EvaluationError, InvalidSetting
 from reconciler.hooks import contexts
 from reconciler.hooks.bindings import EVENTS, HookConfig, KubernetesBinding
@@ -39,10 +39,10 @@ class Occasion:
 class DeskBindings:
     """The bindings of a hook to the objects of files."""
 
-    def __init__(self, config: HookConfig, jq: Jq, stock: Stock) -> None:
+    def __init__(self, config: HookConfig, jq: Jq, file_objects: FileObjects) -> None:
         self._config = config
         self._jq = jq
-        self._stock = stock
+        self._file_objects = file_objects
 
     async def contexts(self, occasion: Occasion) -> list[dict[str, Any]]:
         """Return what the hook is given.
@@ -110,7 +110,7 @@ class DeskBindings:
         return ""
 
     async def _is_kind(self, binding: KubernetesBinding, obj: Object) -> bool:
-        kind = await self._stock.cluster.named(binding.api_version, binding.kind)
+        kind = await self._file_objects.cluster.named(binding.api_version, binding.kind)
         if kind is None:
             # Of a kind that no file has otherwise only its own name is known.
             same = binding.api_version in {"", obj["apiVersion"]}
@@ -120,7 +120,7 @@ class DeskBindings:
 
     async def _labels(self, obj: Object) -> dict[str, str]:
         namespace = str(obj["metadata"].get("namespace") or "")
-        return dict(await self._stock.labels(namespace)) if namespace else {}
+        return dict(await self._file_objects.labels(namespace)) if namespace else {}
 
     async def _monitor(self, binding: KubernetesBinding) -> Monitor:
         monitor = Monitor(binding)
@@ -135,7 +135,7 @@ class DeskBindings:
         """
         chosen = [
             obj
-            for obj in self._stock.objects.values()
+            for obj in self._file_objects.objects.values()
             if await self._is_kind(binding, obj)
             and binding.selection.accepts(obj, await self._labels(obj))
         ]

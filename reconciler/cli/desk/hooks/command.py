@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from reconciler.cli.desk.file_objects import FileObjects, Scopes
 from reconciler.cli.desk.hooks.answer import answer
 from reconciler.cli.desk.hooks.bindings import REASONS, DeskBindings, Occasion, outline
 from reconciler.cli.desk.hooks.effects import effects_of
@@ -26,7 +27,6 @@ from reconciler.cli.desk.hooks.subjects import (
     is_declared,
 )
 from reconciler.cli.desk.inputs import placed
-from reconciler.cli.desk.stock import Scopes, Stock
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.masking import Mask, mask_of
 from reconciler.cli.output.screen import screen_of, warn
@@ -193,7 +193,7 @@ def run(
     if declared is None:
         executables_in(path)
         confirm(path, yes=yes)
-    stock = Stock(besides if reason == DELETED else [*about, *besides])
+    file_objects = FileObjects(besides if reason == DELETED else [*about, *besides])
     mask = Mask() if show_secrets else mask_of([*about, *besides])
     occasion = Occasion(reason=reason, objects=about, binding=binding)
 
@@ -207,17 +207,19 @@ def run(
                 )
             else:
                 hook = Declared(hook=declared, jq=jq)
-            return await _play(hook, jq, stock, occasion, Report(sys.stdout, mask))
+            return await _play(hook, jq, file_objects, occasion, Report(sys.stdout, mask))
 
     if not asyncio.run(play()):
         sys.exit(FINDINGS)
 
 
-async def _play(hook: DeskHook, jq: Jq, stock: Stock, occasion: Occasion, report: Report) -> bool:
+async def _play(
+    hook: DeskHook, jq: Jq, file_objects: FileObjects, occasion: Occasion, report: Report
+) -> bool:
     """Run a hook, from its configuration to what it would change; return whether it did well."""
     try:
         config = await hook.config()
-        given = await DeskBindings(config, jq, stock).contexts(occasion)
+        given = await DeskBindings(config, jq, file_objects).contexts(occasion)
         report.contexts(given)
         played = await hook.play(given, report.line)
         for problem in played.problems:
@@ -232,7 +234,7 @@ async def _play(hook: DeskHook, jq: Jq, stock: Stock, occasion: Occasion, report
     if played.failure:
         operations = after_failure(operations)
     effects = await effects_of(
-        operations, stock, jq, confined_to=hook.confined_to, guard=hook.guard
+        operations, file_objects, jq, confined_to=hook.confined_to, guard=hook.guard
     )
     report.effects(effects)
     if played.metrics:

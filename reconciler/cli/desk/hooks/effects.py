@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
-from reconciler.cli.desk.stock import Stock
+from reconciler.cli.desk.file_objects import FileObjects
 from reconciler.errors import NoKindMatch, NotFound, RetrofitError
 from reconciler.hooks.operations import Operation
 from reconciler.memory.operations import MemoryOperations
@@ -37,7 +37,7 @@ class Effect:
 
 async def effects_of(
     operations: Sequence[Operation],
-    stock: Stock,
+    file_objects: FileObjects,
     jq: Jq,
     *,
     confined_to: str = "",
@@ -47,12 +47,12 @@ async def effects_of(
 
     Args:
         operations: Looked at.
-        stock: What there is; it is changed.
+        file_objects: What there is; it is changed.
         jq: Evaluates programs.
         confined_to: The namespace that a declared hook does not leave.
         guard: Tells what a declared hook does not change; None for an executable.
     """
-    cluster = stock.cluster
+    cluster = file_objects.cluster
     runner = OperationRunner(
         kinds=cluster,
         reader=cluster,
@@ -68,13 +68,13 @@ async def effects_of(
         kind = await cluster.named(api_version, name)
         if kind is not None and kind.namespaced:
             namespace = namespace or confined_to
-        before = await _read(stock, kind, namespace, called)
+        before = await _read(file_objects, kind, namespace, called)
         (result,) = await runner.run([operation])
         effect = Effect(
             operation=operation,
             target=f"{kind.kind if kind else name} {namespace}/{called}".replace(" /", " "),
             before=before,
-            after=await _read(stock, kind, namespace, called),
+            after=await _read(file_objects, kind, namespace, called),
             error=_said(result.error),
         )
         found.append(effect)
@@ -96,11 +96,13 @@ def _address(operation: Operation) -> tuple[str, str, str, str]:
     return version, kind, namespace, name
 
 
-async def _read(stock: Stock, kind: Kind | None, namespace: str, name: str) -> Object | None:
+async def _read(
+    file_objects: FileObjects, kind: Kind | None, namespace: str, name: str
+) -> Object | None:
     if kind is None:
         return None
     try:
-        found = await stock.cluster.get(replace(kind, subresource=""), namespace, name)
+        found = await file_objects.cluster.get(replace(kind, subresource=""), namespace, name)
     except NotFound:
         return None
     meta = {key: value for key, value in found["metadata"].items() if key not in SERVERS_OWN}

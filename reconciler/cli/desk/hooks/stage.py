@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from reconciler.cli.desk.file_objects import FileObjects
 from reconciler.cli.desk.hooks.bindings import DeskBindings
-from reconciler.cli.desk.stock import Stock
 from reconciler.hooks import contexts
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.contexts import STARTUP, Context
@@ -20,13 +20,13 @@ class HookStage:
         self._monitors = [Monitor(binding) for binding in config.kubernetes]
         self._started = False
 
-    async def change(self, stock: Stock) -> list[dict[str, Any]]:
+    async def change(self, file_objects: FileObjects) -> list[dict[str, Any]]:
         """Return what the hook is given when the cluster comes to a state.
 
         Raises:
             EvaluationError: The jq filter of a binding fails at an object.
         """
-        desk = DeskBindings(self._config, self._jq, stock)
+        desk = DeskBindings(self._config, self._jq, file_objects)
         found: list[Context] = []
         if not self._started and self._config.startup is not None:
             found.append(STARTUP)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.file_objects import Answers
 from reconciler.cli.desk.files import objects, read_all
-from reconciler.cli.desk.stock import Answers
 from reconciler.cli.desk.suite.model import GlobalEntry, TestFile
 from reconciler.errors import EvaluationError, InvalidPolicy, InvalidSetting
 from reconciler.languages.jmespath import compile_expression

@@ -9,12 +9,12 @@ from typing import Any
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.emit import unified_diff
+from reconciler.cli.desk.file_objects import FileObjects, Key, Scopes, key_of
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import word_of
 from reconciler.cli.desk.policies import PolicySet, compile_all
 from reconciler.cli.desk.session import NO_TARGET, RuleResult, Session, TriggerRun
-from reconciler.cli.desk.stock import Key, Scopes, Stock, key_of
 from reconciler.cli.desk.suite.answers import answers_of
 from reconciler.cli.desk.suite.hookmodel import HookTest
 from reconciler.cli.desk.suite.model import Expected, TestFile
@@ -134,7 +134,7 @@ def _stage(test: TestFile, folder: Path, operation: str | None, cue: str) -> _St
     others = placed(files["clusterResources"], scopes, base=folder)
     session = Session(
         policies=policies.compiled,
-        stock=Stock(
+        file_objects=FileObjects(
             [*triggers.values(), *targets, *others, *values.namespaces],
             answers_of(test, folder),
             cue_of(cue),

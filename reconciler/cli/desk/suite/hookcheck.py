@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import title, unified_diff
+from reconciler.cli.desk.file_objects import FileObjects, Scopes, key_of
 from reconciler.cli.desk.hooks.effects import SERVERS_OWN, effects_of
 from reconciler.cli.desk.hooks.executing import desk_tools, executables_in, faults_of
 from reconciler.cli.desk.hooks.stage import HookStage
@@ -18,7 +19,6 @@ from reconciler.cli.desk.hooks.subjects import (
     is_declared,
 )
 from reconciler.cli.desk.inputs import placed
-from reconciler.cli.desk.stock import Scopes, Stock, key_of
 from reconciler.cli.desk.suite.check import End, Row, TestRun, tidy
 from reconciler.cli.desk.suite.hookmodel import HookTest, Step
 from reconciler.cli.desk.suite.model import Expected
@@ -100,7 +100,7 @@ class _Play:
         self._test = test
         self._hook = hook
         self._jq = jq
-        self._stock = Stock([])
+        self._file_objects = FileObjects([])
         self._scopes = Scopes()
 
     async def rows(self) -> AsyncIterator[Row]:
@@ -121,8 +121,8 @@ class _Play:
     async def _given(self, stage: HookStage, step: Step) -> list[dict[str, Any]]:
         if step.cluster is None:
             return stage.tick(step.schedule)
-        self._stock = Stock(self._placed(step.cluster))
-        return await stage.change(self._stock)
+        self._file_objects = FileObjects(self._placed(step.cluster))
+        return await stage.change(self._file_objects)
 
     def _placed(self, names: Sequence[str]) -> list[Object]:
         return placed(names, self._scopes, base=self._test.path.parent)
@@ -142,7 +142,7 @@ class _Play:
         done = after_failure(operations) if played.failure else operations
         effects = await effects_of(
             done,
-            self._stock,
+            self._file_objects,
             self._jq,
             confined_to=self._hook.confined_to,
             guard=self._hook.guard,
@@ -188,12 +188,12 @@ class _Play:
         return replace(row, message=message)
 
     async def _stored(self, obj: Object) -> Object | None:
-        kind = self._stock.cluster.exact(obj["apiVersion"], obj["kind"])
+        kind = self._file_objects.cluster.exact(obj["apiVersion"], obj["kind"])
         if kind is None:
             return None
         _, _, namespace, name = key_of(obj)
         try:
-            found = await self._stock.cluster.get(kind, namespace, name)
+            found = await self._file_objects.cluster.get(kind, namespace, name)
         except NotFound:
             return None
         # What only a cluster adds is compared where the test names it.

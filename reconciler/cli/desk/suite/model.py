@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.file_objects import Key
 from reconciler.cli.desk.files import read
-from reconciler.cli.desk.stock import Key
 from reconciler.cli.desk.suite.hookmodel import HookTest, is_hook_test, read_hook_test
 from reconciler.engine import reading
 from reconciler.errors import InvalidPolicy, InvalidSetting

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 import click
 
-from reconciler.cli.desk.stock import Key
+from reconciler.cli.desk.file_objects import Key
 from reconciler.cli.desk.suite.model import Expected, ObjectName
 from reconciler.engine.values.wildcard import matches
 

@@ -50,7 +50,7 @@ class Verdicts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What entries need of the world.
+    """What entries need.
 
     Attributes:
         loader: Reads what entries are made of, and everything else that rules read.
@@ -83,7 +83,7 @@ class GlobalContext:
         ready: An entry can be read that could not before.
     """
 
-    world: Dependencies
+    deps: Dependencies
     verdicts: Verdicts
     wanted: frozenset[str] | None = None
     ready: Signal[[]] = field(default_factory=Signal)
@@ -100,9 +100,9 @@ class GlobalContext:
             NotReady: It asks for a GlobalContextEntry that cannot be read now.
         """
         if not isinstance(load, GlobalLoad):
-            return await self.world.loader.load(load)
+            return await self.deps.loader.load(load)
         name, _, projection = load.name.partition(".")
-        pace = self.world.pace
+        pace = self.deps.pace
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace.grace):
                 await self._begun(name)
@@ -148,7 +148,7 @@ class GlobalContext:
         """Return one by which everything but the entries is read in an account's name."""
         if account is None:
             return self
-        return WithEntries(entries=self, loader=self.world.loader.acting_as(account))
+        return WithEntries(entries=self, loader=self.deps.loader.acting_as(account))
 
     def readable(self) -> tuple[int, int]:
         """Return how many entries rules can read, and how many they cannot."""
@@ -179,8 +179,8 @@ class GlobalContext:
         """Tell whether an entry that is missing may only not have been heard of yet."""
         if self.wanted is None or name not in self.wanted:
             return False
-        now = self.world.clock.monotonic()
-        return now - self._missed.setdefault(name, now) < self.world.pace.missing
+        now = self.deps.clock.monotonic()
+        return now - self._missed.setdefault(name, now) < self.deps.pace.missing
 
     @property
     def _listed(self) -> bool:
@@ -196,7 +196,7 @@ class GlobalContext:
         return NotReady(f"GlobalContextEntries are not listed yet: {problem or 'it goes on soon'}")
 
     async def _follow(self) -> None:
-        self._feed = self.world.entries.follow()
+        self._feed = self.deps.entries.follow()
         async with contextlib.aclosing(self._feed.events()) as events:
             async for change, entry in events:
                 self._take(change, entry)
@@ -227,7 +227,7 @@ class GlobalContext:
         new.begin()
 
     def _new(self, name: str, entry: Object) -> Held:
-        now = self.world.clock.monotonic()
+        now = self.deps.clock.monotonic()
         try:
             compiled = compile_entry(entry)
         except InvalidPolicy as error:
@@ -243,23 +243,23 @@ class GlobalContext:
         )
 
     def _source(self, compiled: CompiledEntry) -> Source:
-        world = self.world
+        deps = self.deps
         if isinstance(compiled.source, ResourceSource):
             return Followed(
                 wanted=compiled.source,
-                entries=world.entries,
-                kinds=world.kinds,
-                clock=world.clock,
-                most_bytes=world.most_bytes,
-                protection=world.protection,
-                pace=world.pace,
+                entries=deps.entries,
+                kinds=deps.kinds,
+                clock=deps.clock,
+                most_bytes=deps.most_bytes,
+                protection=deps.protection,
+                pace=deps.pace,
             )
         return Polled(
             wanted=compiled.source,
-            loader=world.loader,
-            clock=world.clock,
-            spread=world.spread,
-            pace=world.pace,
+            loader=deps.loader,
+            clock=deps.clock,
+            spread=deps.spread,
+            pace=deps.pace,
         )
 
     def _projections(self, compiled: CompiledEntry, source: Source) -> Projections | None:
@@ -268,12 +268,12 @@ class GlobalContext:
         return Projections(
             source=source,
             expressions=compiled.projections,
-            isolation=self.world.isolation,
-            clock=self.world.clock,
+            isolation=self.deps.isolation,
+            clock=self.deps.clock,
         )
 
     async def _patrol(self) -> None:
-        await repeat(self.look, every=self.world.pace.patrol, at_once=False)
+        await repeat(self.look, every=self.deps.pace.patrol, at_once=False)
 
     async def look(self) -> None:
         """Look once at what became ready or stopped to be."""
@@ -288,8 +288,8 @@ class GlobalContext:
                 await self.verdicts.take(held, status)
 
     def _is_too_early(self, held: Held) -> bool:
-        age = self.world.clock.monotonic() - held.since
-        return held.beginning and age < self.world.pace.grace
+        age = self.deps.clock.monotonic() - held.since
+        return held.beginning and age < self.deps.pace.grace
 
     async def _evaluated(self) -> None:
         """Wait for what evaluates projections, but for no long one."""
@@ -301,7 +301,7 @@ class GlobalContext:
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._reported:
-            self.world.say(f"GlobalContextEntries: {problem}")
+            self.deps.say(f"GlobalContextEntries: {problem}")
         self._reported = problem
 
 

@@ -10,12 +10,12 @@ from reconciler.cli.desk.session import NOT_ON_CHANGE
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.details import details_of
+from reconciler.cli.explain.object_source import ObjectSource
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
-from reconciler.cli.explain.page import FAIL, NO, OPEN, YES, Page
+from reconciler.cli.explain.outline_writer import FAIL, NO, OPEN, YES, OutlineWriter
 from reconciler.cli.explain.request import Request
-from reconciler.cli.explain.targets import TargetStory
+from reconciler.cli.explain.targets import TargetExplanation
 from reconciler.cli.explain.values import Values
-from reconciler.cli.explain.world import World
 from reconciler.cli.output.masking import mask_of
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_filter
 from reconciler.engine.chain import Chain, Step, StepResult
@@ -34,7 +34,7 @@ _EXCLUDED = {True: (YES[0], NO[1]), False: (NO[0], YES[1]), None: OPEN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Explanation:
     """Tells why a policy does what it does to a request.
 
     Attributes:
@@ -45,34 +45,36 @@ class Story:
 
     policy: Mapping[str, Any]
     compiled: CompiledPolicy
-    world: World
+    object_source: ObjectSource
     request: Request
-    page: Page
+    writer: OutlineWriter
     desk: DeskValues = field(default_factory=DeskValues)
     exceptions: Sequence[PolicyException] = ()
     filters: Filters | None = None
 
     async def tell(self) -> None:
-        """Write the whole story.
+        """Write the whole explanation.
 
         Raises:
             ClusterError: The namespace of the trigger cannot be read, for no lack of rights.
         """
-        tell_policy(self.compiled, self.page)
+        tell_policy(self.compiled, self.writer)
         labels: Mapping[str, str] | None = {}
         if self.request.namespace:
-            labels = await self.world.namespace_labels(self.request.namespace)
+            labels = await self.object_source.namespace_labels(self.request.namespace)
         chain = Chain(groups=(), obj=self.request.obj)
         for program in self.compiled.programs:
-            tell_rule(program, self.page.inner)
-            page = self.page.inner.inner
+            tell_rule(program, self.writer.inner)
+            writer = self.writer.inner.inner
             if (earlier := chain.earlier(program)) is not None:
-                page.answer(NO, "decision", f"the rule does not act: {comes_first(earlier)}")
+                writer.answer(NO, "decision", f"the rule does not act: {comes_first(earlier)}")
                 continue
             step = Step(program=program, seen=chain.obj, obj=chain.obj)
-            chain.settle(await self._rule(step, labels, page))
+            chain.settle(await self._rule(step, labels, writer))
 
-    async def _rule(self, step: Step, labels: Mapping[str, str] | None, page: Page) -> StepResult:
+    async def _rule(
+        self, step: Step, labels: Mapping[str, str] | None, writer: OutlineWriter
+    ) -> StepResult:
         program, obj = step.program, dict(step.obj)
         given = dict(self.desk.of_trigger(program.origin.policy.name, program.rule, obj))
         operation = operation_for(
@@ -81,58 +83,62 @@ class Story:
             value=given.pop(_OPERATION, None),
             sent=self.request.user is not None,
         )
-        page.line("operation", f"operation {operation}", operation=operation.name)
+        writer.line("operation", f"operation {operation}", operation=operation.name)
         request = replace(self.request, operation=operation.name, obj=obj)
         raw = written_at(self.policy, program.origin.location)
-        loads = Loads(self.world)
+        loads = Loads(self.object_source)
         concerning = [item for item in self.exceptions if item.concerns(program)]
         plain = loads.of(request.context(given))
         run = RuleRun.of(program, request.subject(labels), plain, concerning)
-        if not self._matches(run, raw, page):
+        if not self._matches(run, raw, writer):
             return step.skip("", matched=False)
-        objects = [*self.world.known, obj, *([request.old] if request.old else [])]
+        objects = [*self.object_source.known, obj, *([request.old] if request.old else [])]
         mask = mask_of(objects)
         mask = mask.at(obj, ("request", "object"), ("request", "oldObject"))
         parts = details_of(program)
         values = Values(loads=loads, context=run.context, mask=mask)
         values = await values.knowing(parts.entries)
-        await values.tell_entries(parts.entries, f"{program.origin.location}.context", page)
+        await values.tell_entries(parts.entries, f"{program.origin.location}.context", writer)
         if parts.preconditions is not None:
             await explain_conditions(
-                parts.preconditions, raw.get("preconditions"), "preconditions", values, page
+                parts.preconditions, raw.get("preconditions"), "preconditions", values, writer
             )
-        if not await self._fires(run, values, page):
+        if not await self._fires(run, values, writer):
             return step.skip("")
         if program.verdict is not None:
             message = partial(program.verdict.message, run.context)
-            return await self._refused(step, message, values, page)
-        targets = TargetStory(
-            run=run, policy=self.policy, world=self.world, desk=self.desk, values=values
+            return await self._refused(step, message, values, writer)
+        targets = TargetExplanation(
+            run=run,
+            policy=self.policy,
+            object_source=self.object_source,
+            desk=self.desk,
+            values=values,
         )
         if not program.changes_trigger:
-            await targets.tell(page)
+            await targets.tell(writer)
             return replace(step.skip(""), fired=True)
-        return step.changed(await targets.tell_trigger(page))
+        return step.changed(await targets.tell_trigger(writer))
 
     async def _refused(
-        self, step: Step, message: Callable[[], str], values: Values, page: Page
+        self, step: Step, message: Callable[[], str], values: Values, writer: OutlineWriter
     ) -> StepResult:
         said = await values.get(message)
         text = values.mask.text(str(said))
         if isinstance(said, RetrofitError):
-            page.answer(FAIL, "result", text)
+            writer.answer(FAIL, "result", text)
             return step.failed(said)
-        page.answer(FAIL, "result", f"the request is refused: {text}", status=RuleStatus.FAIL)
+        writer.answer(FAIL, "result", f"the request is refused: {text}", status=RuleStatus.FAIL)
         return step.refuse(said)
 
-    async def _fires(self, run: RuleRun, values: Values, page: Page) -> bool:
+    async def _fires(self, run: RuleRun, values: Values, writer: OutlineWriter) -> bool:
         decision = await values.get(run.decide)
         if isinstance(decision, RetrofitError):
-            page.answer(FAIL, "decision", f"the rule fails: {values.mask.text(str(decision))}")
+            writer.answer(FAIL, "decision", f"the rule fails: {values.mask.text(str(decision))}")
             return False
         if not decision.fires:
             text = values.mask.text(decision.message)
-            page.answer(NO, "decision", f"the rule does not fire: {text}")
+            writer.answer(NO, "decision", f"the rule does not fire: {text}")
             return False
         for item in run.exceptions:
             if not item.triggers:
@@ -141,36 +147,36 @@ class Story:
             keys = await values.get(replace(run, exceptions=(item,)).excepted)
             holds = keys == (item.key,)
             mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
-            page.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
+            writer.answer(mark, "exception", f"PolicyException {item.key}", exception=item.key)
             if holds:
                 text = "the rule does not fire: an exception is made for this object"
-                page.answer(NO, "decision", text)
+                writer.answer(NO, "decision", text)
                 return False
         if self.filters and (reason := self.filters.why_excluded(run.subject)):
-            page.answer(NO, "decision", f"the rule does not fire: {reason}")
+            writer.answer(NO, "decision", f"the rule does not fire: {reason}")
             return False
-        page.answer(YES, "decision", "the rule fires")
+        writer.answer(YES, "decision", "the rule fires")
         return True
 
-    def _matches(self, run: RuleRun, raw: Mapping[str, Any], page: Page) -> bool:
+    def _matches(self, run: RuleRun, raw: Mapping[str, Any], writer: OutlineWriter) -> bool:
         program, subject = run.program, run.subject
         if subject.operation == POLICY_UPDATE and not program.on_policy_change:
-            page.answer(NO, "decision", NOT_ON_CHANGE)
+            writer.answer(NO, "decision", NOT_ON_CHANGE)
             return False
         location = program.origin.location
         for section in ("match", "exclude") if details_of(program).filters else ():
-            _tell_filters(raw.get(section) or {}, section, location, subject, page)
+            _tell_filters(raw.get(section) or {}, section, location, subject, writer)
         verdict = run.verdict()
         reasons = "; ".join(verdict.reasons)
         if verdict.decision is Decision.MATCH:
-            page.answer(YES, "match", "match and exclude: the rule concerns this request")
+            writer.answer(YES, "match", "match and exclude: the rule concerns this request")
             return True
         if verdict.decision is Decision.UNDECIDED:
-            cure = "" if subject.namespace_labels is not None else self.world.cure
+            cure = "" if subject.namespace_labels is not None else self.object_source.cure
             text = f"match and exclude cannot be decided: {reasons}{cure}"
-            page.answer(OPEN, "decision", text)
+            writer.answer(OPEN, "decision", text)
             return False
-        page.answer(NO, "decision", f"the rule does not concern this request: {reasons}")
+        writer.answer(NO, "decision", f"the rule does not concern this request: {reasons}")
         return False
 
 
@@ -179,7 +185,7 @@ def _tell_filters(
     section: Literal["match", "exclude"],
     location: str,
     subject: Subject,
-    page: Page,
+    writer: OutlineWriter,
 ) -> None:
     # As in the matcher: match asks for the user only where there is one, exclude always.
     with_user = section == "exclude" or (subject.user is not None and subject.user.known)
@@ -192,7 +198,7 @@ def _tell_filters(
         answer, reasons = compiled.evaluate(subject, with_user=with_user)
         mark = _EXCLUDED[answer] if section == "exclude" else _MATCHED[answer]
         text = f"{name}{': ' if reasons else ''}{'; '.join(reasons)}"
-        page.answer(mark, "filter", text, place=name, reasons=list(reasons))
+        writer.answer(mark, "filter", text, place=name, reasons=list(reasons))
 
 
 def _filters(block: Mapping[str, Any], section: str) -> Iterable[tuple[Mapping[str, Any], str]]:

@@ -14,7 +14,7 @@ from reconciler.services.processing.selection import SelectedTarget, TargetFinde
 from reconciler.services.sweeping.listing import ListScope, ObjectLister, within
 
 
-class LiveStock:
+class LiveObjects:
     """A `Source` that reads the cluster; what was read is remembered for a while."""
 
     def __init__(self, live: LiveCluster) -> None:

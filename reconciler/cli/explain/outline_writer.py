@@ -52,15 +52,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class OutlineWriter:
     """Where notes go, one below the other."""
 
     notes: list[Note] = field(default_factory=list)
 
     @property
-    def inner(self) -> "Page":
-        """Return the page inside of the last note."""
-        return Page(self.notes[-1].notes)
+    def inner(self) -> "OutlineWriter":
+        """Return a writer of what is inside of the last note."""
+        return OutlineWriter(self.notes[-1].notes)
 
     def line(self, kind: str, text: str, **facts: Any) -> None:
         """Tell something."""

@@ -1,4 +1,4 @@
-"""What a story is told about: objects in files, or a cluster."""
+"""Where an explanation reads objects: in files, or in a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from reconciler.api.meta import NAMESPACES, Kind, Object
+from reconciler.cli.desk.file_objects import FileObjects
 from reconciler.cli.desk.live import LiveCluster
-from reconciler.cli.desk.livestock import readable
-from reconciler.cli.desk.stock import Stock
+from reconciler.cli.desk.live_objects import readable
 from reconciler.engine.loads import Load
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.targets import TargetQuery
@@ -18,7 +18,7 @@ from reconciler.services.processing.selection import SelectedTarget, TargetFinde
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-class World(Protocol):
+class ObjectSource(Protocol):
     """Where objects, and what rules read, come from.
 
     Attributes:
@@ -64,31 +64,31 @@ class World(Protocol):
         ...
 
 
-class FileWorld:
+class FileObjectSource:
     """Objects in files."""
 
     cure = "; give its Namespace in a file"
     absent = "no object of this kind was given; give some with --target"
 
-    def __init__(self, stock: Stock, labels: Mapping[str, Mapping[str, str]]) -> None:
-        self._stock = stock
+    def __init__(self, file_objects: FileObjects, labels: Mapping[str, Mapping[str, str]]) -> None:
+        self._file_objects = file_objects
         self._labels = labels
 
     @property
     def finder(self) -> TargetFinder:
         """Finds the targets of a rule."""
-        return self._stock.finder
+        return self._file_objects.finder
 
     @property
     def known(self) -> Sequence[Object]:
         """All objects."""
-        return tuple(self._stock.objects.values())
+        return tuple(self._file_objects.objects.values())
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return what the values say, else the labels of the Namespace among the files."""
         labels = self._labels.get(name)
         if labels is None:
-            known = self._stock.objects.get(("v1", "Namespace", "", name))
+            known = self._file_objects.objects.get(("v1", "Namespace", "", name))
             if known is None:
                 return None
             labels = known["metadata"].get("labels") or {}
@@ -96,15 +96,15 @@ class FileWorld:
 
     async def load(self, load: Load) -> Any:
         """Return what a context entry asks for."""
-        return await self._stock.load(load)
+        return await self._file_objects.load(load)
 
     async def read(self, found: SelectedTarget) -> Object:
         """Return a target as it stands in its file."""
-        return await self._stock.target(found)
+        return await self._file_objects.target(found)
 
     async def merge_keys(self, api_version: str) -> KeyTable:
         """Return what is shipped, and what the definitions among the files say."""
-        return await self._stock.merge_keys(api_version)
+        return await self._file_objects.merge_keys(api_version)
 
     def asked(self, found: SelectedTarget) -> bool:
         """Return true: whoever gives a file wants to hear of its objects."""
@@ -113,10 +113,10 @@ class FileWorld:
 
     async def others(self, query: TargetQuery) -> list[Object]:
         """Return all objects of the kind."""
-        cluster = self._stock.cluster
+        cluster = self._file_objects.cluster
         kinds = {_resource(kind) for kind in await cluster.find(query.api_version, query.kind)}
         found = []
-        for obj in self._stock.objects.values():
+        for obj in self._file_objects.objects.values():
             kind = cluster.exact(obj["apiVersion"], obj["kind"])
             if kind is not None and _resource(kind) in kinds:
                 found.append(obj)
@@ -124,7 +124,7 @@ class FileWorld:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveWorld:
+class LiveObjectSource:
     """A cluster.
 
     Attributes:

@@ -110,7 +110,7 @@ class Scopes:
         return known
 
 
-class Stock:
+class FileObjects:
     """Objects by their key; the cluster behind them is made when somebody reads it."""
 
     def __init__(
