@@ -37,7 +37,7 @@ from reconciler.services.catalog.globalcontext import GlobalContext, WithEntries
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.reporting import Events
-from reconciler.services.recording.backlog import BacklogEstimate, marks_of
+from reconciler.services.recording.backlog import BacklogEstimate, thresholds_of
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
 from reconciler.services.recording.recorder import Recorder
@@ -153,19 +153,19 @@ def backlog_estimate(
     settings: AdmissionSettings, holder: SettingsHolder, metrics: Metrics
 ) -> BacklogEstimate:
     """Return what is known of the requests that wait; log and metrics show it."""
-    marks = marks_of(settings, holder)
-    estimate = BacklogEstimate(marks=marks)
+    thresholds = thresholds_of(settings, holder)
+    estimate = BacklogEstimate(thresholds=thresholds)
 
     def report(known: BacklogEstimate) -> None:
         metrics.diverting.set(1 if known.diverting else 0)
         say = _log.warning if known.diverting else _log.info
         what = "triggers are diverted" if known.diverting else "triggers are recorded again"
-        say(what, waiting=known.waiting, limit=marks().limit, hard=marks().hard)
+        say(what, waiting=known.waiting, limit=thresholds().limit, hard=thresholds().hard)
 
     estimate.turned.subscribe(report)
     metrics.waiting_seen.set_function(lambda: estimate.waiting)
-    metrics.waiting_limit.labels("waiting").set_function(lambda: marks().limit)
-    metrics.waiting_limit.labels("hard").set_function(lambda: marks().hard)
+    metrics.waiting_limit.labels("waiting").set_function(lambda: thresholds().limit)
+    metrics.waiting_limit.labels("hard").set_function(lambda: thresholds().hard)
     return estimate
 
 

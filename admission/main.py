@@ -188,8 +188,8 @@ class Admission:
             self.client, self.settings, clock=self.clock, kinds=kinds, index=index
         )
         events = KubeEvents(self.client, self.clock, instance=new_identity())
-        neighbour = self._neighbour(events)
-        self.readiness.note("kyverno", lambda: neighbour.description)
+        kyverno = self._kyverno(events)
+        self.readiness.note("kyverno", lambda: kyverno.description)
         self.readiness.add("certificate", lambda: self.certificates.problem or None)
         await self._wait()
         heartbeat = Heartbeat(self.client, self.clock, own)
@@ -201,7 +201,7 @@ class Admission:
             lookup=self._lookup(facts, holder, of_policies, feed=policies, kinds=kinds),
             entries=entries.context,
             authenticated=self.callers.authenticated,
-            standing_by=lambda: neighbour.standing_by,
+            standing_by=lambda: kyverno.standing_by,
             events=events,
             audit=self.audit,
         )
@@ -229,7 +229,7 @@ class Admission:
             tasks.create_task(forever("GlobalContextEntries", entries.run(self.metrics)))
             await self._known(informers, backlog_lease, entries)
             self._keep_certificates(tasks)
-            tasks.create_task(forever("live Kyverno", neighbour.run()))
+            tasks.create_task(forever("live Kyverno", kyverno.run()))
             tasks.create_task(forever("events", events.run()))
             async with self._serving(server):
                 tasks.create_task(forever("heartbeat", heartbeat.run()))
@@ -328,16 +328,16 @@ class Admission:
         )
         return facts, (of_namespaces, *of_roles, *((of_exceptions,) if of_exceptions else ()))
 
-    def _neighbour(self, events: KubeEvents) -> KyvernoDetector:
-        neighbour = kyverno_detector(self.client, self.settings, self.clock, _log.warning)
+    def _kyverno(self, events: KubeEvents) -> KyvernoDetector:
+        kyverno = kyverno_detector(self.client, self.settings, self.clock, _log.warning)
 
         def honour() -> None:
-            self.metrics.kyverno_live.set(1 if neighbour.found else 0)
-            if neighbour.found:
-                events.emit(neighbour.event)
+            self.metrics.kyverno_live.set(1 if kyverno.found else 0)
+            if kyverno.found:
+                events.emit(kyverno.event)
 
-        neighbour.changed.subscribe(honour)
-        return neighbour
+        kyverno.changed.subscribe(honour)
+        return kyverno
 
     def _settings_informer(self, holder: SettingsHolder) -> Informer:
         watch = settings_watch(self.client, self.clock, self.settings)

@@ -13,7 +13,7 @@ from reconciler.observe.audit import AuditLog
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
 from reconciler.requests.draft import AdmissionRequest, Draft
-from reconciler.services.recording.recorder import OVERLOAD, Recorder, Unrecorded, fault
+from reconciler.services.recording.recorder import OVERLOAD, Recorder, Unrecorded, failure_label
 
 _log = logger("admission.resources")
 
@@ -137,7 +137,7 @@ class ResourceWebhook:
         )
         _log.error("request not recorded", uid=request.uid, reason=text)
         if failure_policy == IGNORE:
-            self.metrics.requests_lost.labels(reason=fault(error)).inc()
+            self.metrics.requests_lost.labels(reason=failure_label(error)).inc()
             self.lost()
         return unknown(failure_policy, text)
 

@@ -53,7 +53,7 @@ class Controller:
     settings: ControllerSettings
     services: Services
     observers: Observers
-    rounds: CatchUpPasses
+    passes: CatchUpPasses
     metrics: Metrics
     readiness: Readiness
     election: Election
@@ -99,7 +99,7 @@ class Controller:
             services=self.services,
             observers=self.observers,
             events=self.events,
-            rounds=self.rounds,
+            passes=self.passes,
             leading=lambda: self.election.leading,
         )
 
@@ -182,8 +182,8 @@ async def run(settings: ControllerSettings) -> int:
     await health.start(probes)
     try:
         with AuditLog.to(settings.audit_log, SystemClock().now, log.error) as audit:
-            reporter = AttemptLog(log=log, metrics=metrics, now=SystemClock().now, audit=audit)
-            return await _work(settings, reporter, readiness, started, stop, secure=secure)
+            attempt_log = AttemptLog(log=log, metrics=metrics, now=SystemClock().now, audit=audit)
+            return await _work(settings, attempt_log, readiness, started, stop, secure=secure)
     finally:
         readiness.stop()
         await health.close()
@@ -193,14 +193,14 @@ async def run(settings: ControllerSettings) -> int:
 
 async def _work(
     settings: ControllerSettings,
-    reporter: AttemptLog,
+    attempt_log: AttemptLog,
     readiness: Readiness,
     started: asyncio.Event,
     stop: asyncio.Event,
     *,
     secure: socket.socket | None,
 ) -> int:
-    log, metrics = reporter.log, reporter.metrics
+    log, metrics = attempt_log.log, attempt_log.metrics
     async with (
         _clients(settings, metrics) as (client, lease_client),
         # By the client that may write without the Lease: a review is a create.
@@ -211,10 +211,10 @@ async def _work(
             return 0
         started.set()
         controller = _assemble(
-            settings, client, lease_client, reporter=reporter, readiness=readiness, stop=stop
+            settings, client, lease_client, attempt_log=attempt_log, readiness=readiness, stop=stop
         )
         readiness.add("policies", controller.unready)
-        readiness.note("kyverno", lambda: controller.cluster_watches.neighbour.description)
+        readiness.note("kyverno", lambda: controller.cluster_watches.kyverno.description)
         relax_collector()
         log.info("controller started", server=client.address)
         return await controller.run()
@@ -258,19 +258,19 @@ def _assemble(
     client: Client,
     lease_client: Client,
     *,
-    reporter: AttemptLog,
+    attempt_log: AttemptLog,
     readiness: Readiness,
     stop: asyncio.Event,
 ) -> Controller:
     clock, identity = SystemClock(), new_identity(settings.pod_uid)
-    log, metrics = reporter.log, reporter.metrics
+    log, metrics = attempt_log.log, attempt_log.metrics
     election = _election(settings, lease_client, clock, identity)
     client.allow_writes(lambda: election.leading)
     base = Base.of(client, settings, clock, log.warning)
     events = KubeEvents(client, clock, instance=identity)
-    observers = observers_of(base, events, reporter)
+    observers = observers_of(base, events, attempt_log)
     services = Services.of(base, observers)
-    rounds = catch_up_passes(base, services, observers)
+    passes = catch_up_passes(base, services, observers)
     leader_events = LeaderEvents(events=events, leading=lambda: election.leading)
     cluster_watches = ClusterWatches(
         client=client,
@@ -281,7 +281,7 @@ def _assemble(
         report=SettingsReport(
             name=settings.installation.settings, log=log, metrics=metrics, events=leader_events
         ),
-        neighbour=kyverno_detector(client, settings, clock, log.warning),
+        kyverno=kyverno_detector(client, settings, clock, log.warning),
         metrics=metrics,
         events=leader_events,
         leading=leader_events.leading,
@@ -301,13 +301,13 @@ def _assemble(
     leadership = Leadership(
         dispatcher=services.dispatcher,
         observers=observers,
-        singleton={**singleton(base, services, observers, rounds), **hooks.jobs},
+        singleton={**singleton(base, services, observers, passes), **hooks.jobs},
         sharded=sharded(base, services, observers),
         prepared=cluster_watches.known,
     )
     registry = build_registry(
         services,
-        rounds,
+        passes,
         hooks,
         installation=settings.installation,
         namespace=settings.namespace,
@@ -317,7 +317,7 @@ def _assemble(
         settings=settings,
         services=services,
         observers=observers,
-        rounds=rounds,
+        passes=passes,
         metrics=metrics,
         readiness=readiness,
         election=election,

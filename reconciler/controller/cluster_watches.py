@@ -65,7 +65,7 @@ class ClusterWatches:
     settings: ProcessSettings
     holder: SettingsHolder
     report: SettingsReport
-    neighbour: KyvernoDetector
+    kyverno: KyvernoDetector
     metrics: Metrics
     events: Events
     leading: Callable[[], bool]
@@ -81,7 +81,7 @@ class ClusterWatches:
         self._settings = settings_watch(self.client, self.clock, self.settings)
         self.holder.changed.subscribe(self.report)
         self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
-        self.neighbour.changed.subscribe(self._honour_neighbour)
+        self.kyverno.changed.subscribe(self._honour_kyverno)
         self.services.rollout.webhook_writer.restored.subscribe(self._tell_restored)
         self.services.entries.verdicts.judged.subscribe(self._tell_entry)
 
@@ -114,7 +114,7 @@ class ClusterWatches:
         }
         definitions = Watch(client, DEFINITIONS, clock, metadata_only=True)
         loops: dict[str, Awaitable[None]] = {
-            "live Kyverno": self.neighbour.run(),
+            "live Kyverno": self.kyverno.run(),
             "kinds": self._honour_kinds(),
             "certificates": self._restore_secrets(),
             "definitions": self._follow_definitions(definitions),
@@ -128,10 +128,10 @@ class ClusterWatches:
         await run_loops(loops)
 
     async def known(self) -> None:
-        """Return when a leader may begin: settings and neighbour are known, or cannot be."""
+        """Return when a leader may begin: settings and the detector are known, or cannot be."""
         try:
             async with asyncio.timeout(_PATIENCE):
-                await self.neighbour.looked.wait()
+                await self.kyverno.looked.wait()
                 await self._settings.synced.wait()
         except TimeoutError:
             self.say(
@@ -139,7 +139,7 @@ class ClusterWatches:
                 f" API server did not answer within {_PATIENCE:g}s"
             )
         self.report.again(self.holder)
-        self._warn_of_neighbour()
+        self._warn_of_kyverno()
         self._secret_gone.set()
 
     def _take_authority(self, change: Change, secret: Object) -> None:
@@ -195,16 +195,16 @@ class ClusterWatches:
             self.kinds_changed.emit()
             self.services.rollout.wake()
 
-    def _honour_neighbour(self) -> None:
-        reason = self.neighbour.standing_by
-        self.metrics.kyverno_live.set(1 if self.neighbour.found else 0)
+    def _honour_kyverno(self) -> None:
+        reason = self.kyverno.standing_by
+        self.metrics.kyverno_live.set(1 if self.kyverno.found else 0)
         self.services.dispatcher.hold(held=bool(reason))
         self.services.rollout.hold(reason)
-        self._warn_of_neighbour()
+        self._warn_of_kyverno()
 
-    def _warn_of_neighbour(self) -> None:
-        if self.neighbour.found:
-            self.events.emit(self.neighbour.event)
+    def _warn_of_kyverno(self) -> None:
+        if self.kyverno.found:
+            self.events.emit(self.kyverno.event)
 
     def _tell_restored(self, ref: ConfigurationRef, text: str) -> None:
         self.metrics.webhooks_restored.labels(kind=ref.kind, configuration=ref.name).inc()

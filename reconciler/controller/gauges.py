@@ -28,7 +28,7 @@ class Gauges:
     services: Services
     observers: Observers
     events: KubeEvents
-    rounds: CatchUpPasses
+    passes: CatchUpPasses
     leading: Callable[[], bool]
     _seen: dict[str, int] = field(default_factory=dict)
 
@@ -52,9 +52,9 @@ class Gauges:
             metrics.entries.labels(state).set(number)
         self._waiting()
         self._grown("entries", metrics.entry_failures, services.entries.verdicts.failures)
-        self._grown("passes", metrics.catch_up_passes, self.rounds.passes)
-        if self.rounds.done is not None:
-            metrics.catch_up_done.set(self.rounds.done.timestamp())
+        self._grown("passes", metrics.catch_up_passes, self.passes.passes)
+        if self.passes.done is not None:
+            metrics.catch_up_done.set(self.passes.done.timestamp())
         self._grown("conflicts", metrics.conflicts, services.lanes.conflicts)
         self._grown("shared", metrics.shared_writes, services.lanes.shared)
         self._grown("wars", metrics.patch_wars, services.lanes.wars.begun)

@@ -21,7 +21,7 @@ from reconciler.wiring.declared import DeclaredHooks
 
 def build_registry(
     services: Services,
-    rounds: CatchUpPasses,
+    passes: CatchUpPasses,
     hooks: DeclaredHooks,
     *,
     installation: Installation,
@@ -32,7 +32,7 @@ def build_registry(
 
     Args:
         services: Where objects go.
-        rounds: Where requests go as well.
+        passes: Where requests go as well.
         hooks: Where those of hooks go.
         installation: Whose policies and requests are followed.
         namespace: Of requests. Those elsewhere come too, and nothing says who may write them.
@@ -47,9 +47,9 @@ def build_registry(
             return
         if request.namespace != namespace:
             return
-        rounds.note(request)
+        passes.note(request)
         if event["type"] == "DELETED":
-            rounds.removed(request)
+            passes.removed(request)
             services.dispatcher.on_deleted(request.name, request.uid)
             services.collector.on_deleted(request)
             return

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from reconciler.api.updaterequest import Reason
-from reconciler.kube.backlog import KubeBoard
+from reconciler.kube.backlog import KubeBacklogStore
 from reconciler.kube.leases import KubeLeases
 from reconciler.observe.observers import Observers
 from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.services.jobs import SaysOnce, repeat
 from reconciler.services.processing.backlog_publisher import BacklogPublisher
-from reconciler.services.recording.backlog import marks_of
+from reconciler.services.recording.backlog import thresholds_of
 from reconciler.services.upkeep.permission_watch import PermissionWatch
 from reconciler.wiring.base import Base
 from reconciler.wiring.controller import Services
@@ -23,15 +23,15 @@ Jobs = Mapping[str, Callable[[], Awaitable[None]]]
 """By name; each runs until it is cancelled."""
 
 
-def singleton(base: Base, services: Services, observers: Observers, rounds: CatchUpPasses) -> Jobs:
+def singleton(base: Base, services: Services, observers: Observers, passes: CatchUpPasses) -> Jobs:
     """Return what only one process may do."""
     rights = PermissionWatch(
         waiting=services.dispatcher, access=base.cluster.access, clock=base.clock
     )
     backlog = BacklogPublisher(
-        board=KubeBoard(KubeLeases(base.client, base.settings.namespace), base.clock),
+        store=KubeBacklogStore(KubeLeases(base.client, base.settings.namespace), base.clock),
         dispatcher=services.dispatcher,
-        marks=marks_of(base.settings, base.live),
+        thresholds=thresholds_of(base.settings, base.live),
         say=base.say,
     )
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
@@ -41,7 +41,7 @@ def singleton(base: Base, services: Services, observers: Observers, rounds: Catc
         "rollout": services.rollout.run,
         "missing rights": rights.run,
         "backlog": backlog.run,
-        "catch-up": rounds.run,
+        "catch-up": passes.run,
         "policy status": observers.progress.run,
     }
     if observers.reports.enabled:

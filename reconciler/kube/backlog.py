@@ -20,7 +20,7 @@ from reconciler.services.ports.policies import Change
 BACKLOG_NAME = "kube-retrofit-backlog"
 
 
-class KubeBoard:
+class KubeBacklogStore:
     """The Lease of one namespace."""
 
     def __init__(self, leases: KubeLeases, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from reconciler.kube.access import ProgramAccess
 from reconciler.kube.authority import KubeAuthority
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
-from reconciler.kube.leases import KubeLeases, KubeMarks
+from reconciler.kube.leases import KubeCheckpoint, KubeLeases
 from reconciler.kube.mergekeys import KubeMergeKeys
 from reconciler.kube.policies import KubePolicies, follow_optional
 from reconciler.kube.reader import KubeReader
@@ -37,7 +37,7 @@ class KubeCluster:
     requests: KubeRequests
     webhooks: WebhookConfigurations
     authority: KubeAuthority
-    marks: KubeMarks
+    checkpoint: KubeCheckpoint
     clock: ServerClock
     access: ProgramAccess
 
@@ -63,7 +63,7 @@ class KubeCluster:
             requests=KubeRequests.of(client, settings),
             webhooks=WebhookConfigurations(client, settings.installation.owner),
             authority=KubeAuthority(client, settings.namespace),
-            marks=KubeMarks(KubeLeases(client, settings.namespace)),
+            checkpoint=KubeCheckpoint(KubeLeases(client, settings.namespace)),
             clock=ServerClock(client, clock),
             access=ProgramAccess(
                 client, namespace=settings.namespace, worker=settings.background_user

@@ -1,4 +1,4 @@
-"""The `Leases` and `Marks` ports."""
+"""The `Leases` and `CatchUpCheckpoint` ports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -66,8 +66,8 @@ class KubeLeases:
         await self._leases.create(lease, self._namespace)
 
 
-class KubeMarks:
-    """Marks on two Leases, which are small, and small to grant."""
+class KubeCheckpoint:
+    """A checkpoint on two Leases, which are small, and small to grant."""
 
     def __init__(self, leases: KubeLeases) -> None:
         self._leases = leases
@@ -94,7 +94,7 @@ class KubeMarks:
             body["spec"] = {"renewTime": render_time(checkpoint.done)}
         await self._leases.put(CATCH_UP_LEASE, body)
 
-    async def pulse(self) -> AdmissionHeartbeat:
+    async def heartbeat(self) -> AdmissionHeartbeat:
         """Return what the admission servers said last."""
         lease = await self._leases.lease(ADMISSION_LEASE) or {}
         notes = (lease.get("metadata") or {}).get("annotations") or {}

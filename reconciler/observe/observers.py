@@ -16,14 +16,14 @@ from reconciler.services.reporting.policy_status import Progress
 class Observers:
     """Told of what is stored; none of it decides anything."""
 
-    reporter: AttemptLog
+    attempt_log: AttemptLog
     event_recorder: EventRecorder
     progress: Progress
     reports: Reports
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Take in an attempt whose status is stored."""
-        self.reporter.observe(request, status, attempt)
+        self.attempt_log.observe(request, status, attempt)
         self.event_recorder.observe(request, status, attempt)
         self.progress.observe(request, status)
         earlier = request.status.targets
@@ -36,14 +36,14 @@ class Observers:
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Take in what a sweep did for one trigger; what failed goes on as a request."""
-        self.reporter.swept(spec, attempt)
+        self.attempt_log.swept(spec, attempt)
         self.event_recorder.swept(spec, attempt)
         done = [item for item in attempt.targets if item.outcome in SUCCESSES]
         self.reports.add(spec, done)
 
     def caught_up(self, found: PassResult) -> None:
         """Take in what a pass recorded that nobody had recorded before."""
-        log, metrics = self.reporter.log, self.reporter.metrics
+        log, metrics = self.attempt_log.log, self.attempt_log.metrics
         for (policy, uid, rule), number in found.recorded.items():
             metrics.requests_caught_up.labels(*metrics.labels.rule(policy.key, rule)).inc(number)
             log.warning("lost triggers found", policy=policy.key, rule=rule, triggers=number)
@@ -51,7 +51,7 @@ class Observers:
 
     def lost(self, loss: Loss) -> None:
         """Take in triggers that can neither be found nor worked on."""
-        log, metrics = self.reporter.log, self.reporter.metrics
+        log, metrics = self.attempt_log.log, self.attempt_log.metrics
         for rule in loss.rules:
             labels = metrics.labels.rule(loss.policy.key, rule.name)
             metrics.loss_spans.labels(*labels).inc()

@@ -101,13 +101,13 @@ class Backlog:
     seen: int = 0
     of: Mapping[str, int] = field(default_factory=dict)
 
-    def outdates(self, reported: "Backlog", noticed: int, marks: Thresholds) -> bool:
+    def outdates(self, reported: "Backlog", noticed: int, thresholds: Thresholds) -> bool:
         """Return whether it is worth telling, after another and so many new requests.
 
         New requests count although they are done: until they are told of, a replica takes those
         that it stored for waiting ones.
         """
-        step = marks.step
+        step = thresholds.step
         if any(
             abs(self.of.get(key, 0) - reported.of.get(key, 0)) >= step
             for key in {*self.of, *reported.of}
@@ -115,7 +115,7 @@ class Backlog:
             return True
         if abs(self.waiting - reported.waiting) >= step or noticed >= step:
             return True
-        return marks.side(self.waiting) != marks.side(reported.waiting)
+        return thresholds.side(self.waiting) != thresholds.side(reported.waiting)
 
 
 @dataclass(slots=True)

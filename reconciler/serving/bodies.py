@@ -95,18 +95,18 @@ class Bodies:
             ConnectionError: Its sender has left.
         """
         end = loop_time() + self.timeout
-        gate = self._known if connection.proven else self._strangers
+        budget = self._known if connection.proven else self._strangers
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with connection.patience(end):
-                    await stack.enter_async_context(gate.hold(request.size or 0))
+                    await stack.enter_async_context(budget.hold(request.size or 0))
             except TimeoutError:
-                raise Refused(503, self._no_place(gate)) from None
-            await self._receive(request, connection, end, gate)
+                raise Refused(503, self._no_place(budget)) from None
+            await self._receive(request, connection, end, budget)
             yield request.body()
 
     async def _receive(
-        self, request: Request, connection: Connection, end: float, gate: MemoryBudget | None
+        self, request: Request, connection: Connection, end: float, budget: MemoryBudget | None
     ) -> None:
         begun = loop_time()
         connection.want_body()
@@ -116,7 +116,7 @@ class Bodies:
                     if await request.arrive():
                         return
             now = loop_time()
-            hindering = gate is not None and gate.crowded and now - begun >= _PATIENCE
+            hindering = budget is not None and budget.crowded and now - begun >= _PATIENCE
             if now >= end or hindering:
                 raise Refused(408, f"the body was not there within {now - begun:.0f} s")
 
@@ -127,10 +127,10 @@ class Bodies:
             "raise --max-body (or RETROFIT_MAX_BODY) of retrofit-admission",
         )
 
-    def _no_place(self, gate: MemoryBudget) -> str:
+    def _no_place(self, budget: MemoryBudget) -> str:
         return (
-            f"other large admission requests held {gate.used} bytes for {self.timeout:g} s,"
-            f" of which --max-bodies allows {gate.limit}: try again, or raise it"
+            f"other large admission requests held {budget.used} bytes for {self.timeout:g} s,"
+            f" of which --max-bodies allows {budget.limit}: try again, or raise it"
         )
 
 

@@ -7,7 +7,7 @@ from reconciler.services.catchup.losses import store_loss
 from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.services.catchup.recent_requests import RecentRequests
 from reconciler.services.catchup.recovery import Loss
-from reconciler.services.catchup.scope import Reach
+from reconciler.services.catchup.scope import CatchUpScope
 from reconciler.services.catchup.search import Search
 from reconciler.services.sweeping.listing import ObjectLister
 from reconciler.wiring.base import Base
@@ -27,20 +27,20 @@ def catch_up_passes(base: Base, services: Services, observers: Observers) -> Cat
         observers.lost(loss)
 
     search = Search(
-        existing=ObjectLister(
+        lister=ObjectLister(
             kinds=cluster.kinds, reader=KubeReader(worker, metadata_only=True), page=page
         ),
         reader=cluster.reader,
         requests=cluster.requests,
         processor=dispatcher.processor,
-        reach=Reach(live=base.live),
-        seen=RecentRequests(),
+        scope=CatchUpScope(live=base.live),
+        recent=RecentRequests(),
         waiting=waiting,
     )
     return CatchUpPasses(
         index=base.index,
         policies=cluster.policies,
-        marks=cluster.marks,
+        checkpoint=cluster.checkpoint,
         search=search,
         clock=cluster.clock,
         in_force=services.rollout.webhook_writer.in_force,

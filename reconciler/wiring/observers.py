@@ -11,7 +11,7 @@ from reconciler.wiring.base import Base
 from reconciler.wiring.shared import success_events
 
 
-def observers_of(base: Base, events: Events, reporter: AttemptLog) -> Observers:
+def observers_of(base: Base, events: Events, attempt_log: AttemptLog) -> Observers:
     """Return the observers of a controller."""
     settings, cluster, live = base.settings, base.cluster, base.live
 
@@ -20,7 +20,7 @@ def observers_of(base: Base, events: Events, reporter: AttemptLog) -> Observers:
     )
     base.index.subscribe(event_recorder.on_policy)
     return Observers(
-        reporter=reporter,
+        attempt_log=attempt_log,
         event_recorder=event_recorder,
         progress=Progress(
             index=base.index,

@@ -59,7 +59,7 @@ class Walk:
     def __init__(self, live: LiveCluster, programs: Iterable[Program]) -> None:
         """Take the cluster and the rules."""
         self.unread: list[str] = []
-        self._existing = ObjectLister(kinds=live.kinds, reader=live.reader)
+        self._lister = ObjectLister(kinds=live.kinds, reader=live.reader)
         self._programs = tuple(programs)
 
     async def pages(self, namespace: str) -> AsyncIterator[tuple[list[Object], int]]:
@@ -72,7 +72,7 @@ class Walk:
         met: set[str] = set()
         for place in places:
             try:
-                async for page in self._existing.all_pages(place):
+                async for page in self._lister.all_pages(place):
                     new = [obj for obj in page.items if ref_of(obj).uid not in met]
                     if len(places) > 1:
                         met.update(ref_of(obj).uid for obj in new)
@@ -84,7 +84,7 @@ class Walk:
         by_label: dict[str, ListScope] = {}
         for program in self._programs:
             listings = program.match.listings(requests=True)
-            for place in within(await self._existing.places(listings), namespace):
+            for place in within(await self._lister.places(listings), namespace):
                 by_label.setdefault(place.label, place)
             for selector in (item for listing in listings for item in listing.kinds):
                 if not selector.is_listable:

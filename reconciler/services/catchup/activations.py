@@ -120,11 +120,12 @@ class Activations:
             if not start.covered and start.ready is not None and start.ready <= before
         }
 
-    def cover(self, starts: Collection[Activation]) -> None:
+    def cover(self, activations: Collection[Activation]) -> None:
         """Take beginnings as looked at, unless there is a newer generation."""
         for key, start in self._known.items():
             if any(
-                (start.uid, start.generation) == (item.uid, item.generation) for item in starts
+                (start.uid, start.generation) == (item.uid, item.generation)
+                for item in activations
             ):
                 self._known[key] = replace(start, covered=True)
 

@@ -64,7 +64,7 @@ class CatchUpPasses(SaysOnce):
 
     index: PolicyStore
     policies: Policies
-    marks: CatchUpCheckpoint
+    checkpoint: CatchUpCheckpoint
     search: Search
     clock: Clock
     interval: float
@@ -74,7 +74,7 @@ class CatchUpPasses(SaysOnce):
     lost: Callable[[Loss], Awaitable[None]]
     passes: int = 0
     done: datetime | None = None
-    _starts: Activations = field(default_factory=Activations)
+    _activations: Activations = field(default_factory=Activations)
     _former: list[_Former] = field(default_factory=list)
     _stored: datetime | None = None
     _saved: Checkpoint | None = None
@@ -91,12 +91,12 @@ class CatchUpPasses(SaysOnce):
 
     def note(self, request: UpdateRequest) -> None:
         """Take in a request as stored, also while another process leads."""
-        self.search.seen.record(request, self.clock.now())
+        self.search.recent.record(request, self.clock.now())
         self._taken += 1
         if self._taken % _FORGET_EVERY == 0:
             # Who does not lead makes no pass that would end it.
             span = timedelta(seconds=2 * self.interval) + _OVERLAP
-            self.search.seen.forget(self.clock.now() - span)
+            self.search.recent.forget(self.clock.now() - span)
 
     def removed(self, request: UpdateRequest) -> None:
         """A request was deleted; with the namespace of the programs all that wait are."""
@@ -104,17 +104,20 @@ class CatchUpPasses(SaysOnce):
         if policy is None or policy.uid != request.spec.policy_uid:
             return  # It goes with its policy, and nobody wants its work any more.
         if outages.is_open() and request.status.state not in FINAL:
-            self.search.seen.drop(request)
+            self.search.recent.drop(request)
             outages.widen(request.created)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
         if after is None:
             if before is not None:
-                self._starts.on_deleted(before.ref)
+                self._activations.on_deleted(before.ref)
             return
-        earlier, known = self._starts.get(after.ref), None if before is None else before.compiled
-        self._starts.on_stored(after.head, self.clock.monotonic())
-        start = self._starts.get(after.ref)
+        earlier, known = (
+            self._activations.get(after.ref),
+            None if before is None else before.compiled,
+        )
+        self._activations.on_stored(after.head, self.clock.monotonic())
+        start = self._activations.get(after.ref)
         if (
             known is not None
             and (earlier is not None and earlier.ready is not None)
@@ -151,18 +154,18 @@ class CatchUpPasses(SaysOnce):
         for requests in (self.search.requests.waiting(), self.search.requests.finished()):
             async for request in requests:
                 self.note(request)
-        checkpoint = await self.marks.load()
+        checkpoint = await self.checkpoint.load()
         now, done = self.clock.now(), checkpoint.done
         # Of those that ended before some are removed already.
-        self.search.seen.begin(now)
+        self.search.recent.begin(now)
         self._stored = done
         if not self.in_force.recalled:
             self.in_force.recall(checkpoint, stored)
         self.done = now - _FIRST if done is None else done
         before = self.done - _OVERLAP
         # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
-        self._starts.begin(before, instead=now if done is None else before)
-        heartbeat = await self.marks.pulse()
+        self._activations.begin(before, instead=now if done is None else before)
+        heartbeat = await self.checkpoint.heartbeat()
         missed = parse_time(heartbeat.missed)
         if done is not None and missed is not None and missed >= before:
             self.in_force.outages.add(Cause.UNRECORDED, before, now)
@@ -179,12 +182,12 @@ class CatchUpPasses(SaysOnce):
             return
         if self._schedule.asks(now):
             await self._listen(now)
-        ready = self._starts.open(now - SETTLE - _IN_FORCE)
+        ready = self._activations.open(now - SETTLE - _IN_FORCE)
         action = self._schedule.action(
             self.clock.monotonic(),
             held=self.held(),
             new=bool(ready),
-            guessing=self.search.reach.guessing,
+            guessing=self.search.scope.guessing,
         )
         match action:
             case Action.NOTE:
@@ -207,7 +210,7 @@ class CatchUpPasses(SaysOnce):
                 outages=in_force.outages,
                 on_found=self.on_found,
                 lost=self.lost,
-                created=self._starts.created,
+                created=self._activations.created,
                 reported=self._reported,
             )
             problems = await recovery.run(until)
@@ -227,11 +230,11 @@ class CatchUpPasses(SaysOnce):
             confirmed=in_force.confirmed,
             outages=in_force.outages.dump(),
         )
-        await self.marks.store(checkpoint)
+        await self.checkpoint.store(checkpoint)
         self._saved, self._revision = checkpoint, revision
 
     async def _listen(self, now: float) -> None:
-        heartbeat = await self.marks.pulse()
+        heartbeat = await self.checkpoint.heartbeat()
         moment = self.clock.now()
         self._schedule, missing = self._schedule.heard(heartbeat, now)
         if missing:
@@ -255,7 +258,7 @@ class CatchUpPasses(SaysOnce):
         """Look at the beginnings of some policies."""
         chosen = [policy for policy in self.index.policies() if policy.ref in ready]
         await self._pass(chosen, self.clock.now() - _SETTLE, doubt=False)
-        self._starts.cover(ready.values())
+        self._activations.cover(ready.values())
         self.passes += 1
 
     def _before(self, until: datetime) -> list[Task]:
@@ -266,7 +269,7 @@ class CatchUpPasses(SaysOnce):
             for item in self._former
             if item.policy.failure_policy == IGNORE
         ]
-        return list(tasks_of(times, self.search.reach, doubt=False))
+        return list(tasks_of(times, self.search.scope, doubt=False))
 
     async def _pass(
         self,
@@ -279,11 +282,11 @@ class CatchUpPasses(SaysOnce):
         found = PassResult()
 
         times = [(policy, self._window(policy, until)) for policy in policies]
-        known = (self._starts.get(policy.ref) for policy in policies)
+        known = (self._activations.get(policy.ref) for policy in policies)
         in_force = {start.uid for start in known if start is not None and start.ready is not None}
         tasks = [
             task
-            for task in tasks_of(times, self.search.reach, doubt=doubt)
+            for task in tasks_of(times, self.search.scope, doubt=doubt)
             # What was there when a policy came into force is in its sweep.
             if task.policy.uid in in_force
             and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)
@@ -297,16 +300,16 @@ class CatchUpPasses(SaysOnce):
 
     def _window(self, policy: CompiledPolicy, until: datetime) -> Window:
         since = (self.done or until) - _OVERLAP
-        start = self._starts.get(policy.ref)
+        start = self._activations.get(policy.ref)
         if start is None or (start.covered and start.since < since):
             return Window(since=since, until=until)
         return Window(since=start.since, until=until, version=start.version)
 
     async def _end(self, until: datetime, covered: Collection[Activation]) -> None:
         """Store until when everything was looked at."""
-        self._starts.cover(covered)
+        self._activations.cover(covered)
         keys = {policy.ref for policy in self.index.policies()}
-        first = self._starts.earliest(keys)
+        first = self._activations.earliest(keys)
         reached = until if first is None else min(until, first)
         # No beginning before what is stored is really left: the one before us waited for it.
         self._stored = max(reached, self._stored or reached)
@@ -317,7 +320,7 @@ class CatchUpPasses(SaysOnce):
         self._former = [item for item in self._former if item.window.until >= kept]
         needed = self.in_force.outages.earliest()
         kept = kept if needed is None else min(kept, needed - _OVERLAP)
-        self.search.seen.forget(kept - _SETTLE)
+        self.search.recent.forget(kept - _SETTLE)
 
     def _tell_problems(self, problems: Mapping[str, str]) -> None:
         self.tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))

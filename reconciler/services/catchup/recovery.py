@@ -95,7 +95,7 @@ class Recovery:
         ]
         ended = [item for item in due if item.until is not None]
         counted = [task for policy in policies for task in self._counted(policy, ended, until)]
-        tasks = [*tasks_of(times, self.search.reach, doubt=True), *counted]
+        tasks = [*tasks_of(times, self.search.scope, doubt=True), *counted]
         try:
             await self.search.run(tasks, found, doubt=True)
         finally:
@@ -130,7 +130,7 @@ class Recovery:
 
     def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
         for program in policy.in_phase(Phase.TRIGGERED):
-            why = self.search.reach.why_lost(policy, program)
+            why = self.search.scope.why_lost(policy, program)
             if why:
                 yield program, why
 
@@ -163,7 +163,7 @@ class Recovery:
     ) -> LostRule | None:
         """Return what a rule lost, None for nothing."""
         key = rule_key(policy, program)
-        why, unlisted = self.search.reach.why_lost(policy, program), found.unlisted.get(key, "")
+        why, unlisted = self.search.scope.why_lost(policy, program), found.unlisted.get(key, "")
         if not why:
             return LostRule(name=program.rule, why=unlisted, objects=None) if unlisted else None
         unknown = unlisted
@@ -183,7 +183,7 @@ class Recovery:
 
     def _known(self, outage: Outage) -> bool:
         """Tell whether all requests of a time are known, those that are removed too."""
-        complete = self.search.seen.complete
+        complete = self.search.recent.complete
         return complete is not None and complete - _SLACK <= outage.since
 
 

@@ -16,7 +16,7 @@ _KUBELET = "kubelet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class CatchUpScope:
     """What the settings leave to be looked for."""
 
     live: SettingsHolder

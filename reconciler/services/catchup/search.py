@@ -31,7 +31,7 @@ from reconciler.requests.background_drafts import RequestDraft, catch_up_draft
 from reconciler.requests.naming import catch_up_name, digest
 from reconciler.services.catchup.changes import Window, changed
 from reconciler.services.catchup.recent_requests import RecentRequests
-from reconciler.services.catchup.scope import Reach
+from reconciler.services.catchup.scope import CatchUpScope
 from reconciler.services.ports.objects import Page, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Processor
@@ -95,18 +95,18 @@ class Search:
     """Looks for lost triggers and records them.
 
     Attributes:
-        existing: Lists objects, their metadata only.
+        lister: Lists objects, their metadata only.
         reader: Reads whole objects.
         waiting: Number of requests of catch-up that are not final.
         most: Of these; a pass ends early rather than store more.
     """
 
-    existing: ObjectLister
+    lister: ObjectLister
     reader: Reader
     requests: Requests
     processor: Processor
-    reach: Reach
-    seen: RecentRequests
+    scope: CatchUpScope
+    recent: RecentRequests
     waiting: Callable[[], int]
     most: int = 1000
 
@@ -125,7 +125,7 @@ class Search:
         members: dict[Kind, list[tuple[ListScope, Task]]] = defaultdict(list)
         for task in tasks:
             listings = task.program.match.listings(requests=task.counted)
-            for place in await self.existing.places(listings):
+            for place in await self.lister.places(listings):
                 members[place.kind].append((place, task))
         failed: ClusterError | None = None
         for kind, parts in members.items():
@@ -168,7 +168,7 @@ class _Walk:
         by_managers: dict[frozenset[str], list[Task]] = defaultdict(list)
         tasks = list({id(task): task for _, task in parts}.values())
         for task in tasks:
-            by_managers[self.search.reach.left_out(task.program)].append(task)
+            by_managers[self.search.scope.left_out(task.program)].append(task)
         for place in _shared([place for place, _ in parts]):
             async for page in self._pages(place, tasks):
                 leads = [lead for obj in page.items for lead in self._leads(by_managers, obj)]
@@ -176,7 +176,7 @@ class _Walk:
 
     async def _pages(self, place: ListScope, tasks: Iterable[Task]) -> AsyncIterator[Page]:
         try:
-            async for page in self.search.existing.all_pages(place):
+            async for page in self.search.lister.all_pages(place):
                 yield page
         except (Forbidden, Invalid, NoKindMatch) as error:
             # No repetition helps, and the other kinds must not wait for it.
@@ -196,9 +196,11 @@ class _Walk:
                 continue
             for task in tasks:
                 key = task.policy.uid, task.program.rule, uid
-                if not task.window.holds(moment, version) or self.search.seen.after(*key, moment):
+                if not task.window.holds(moment, version) or self.search.recent.after(
+                    *key, moment
+                ):
                     continue
-                digests = self.search.seen.digests(*key, moment)
+                digests = self.search.recent.digests(*key, moment)
                 if not digests or (self.doubt and not task.counted):
                     yield _Lead(task=task, obj=obj, moment=moment, digests=digests)
 
@@ -218,11 +220,11 @@ class _Walk:
                 raise error
 
     async def _look(self, lead: _Lead) -> None:
-        program, obj, reach = lead.task.program, lead.obj, self.search.reach
+        program, obj, scope = lead.task.program, lead.obj, self.search.scope
         meta = obj["metadata"]
         namespace = str(meta.get("namespace", ""))
         labels: Mapping[str, str] = {}
-        if program.match.needs.namespace_labels or reach.by_namespace:
+        if program.match.needs.namespace_labels or scope.by_namespace:
             labels = await self._namespace(namespace)
         subject = Subject(
             obj=obj,
@@ -234,7 +236,7 @@ class _Walk:
             namespace_labels=labels,
             operation=_operation(lead) if lead.task.counted else "",
         )
-        if not reach.holds(program, subject, labels):
+        if not scope.holds(program, subject, labels):
             return
         if program.match.evaluate(subject).decision is Decision.NO_MATCH:
             return
@@ -288,7 +290,7 @@ class _Walk:
         key = lead.task.policy.uid, lead.task.program.rule, draft.spec.resource.uid
         name = catch_up_name(*key, render_time(lead.moment))
         await self.search.requests.create(name, draft.labels, draft.spec)
-        self.search.seen.note(*key, name, lead.moment)
+        self.search.recent.note(*key, name, lead.moment)
         self.found.recorded[lead.task.key] += 1
 
     async def _namespace(self, name: str) -> Mapping[str, str]:
@@ -318,17 +320,17 @@ def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
 
 
 def tasks_of(
-    times: Iterable[tuple[CompiledPolicy, Window]], reach: Reach, *, doubt: bool
+    times: Iterable[tuple[CompiledPolicy, Window]], scope: CatchUpScope, *, doubt: bool
 ) -> Iterator[Task]:
     """Yield a task for each rule that can be caught up.
 
     Args:
         times: What is looked for of which policies.
-        reach: What the settings leave to be looked for.
+        scope: What the settings leave to be looked for.
         doubt: Something is known to be missing. Else nothing is looked for of rules on what
             exists: admission leaves no request behind, and each object would be evaluated.
     """
     for policy, window in times:
         for program in policy.in_background if doubt else policy.in_phase(Phase.TRIGGERED):
-            if not reach.why_lost(policy, program):
+            if not scope.why_lost(policy, program):
                 yield Task(policy=policy, program=program, window=window)

@@ -56,6 +56,6 @@ class CatchUpCheckpoint(Protocol):
         """Store it whole."""
         ...
 
-    async def pulse(self) -> AdmissionHeartbeat:
+    async def heartbeat(self) -> AdmissionHeartbeat:
         """Return what the admission servers said last."""
         ...

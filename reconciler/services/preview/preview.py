@@ -121,7 +121,7 @@ class Preview:
     cluster: DryRun
     processor: Processor
     triggers: TriggerReader
-    existing: ObjectLister
+    lister: ObjectLister
     parallel: int = 64
     filters: Filters | None = None
 
@@ -129,18 +129,18 @@ class Preview:
         """Yield what the rule would do; a list that cannot be read stops no other."""
         listings = program.match.listings(requests=bool(occasion.operation))
         try:
-            places = await self.existing.places(listings)
+            places = await self.lister.places(listings)
         except ClusterError as error:
             yield Chunk(failure=str(error))
             return
         met: set[str] | None = set() if len(places) > 1 else None
         # A trigger that is its own target is not read again: the list is of what would be there.
         itself = Phase.EXISTING in program.phases
-        source: Reader = self.cluster if itself else self.existing.reader
+        source: Reader = self.cluster if itself else self.lister.reader
         reader = source.acting_as(program.origin.account)
-        existing = replace(self.existing, reader=reader)
+        lister = replace(self.lister, reader=reader)
         for place in within(places, occasion.namespace):
-            async for chunk, objects in self._chunks(existing, place):
+            async for chunk, objects in self._chunks(lister, place):
                 if chunk.failure:
                     yield chunk
                     continue
@@ -159,15 +159,15 @@ class Preview:
                 name = "/".join(filter(None, (selector.kind, selector.subresource)))
                 if not selector.is_listable:
                     found[f"{name}: its requests leave nothing that can be listed"] = None
-                elif not await self.existing.served(selector):
+                elif not await self.lister.served(selector):
                     found[f"{name}: the cluster does not serve it"] = None
         return list(found)
 
     async def _chunks(
-        self, existing: ObjectLister, place: ListScope
+        self, lister: ObjectLister, place: ListScope
     ) -> AsyncIterator[tuple[Chunk, list[Object]]]:
         try:
-            async for page in existing.all_pages(place):
+            async for page in lister.all_pages(place):
                 items = list(page.items)
                 for start in range(0, len(items), self.parallel):
                     objects = items[start : start + self.parallel]
@@ -270,7 +270,7 @@ def preview_over(
         cluster=cluster,
         processor=processor,
         triggers=triggers,
-        existing=ObjectLister(kinds=ports.kinds, reader=ports.reader),
+        lister=ObjectLister(kinds=ports.kinds, reader=ports.reader),
         parallel=parallel,
         filters=ports.filters,
     )

@@ -264,9 +264,9 @@ class Processor:
             return Attempt(disposition=closed, program=program)
         exempt = self.eligibility.exempt(run, loads)
         done = ended(request.status)
-        with self.flight.kept.room() as room:
+        with self.flight.kept.byte_allowance() as byte_allowance:
             finder = self.finder.acting_as(self.account)
-            selection = await finder.select(run, loads, room)
+            selection = await finder.select(run, loads, byte_allowance)
             chosen = [item for item in selection.found if identity_of(item.key) not in done]
             results = await asyncio.gather(
                 *(

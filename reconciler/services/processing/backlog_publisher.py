@@ -17,9 +17,9 @@ _PAUSE = 1.0
 class BacklogPublisher(SaysOnce):
     """Tells the replicas; only a leader runs it."""
 
-    board: BacklogStore
+    store: BacklogStore
     dispatcher: Dispatcher
-    marks: Callable[[], Thresholds]
+    thresholds: Callable[[], Thresholds]
     _reported: Backlog | None = None
     _noticed: int = 0
 
@@ -34,10 +34,10 @@ class BacklogPublisher(SaysOnce):
         try:
             if self._reported is None:
                 # What an earlier leader saw is seen.
-                self.dispatcher.saw((await self.board.read()).seen)
+                self.dispatcher.saw((await self.store.read()).seen)
                 await self._tell()
             elif self._now().outdates(
-                self._reported, self.dispatcher.noticed - self._noticed, self.marks()
+                self._reported, self.dispatcher.noticed - self._noticed, self.thresholds()
             ):
                 await self._tell()
         except ClusterError as error:
@@ -47,11 +47,11 @@ class BacklogPublisher(SaysOnce):
         return Backlog(
             waiting=self.dispatcher.waiting,
             seen=self.dispatcher.seen,
-            of=self.marks().largest(self.dispatcher.known.held_by),
+            of=self.thresholds().largest(self.dispatcher.known.held_by),
         )
 
     async def _tell(self) -> None:
         now, noticed = self._now(), self.dispatcher.noticed
-        await self.board.write(now)
+        await self.store.write(now)
         self._reported, self._noticed = now, noticed
         self.tell("")

@@ -1,7 +1,7 @@
 """How many bytes of users' objects are in memory at the same time.
 
-Each use has a gate of its own, and whoever holds one waits only for gates further down in
-`InFlight`: so nobody waits in a circle. An object that is larger than a gate passes alone.
+Each use has its own budget, and whoever holds one waits only for budgets further down in
+`InFlight`: so nobody waits in a circle. An object that is larger than a budget passes alone.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _FADE: Final = 0.99
 class Reservation:
     """Bytes that somebody has in memory."""
 
-    gate: "MemoryBudget"
+    budget: "MemoryBudget"
     size: int
 
     def resize(self, size: int) -> None:
         """Say how many they are indeed; that waits for nothing, because they are there."""
-        self.gate.used += size - self.size
+        self.budget.used += size - self.size
         self.size = size
-        self.gate.admit()
+        self.budget.admit()
 
 
 @dataclass(slots=True)
@@ -57,13 +57,13 @@ class MemoryBudget:
             hold.resize(0)
 
     @contextlib.contextmanager
-    def room(self) -> Iterator["ByteAllowance"]:
+    def byte_allowance(self) -> Iterator["ByteAllowance"]:
         """Give a place for what may be kept without waiting, until the end."""
-        room = ByteAllowance(self)
+        byte_allowance = ByteAllowance(self)
         try:
-            yield room
+            yield byte_allowance
         finally:
-            self.used -= room.taken
+            self.used -= byte_allowance.taken
             self.admit()
 
     @property
@@ -99,21 +99,21 @@ class MemoryBudget:
 class ByteAllowance:
     """What somebody keeps."""
 
-    gate: MemoryBudget
+    budget: MemoryBudget
     taken: int = 0
 
     def take(self, size: int) -> bool:
         """Take the place of so many bytes if there is any now."""
-        if not self.gate.fits(size):
+        if not self.budget.fits(size):
             return False
-        self.gate.used += size
+        self.budget.used += size
         self.taken += size
         return True
 
 
 @dataclass(slots=True, kw_only=True)
 class InFlight:
-    """The gates of a process, in the order in which one may wait for the next.
+    """The budgets of a process, in the order in which one may wait for the next.
 
     Attributes:
         page: The largest page of a list.
@@ -149,8 +149,8 @@ class InFlight:
     @property
     def used(self) -> int:
         """Return the bytes that are held now; without a limit nothing is counted."""
-        gates = (self.pages, self.triggers, self.lists, self.kept, self.targets)
-        return sum(gate.used for gate in gates)
+        budgets = (self.pages, self.triggers, self.lists, self.kept, self.targets)
+        return sum(budget.used for budget in budgets)
 
     def expected(self, resource: str) -> int:
         """Return what an object of a kind is taken for before it is read: the largest lately.

@@ -67,7 +67,7 @@ class TargetFinder:
         return replace(self, reader=self.reader.acting_as(account))
 
     async def select(
-        self, run: RuleRun, loads: Loads, room: ByteAllowance | None = None
+        self, run: RuleRun, loads: Loads, byte_allowance: ByteAllowance | None = None
     ) -> Selection:
         """Return the objects that a rule's targets mean; one failing target stops no other.
 
@@ -83,7 +83,7 @@ class TargetFinder:
         failures: list[TargetResult] = []
         for query in asked:
             try:
-                found.extend([item async for item in self._matching(query, room)])
+                found.extend([item async for item in self._matching(query, byte_allowance)])
             except EvaluationError as error:
                 errors.append(error)
             except ClusterError as error:
@@ -91,7 +91,7 @@ class TargetFinder:
         return Selection(found=tuple(found), errors=tuple(errors), failures=tuple(failures))
 
     async def _matching(
-        self, query: TargetQuery, room: ByteAllowance | None
+        self, query: TargetQuery, byte_allowance: ByteAllowance | None
     ) -> AsyncIterator[SelectedTarget]:
         for kind in await self._kinds(query):
             place = query.namespace if kind.namespaced else None
@@ -101,7 +101,7 @@ class TargetFinder:
                 if await self._is_meant(query, key):
                     yield SelectedTarget(query=query, key=key, obj=query.read)
                 continue
-            async for item in self._listed(kind, namespace, query, room):
+            async for item in self._listed(kind, namespace, query, byte_allowance):
                 yield item
 
     async def _kinds(self, query: TargetQuery) -> tuple[Kind, ...]:
@@ -131,7 +131,7 @@ class TargetFinder:
             return True
 
     async def _listed(
-        self, kind: Kind, namespace: str, query: TargetQuery, room: ByteAllowance | None
+        self, kind: Kind, namespace: str, query: TargetQuery, byte_allowance: ByteAllowance | None
     ) -> AsyncIterator[SelectedTarget]:
         labels = "" if query.selector is None else query.selector.server
         parent, flight, token = replace(kind, subresource=""), self.flight, ""
@@ -142,7 +142,9 @@ class TargetFinder:
                 )
                 hold.resize(flight.weigh_page(parent.resource, page.size))
                 found = [
-                    self._found(kind, query, obj, room) for obj in page.items if query.accepts(obj)
+                    self._found(kind, query, obj, byte_allowance)
+                    for obj in page.items
+                    if query.accepts(obj)
                 ]
                 token = page.token
                 del page
@@ -152,12 +154,12 @@ class TargetFinder:
                 return
 
     def _found(
-        self, kind: Kind, query: TargetQuery, obj: Object, room: ByteAllowance | None
+        self, kind: Kind, query: TargetQuery, obj: Object, byte_allowance: ByteAllowance | None
     ) -> SelectedTarget:
         meta = obj["metadata"]
         key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
         # Of a subresource the list gave the parent; the lane reads the rest.
         keep = not kind.subresource and (
-            room is None or room.take(self.flight.weigh(kind.resource, obj))
+            byte_allowance is None or byte_allowance.take(self.flight.weigh(kind.resource, obj))
         )
         return SelectedTarget(query=query, key=key, obj=obj if keep else None)

@@ -15,10 +15,10 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.signals import Signal
 
 
-def marks_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Thresholds]:
+def thresholds_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Thresholds]:
     """Return what gives the limits that hold now; the ConfigMap comes before the flag."""
 
-    def marks() -> Thresholds:
+    def thresholds() -> Thresholds:
         limit = live.current.threshold or settings.waiting_limit
         return Thresholds(
             limit=limit,
@@ -27,7 +27,7 @@ def marks_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Th
             policy=settings.policy_share,
         )
 
-    return marks
+    return thresholds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,12 +35,12 @@ class BacklogEstimate:
     """The number as one replica knows it.
 
     Attributes:
-        marks: Gives the limits that hold now.
+        thresholds: Gives the limits that hold now.
         diverting: Whether rules that can be rebuilt are diverted.
         turned: That has changed.
     """
 
-    marks: Callable[[], Thresholds]
+    thresholds: Callable[[], Thresholds]
     diverting: bool = False
     turned: Signal[["BacklogEstimate"]] = field(default_factory=Signal)
     _reported: Backlog = field(default_factory=Backlog)
@@ -57,7 +57,7 @@ class BacklogEstimate:
     @property
     def full(self) -> bool:
         """Return whether nothing more may be recorded one by one."""
-        return self.marks().full(self.waiting)
+        return self.thresholds().full(self.waiting)
 
     def update(self, reported: Backlog) -> None:
         """Take in what the leader tells."""
@@ -72,7 +72,7 @@ class BacklogEstimate:
 
     def turn(self) -> bool:
         """Return whether rules are diverted from now on."""
-        diverting = self.marks().diverts(self.waiting, before=self.diverting)
+        diverting = self.thresholds().diverts(self.waiting, before=self.diverting)
         if diverting != self.diverting:
             self.diverting = diverting
             self.turned.emit(self)
@@ -84,10 +84,10 @@ class BacklogEstimate:
 
     def is_over(self, holders: Sequence[str]) -> bool:
         """Return whether rules are diverted from now on for one of the holders of a request."""
-        marks, over = self.marks(), False
+        thresholds, over = self.thresholds(), False
         for holder in holders:
             was = holder in self._over
-            if marks.of(holder).diverts(self.held(holder), before=was):
+            if thresholds.of(holder).diverts(self.held(holder), before=was):
                 self._over.add(holder)
                 over = True
             elif was:
@@ -96,8 +96,8 @@ class BacklogEstimate:
 
     def full_for(self, holders: Sequence[str]) -> str:
         """Return the holder of a request that has its share of the hard limit, empty if none."""
-        marks = self.marks()
-        full = (item for item in holders if marks.of(item).full(self.held(item)))
+        thresholds = self.thresholds()
+        full = (item for item in holders if thresholds.of(item).full(self.held(item)))
         return next(full, "")
 
     def begin(self, holders: Sequence[str] = ()) -> None:

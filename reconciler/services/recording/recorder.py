@@ -113,15 +113,15 @@ class Recorder:
         return policy, program
 
     def _refused(self, draft: Draft) -> Unrecorded:
-        marks = self.estimate.marks()
+        thresholds = self.estimate.thresholds()
         number, limit = self.estimate.waiting, "--hard-limit"
-        allowed = max(marks.hard, marks.limit)
+        allowed = max(thresholds.hard, thresholds.limit)
         who = ""
         if not self.estimate.full:
             holder = self.estimate.full_for(_holders(draft))
             kind, _, name = holder.partition("/")
             who, limit = f" of {kind} {name}", f"its --{kind}-share of --hard-limit"
-            number, allowed = self.estimate.held(holder), marks.of(holder).hard
+            number, allowed = self.estimate.held(holder), thresholds.of(holder).hard
         message = (
             f"{number} requests{who} wait, and {limit} allows {allowed}: see what keeps them"
             " waiting with kubectl retrofit status and whether retrofit-controller runs, or raise"
@@ -147,7 +147,7 @@ async def _by(deadline: Deadline, draft: Draft, work: Awaitable[None]) -> Unreco
         message = f"the API server did not store it within {deadline.seconds:g} s"
         return Unrecorded(draft=draft, reason="timeout", message=message)
     except ClusterError as error:
-        return Unrecorded(draft=draft, reason=fault(error), message=str(error))
+        return Unrecorded(draft=draft, reason=failure_label(error), message=str(error))
     return None
 
 
@@ -159,6 +159,6 @@ def _but(names: set[str], drafts: Iterable[Draft]) -> tuple[Draft, ...]:
     return tuple(item for item in drafts if item.name not in names)
 
 
-def fault(error: ClusterError) -> str:
+def failure_label(error: ClusterError) -> str:
     """Return the fault of an error as one word for metrics."""
     return type(error).__name__.lower()

@@ -97,34 +97,33 @@ class WebhookConfig:
 
 
 def configurations(
-    policies: Sequence[CompiledPolicy], kinds: Kinds, registration: WebhookConfig
+    policies: Sequence[CompiledPolicy], kinds: Kinds, config: WebhookConfig
 ) -> dict[ConfigurationRef, Object]:
     """Return the configurations, with every default that the API server would set.
 
     Args:
         policies: All that can act.
         kinds: What each of `selectors` resolves to; a kind that is not served may be absent.
-        registration: What holds for all webhooks.
+        config: What holds for all webhooks.
     """
     # A replica that has not heard of these policies learns of them by the address.
     at = f"/at/{digest_of(policies)}"
-    sweeps = OwnSweeps.of(policies, kinds, registration.controller_users)
+    sweeps = OwnSweeps.of(policies, kinds, config.controller_users)
     webhooks = (
-        _recording(at, policies, kinds, registration, sweeps),
-        _mutating(at, policies, kinds, registration, sweeps),
-        _of_authors(registration),
+        _recording(at, policies, kinds, config, sweeps),
+        _mutating(at, policies, kinds, config, sweeps),
+        _of_authors(config),
     )
-    refs = refs_of(registration.installation)
+    refs = refs_of(config.installation)
     return {
-        ref: _configuration(ref, found, registration)
-        for ref, found in zip(refs, webhooks, strict=True)
+        ref: _configuration(ref, found, config) for ref, found in zip(refs, webhooks, strict=True)
     }
 
 
-def silent(registration: WebhookConfig) -> dict[ConfigurationRef, Object]:
+def silent(config: WebhookConfig) -> dict[ConfigurationRef, Object]:
     """Return the configurations of a program that stands by: nobody is asked anything."""
-    refs = refs_of(registration.installation)
-    return {ref: _configuration(ref, (), registration) for ref in refs}
+    refs = refs_of(config.installation)
+    return {ref: _configuration(ref, (), config) for ref in refs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +142,7 @@ class _Group:
 
 
 def _groups(
-    base: str, policies: Iterable[CompiledPolicy], registration: WebhookConfig
+    base: str, policies: Iterable[CompiledPolicy], config: WebhookConfig
 ) -> Iterator[_Group]:
     """Yield the webhooks of one route.
 
@@ -155,7 +154,7 @@ def _groups(
         those = [item for item in chosen if item.failure_policy == failure_policy]
         group = _Group(
             name=failure_policy.lower(),
-            path=f"{base}/{FORCED if registration.forces_ignore else failure_policy.lower()}",
+            path=f"{base}/{FORCED if config.forces_ignore else failure_policy.lower()}",
             failure_policy=failure_policy,
             members=[item for item in those if not item.match_conditions],
         )
@@ -171,18 +170,18 @@ def _recording(
     at: str,
     policies: Iterable[CompiledPolicy],
     kinds: Kinds,
-    registration: WebhookConfig,
+    config: WebhookConfig,
     sweeps: OwnSweeps,
 ) -> Iterator[Object]:
     """Yield the webhooks that record what triggers rules with targets, if no rule refuses it."""
-    for group in _groups(f"{at}/{VALIDATE}", policies, registration):
+    for group in _groups(f"{at}/{VALIDATE}", policies, config):
         programs = programs_of(group.members, Phase.TRIGGERED, Phase.VERDICT)
         if rules := webhook_rules.recorded(programs, kinds):
             yield _of_rules(
                 group,
                 programs,
                 kinds,
-                registration,
+                config,
                 sweeps,
                 rules=rules,
                 sideEffects="NoneOnDryRun",
@@ -193,7 +192,7 @@ def _mutating(
     at: str,
     policies: Sequence[CompiledPolicy],
     kinds: Kinds,
-    registration: WebhookConfig,
+    config: WebhookConfig,
     sweeps: OwnSweeps,
 ) -> Iterator[Object]:
     """Yield the webhooks for rules that change what is written.
@@ -204,7 +203,7 @@ def _mutating(
     So do all rules that stand in the tiers of one language.
     """
     for route, chosen in _by_route(policies):
-        for group in _groups(f"{at}/{route}", chosen, registration):
+        for group in _groups(f"{at}/{route}", chosen, config):
             programs = programs_of(group.members, Phase.ADMISSION)
             if rules := webhook_rules.changed(programs, kinds):
                 once = any(item.acts_once for item in group.members)
@@ -215,7 +214,7 @@ def _mutating(
                     named,
                     programs,
                     kinds,
-                    registration,
+                    config,
                     sweeps,
                     rules=rules,
                     sideEffects="NoneOnDryRun" if asks else "None",
@@ -238,26 +237,26 @@ def _of_rules(
     group: _Group,
     programs: Sequence[Program],
     kinds: Kinds,
-    registration: WebhookConfig,
+    config: WebhookConfig,
     sweeps: OwnSweeps,
     *,
     rules: Sequence[Object],
     **settings: Any,
 ) -> Object:
     return _webhook(
-        f"{group.name}.retrofit.{registration.installation.group}",
+        f"{group.name}.retrofit.{config.installation.group}",
         group.path,
         rules,
-        registration,
+        config,
         failurePolicy=group.failure_policy,
-        timeoutSeconds=_timeout(group.members, registration.timeout),
-        namespaceSelector=_namespace_selector(programs, registration),
-        objectSelector=_object_selector(group.members, registration),
+        timeoutSeconds=_timeout(group.members, config.timeout),
+        namespaceSelector=_namespace_selector(programs, config),
+        objectSelector=_object_selector(group.members, config),
         matchConditions=_conditions(
             group.members,
             programs,
             kinds,
-            registration,
+            config,
             sweeps,
             labels_are_final=settings.get("reinvocationPolicy") != "IfNeeded",
         ),
@@ -265,39 +264,39 @@ def _of_rules(
     )
 
 
-def _of_authors(registration: WebhookConfig) -> Iterator[Object]:
+def _of_authors(config: WebhookConfig) -> Iterator[Object]:
     """Yield the webhooks that are asked when people write policies and what belongs to them."""
-    own, policies = kinds_of(registration.installation), registration.policy_kinds
+    own, policies = kinds_of(config.installation), config.policy_kinds
     if policies is None:
-        policies = required_kinds(registration.installation)
+        policies = required_kinds(config.installation)
     yield _written(
         "policy",
         "/policies",
         (*policies, own.entries, *HOOK_KINDS),
-        registration,
+        config,
         standing.harmless_edits(),
     )
-    yield _written("exception", "/exceptions", (own.exceptions,), registration)
+    yield _written("exception", "/exceptions", (own.exceptions,), config)
 
 
 def _written(
     name: str,
     path: str,
     kinds: Iterable[Kind],
-    registration: WebhookConfig,
+    config: WebhookConfig,
     conditions: Sequence[Object] = (),
 ) -> Object:
     rules: Rules = {
         (kind.group, kind.version, kind.plural, "*"): {"CREATE", "UPDATE"} for kind in kinds
     }
     return _webhook(
-        f"{name}.retrofit.{registration.installation.group}",
+        f"{name}.retrofit.{config.installation.group}",
         path,
         webhook_rules.render_rules(rules),
-        registration,
+        config,
         failurePolicy="Fail",
         sideEffects="None",
-        timeoutSeconds=_timeout((), registration.timeout),
+        timeoutSeconds=_timeout((), config.timeout),
         namespaceSelector={},
         objectSelector={},
         matchConditions=list(conditions),
@@ -305,26 +304,26 @@ def _written(
 
 
 def _configuration(
-    ref: ConfigurationRef, webhooks: Iterable[Object], registration: WebhookConfig
+    ref: ConfigurationRef, webhooks: Iterable[Object], config: WebhookConfig
 ) -> Object:
-    settings, managed = registration.settings, {MANAGED_BY: registration.installation.prefix}
+    settings, managed = config.settings, {MANAGED_BY: config.installation.prefix}
     return render_configuration(
         ref,
         webhooks,
         labels={**settings.labels, **managed},
         annotations=settings.annotations,
-        owner=registration.owner,
+        owner=config.owner,
     )
 
 
 def _webhook(
-    name: str, path: str, rules: Sequence[Object], registration: WebhookConfig, **settings: Any
+    name: str, path: str, rules: Sequence[Object], config: WebhookConfig, **settings: Any
 ) -> Object:
     conditions = settings.pop("matchConditions")
     webhook = {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": registration.endpoint.client(registration.namespace, path),
+        "clientConfig": config.endpoint.client(config.namespace, path),
         "rules": list(rules),
         # Without it a write through another version of the same resource would go unseen.
         "matchPolicy": "Equivalent",
@@ -333,31 +332,27 @@ def _webhook(
     return webhook | ({"matchConditions": conditions} if conditions else {})
 
 
-def _namespace_selector(programs: Iterable[Program], registration: WebhookConfig) -> Object:
-    own = outside_of_them(registration.namespace)
-    if only := _selected(programs, registration):
+def _namespace_selector(programs: Iterable[Program], config: WebhookConfig) -> Object:
+    own = outside_of_them(config.namespace)
+    if only := _selected(programs, config):
         own = {"key": NAMESPACE_NAME, "operator": "In", "values": sorted(only)}
-    added = registration.settings.selectors.namespaces
+    added = config.settings.selectors.namespaces
     return {**added, "matchExpressions": [own, *added.get("matchExpressions", ())]}
 
 
-def _selected(programs: Iterable[Program], registration: WebhookConfig) -> frozenset[str] | None:
+def _selected(programs: Iterable[Program], config: WebhookConfig) -> frozenset[str] | None:
     """Return the only namespaces that are asked about, None where those are not named."""
     only = _namespaces(programs)
-    left = (
-        frozenset()
-        if only is None
-        else frozenset(only) - standing_namespaces(registration.namespace)
-    )
+    left = frozenset() if only is None else frozenset(only) - standing_namespaces(config.namespace)
     return left if 0 < len(left) <= _MOST_NAMESPACES else None
 
 
-def _object_selector(policies: Iterable[CompiledPolicy], registration: WebhookConfig) -> Object:
+def _object_selector(policies: Iterable[CompiledPolicy], config: WebhookConfig) -> Object:
     """Return the labels of the objects that are asked about.
 
     Where policies differ in those that they ask for, nobody is left out by them.
     """
-    found: Object = dict(registration.settings.selectors.objects)
+    found: Object = dict(config.settings.selectors.objects)
     labels = {policy.object_labels for policy in policies}
     wanted = [
         {"key": key, "operator": "In", "values": [value]}
@@ -389,16 +384,16 @@ def _conditions(
     policies: Iterable[CompiledPolicy],
     programs: Sequence[Program],
     kinds: Kinds,
-    registration: WebhookConfig,
+    config: WebhookConfig,
     sweeps: OwnSweeps,
     *,
     labels_are_final: bool,
 ) -> list[Object]:
     written = [dict(item) for policy in policies for item in policy.match_conditions]
-    written = written or [dict(item) for item in registration.settings.conditions]
+    written = written or [dict(item) for item in config.settings.conditions]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
         # Saves the call for each write of a target that is the controller's own.
-        users = ", ".join(f"'{user}'" for user in registration.controller_users)
+        users = ", ".join(f"'{user}'" for user in config.controller_users)
         own = f"!(request.userInfo.username in [{users}])"
         # After them, so that an index in what the API server says is the author's index.
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
@@ -409,6 +404,6 @@ def _conditions(
         programs,
         kinds,
         _MOST_CONDITIONS - len(written),
-        selected=_selected(programs, registration),
+        selected=_selected(programs, config),
         labels_are_final=labels_are_final,
     )

@@ -74,7 +74,7 @@ class Registry(Protocol):
         ...
 
     @property
-    def marks(self) -> CatchUpCheckpoint:
+    def checkpoint(self) -> CatchUpCheckpoint:
         """Return where the checkpoint is kept."""
         ...
 
@@ -182,7 +182,7 @@ class WebhookWriter:
             Why a policy is left out.
         """
         if not self.in_force.recalled:
-            self.in_force.recall(await self.cluster.marks.load(), stored)
+            self.in_force.recall(await self.cluster.checkpoint.load(), stored)
         known, asked = {item.ref for item in policies}, self.clock.now()
         bundle = await self.cluster.authority.ca_bundle()
         if bundle is None:
@@ -192,16 +192,16 @@ class WebhookWriter:
         await self._look_for_owner()
         self._refused = {ref: self._refused[ref] for ref in self._refused if ref in known}
         while True:
-            registration = replace(self._registration(bundle), policy_kinds=kinds)
+            config = replace(self._config(bundle), policy_kinds=kinds)
             good = [item for item in policies if not self._is_refused(item)]
             resolved = self.in_force.resolve(good, await self._served(good))
             try:
-                changed = await self._store(configurations(good, resolved, registration))
+                changed = await self._store(configurations(good, resolved, config))
             except Invalid as error:
-                if not await self._sort_out(good, registration, error):
+                if not await self._sort_out(good, config, error):
                     raise
                 continue
-            self._accepted = registration.settings
+            self._accepted = config.settings
             if changed and not self.in_force.settling:
                 # The API servers learn of a new configuration by their own watch.
                 await asyncio.sleep(self.place.margin)
@@ -212,7 +212,7 @@ class WebhookWriter:
         """Have the API server ask about nothing."""
         await self._look_for_owner()
         self.in_force.stand_by()
-        await self._store(silent(self._registration(b"")))
+        await self._store(silent(self._config(b"")))
         self.in_force.stand_by()
 
     async def withdraw(self) -> None:
@@ -232,7 +232,7 @@ class WebhookWriter:
             self._owner = await self.cluster.webhooks.owner()
             self._owner_asked = True
 
-    def _registration(self, bundle: bytes) -> WebhookConfig:
+    def _config(self, bundle: bytes) -> WebhookConfig:
         return WebhookConfig(
             endpoint=Endpoint(url=self.place.url, service=self.place.service, ca_bundle=bundle),
             namespace=self.place.namespace,
@@ -357,15 +357,15 @@ class WebhookWriter:
         return known is not None and known[0] is policy
 
     async def _sort_out(
-        self, policies: Sequence[CompiledPolicy], registration: WebhookConfig, error: Invalid
+        self, policies: Sequence[CompiledPolicy], config: WebhookConfig, error: Invalid
     ) -> bool:
         """Find out what the API server refuses, and leave it out from now on."""
         bare = WebhookConfig(
-            endpoint=registration.endpoint,
-            namespace=registration.namespace,
-            controller_users=registration.controller_users,
-            timeout=registration.timeout,
-            installation=registration.installation,
+            endpoint=config.endpoint,
+            namespace=config.namespace,
+            controller_users=config.controller_users,
+            timeout=config.timeout,
+            installation=config.installation,
         )
         found = False
         for policy in policies:
@@ -377,7 +377,7 @@ class WebhookWriter:
                 except Invalid as refusal:
                     self._refused[policy.ref] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
                     found = True
-        if not found and registration.settings != self._accepted:
+        if not found and config.settings != self._accepted:
             self.live.refuse_webhooks(self._accepted, _fault(error))
             found = True
         return found

@@ -150,10 +150,10 @@ class Sweeper:
         state.advance(generation=generation)
         if state.diverted and (held := self._begin_round(state)) is not None:
             return held
-        existing = self._existing(program.origin.account)
-        places = await existing.places(program.match.listings())
+        lister = self._lister(program.origin.account)
+        places = await lister.places(program.match.listings())
         if state.progress.total < 0:
-            total = await count_of(existing.reader, places)
+            total = await count_of(lister.reader, places)
             state.advance(total=total)
         if not state.progress.phase:
             # Canaries are for what exists; these triggers were sent by somebody.
@@ -224,8 +224,8 @@ class Sweeper:
         self, state: SweepState, program: Program, place: ListScope, after: str
     ) -> Disposition | None:
         """Work through one list; return what is in the way, None at its end."""
-        existing = self._existing(program.origin.account)
-        walk = self._chunks(state, program, existing, place, after)
+        lister = self._lister(program.origin.account)
+        walk = self._chunks(state, program, lister, place, after)
         async with contextlib.aclosing(walk) as chunks:
             async for page in chunks:
                 if (held := await self._gate(state, program, len(page))) is not None:
@@ -291,7 +291,7 @@ class Sweeper:
             return Skip(reason=Reason.SUPERSEDED, message=message)
         return program
 
-    def _existing(self, account: ServiceAccount | None) -> ObjectLister:
+    def _lister(self, account: ServiceAccount | None) -> ObjectLister:
         reader = self.reader.acting_as(account)
         return ObjectLister(
             kinds=self.kinds, reader=reader, page=self.page, flight=self.processor.flight
@@ -301,12 +301,12 @@ class Sweeper:
         self,
         state: SweepState,
         program: Program,
-        existing: ObjectLister,
+        lister: ObjectLister,
         place: ListScope,
         after: str,
     ) -> AsyncGenerator[list[Object]]:
         chosen = _chosen(state.progress)
-        async with contextlib.aclosing(existing.pages(place)) as pages:
+        async with contextlib.aclosing(lister.pages(place)) as pages:
             async for page in pages:
                 items = [item for item in page.items if list_key(item) > after and chosen(item)]
                 while items:

@@ -50,7 +50,7 @@ from tests.unit.admission.conftest import make_deps
 
 MAX_BODY = 64 * 1024
 RECORDED = {"policy": "set-team", "rule": "copy", "source": "admission"}
-MARKS = Thresholds(limit=10_000, hard=100_000)
+THRESHOLDS = Thresholds(limit=10_000, hard=100_000)
 JSON = {"Content-Type": "application/json"}
 
 
@@ -121,7 +121,7 @@ class World:
         requests: type[MemoryRequests] = MemoryRequests,
         namespaces: dict[str, Any] | None = None,
         cluster: type[MemoryCluster] = MemoryCluster,
-        marks: Thresholds = MARKS,
+        thresholds: Thresholds = THRESHOLDS,
         farewell: float = 0.0,
         limits: ConnectionLimits | None = None,
         together: int = 1024 * 1024,
@@ -144,7 +144,7 @@ class World:
         self.events = Told()
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = clock or SystemClock()
-        self.estimate = BacklogEstimate(marks=lambda: marks)
+        self.estimate = BacklogEstimate(thresholds=lambda: thresholds)
         filters = parse_filters()
         lookup = RuleLookup(
             index=index,

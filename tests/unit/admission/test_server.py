@@ -326,7 +326,7 @@ class TestOverload:
         return answers
 
     async def test_above_the_limit_only_what_must_be_is_recorded_by_itself(self, make):
-        async with World(self.rules(make), marks=self.LIMITS) as world:
+        async with World(self.rules(make), thresholds=self.LIMITS) as world:
             answers = await self.send(world, make, 3)
             assert all(item["allowed"] for item in answers)
             stored = await world.stored()
@@ -337,7 +337,7 @@ class TestOverload:
             assert world.count("requests_recorded_total", **RECORDED) == 1
 
     async def test_at_the_hard_limit_it_is_refused_with_the_cure(self, make):
-        async with World(self.rules(make), marks=self.LIMITS) as world:
+        async with World(self.rules(make), thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=4))
             (answer,) = await self.send(world, make, 1)
             assert answer["allowed"] is False
@@ -349,7 +349,7 @@ class TestOverload:
 
     async def test_under_ignore_it_is_admitted_and_counted(self, make):
         rules = self.rules(make, failurePolicy="Ignore")
-        async with World(rules, marks=self.LIMITS) as world:
+        async with World(rules, thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=4))
             (answer,) = await self.send(world, make, 1, path="ignore")
             assert answer["allowed"] is True
@@ -358,7 +358,7 @@ class TestOverload:
             assert world.count("requests_lost_total", reason="overload") == 1
 
     async def test_it_turns_back_when_the_leader_tells_of_less(self, make):
-        async with World(self.rules(make), marks=self.LIMITS) as world:
+        async with World(self.rules(make), thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=3))
             await self.send(world, make, 1)
             world.estimate.update(Backlog(waiting=0, seen=10**9))
@@ -368,15 +368,17 @@ class TestOverload:
     async def test_conditions_that_only_a_request_has_are_not_got_around(self, make):
         conditions = [{"name": "somebody", "expression": "request.userInfo.username == 'a'"}]
         policy = make.policy(spec={"webhookConfiguration": {"matchConditions": conditions}})
-        async with World(make.index(policy), marks=self.LIMITS) as world:
+        async with World(make.index(policy), thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=3))
             (answer,) = await self.send(world, make, 1, path="fail/set-team")
             assert answer["allowed"]
             assert [item.spec.sequence for item in await world.stored()] == [0]
 
     async def test_the_flood_of_one_namespace_refuses_nobody_else(self, make):
-        marks = Thresholds(limit=2, hard=4, namespace=50)
-        async with World(self.rules(make), marks=marks, namespaces={"a": {}, "b": {}}) as world:
+        thresholds = Thresholds(limit=2, hard=4, namespace=50)
+        async with World(
+            self.rules(make), thresholds=thresholds, namespaces={"a": {}, "b": {}}
+        ) as world:
             world.estimate.update(Backlog(waiting=2, of={"namespace/a": 2}))
             (refused,) = await self.send(world, make, 1)
             assert "2 requests of namespace a wait" in refused["status"]["message"]

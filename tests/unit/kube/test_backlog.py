@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.kube.backlog import KubeBoard, backlog_handler
+from reconciler.kube.backlog import KubeBacklogStore, backlog_handler
 from reconciler.kube.client import Client
 from reconciler.kube.leases import KubeLeases
 from reconciler.requests.overload import Backlog
@@ -20,13 +20,13 @@ def lease(**marks):
 
 
 @pytest.fixture
-def board(client: Client) -> KubeBoard:
-    return KubeBoard(KubeLeases(client, "kyverno"), StillClock())
+def store(client: Client) -> KubeBacklogStore:
+    return KubeBacklogStore(KubeLeases(client, "kyverno"), StillClock())
 
 
-async def test_it_is_published_with_one_patch(api, board):
+async def test_it_is_published_with_one_patch(api, store):
     api.answer(f"PATCH {LEASE}", lease())
-    await board.write(Backlog(waiting=12, seen=345, of={"namespace/a": 7}))
+    await store.write(Backlog(waiting=12, seen=345, of={"namespace/a": 7}))
     (call,) = api.seen
     marks = call.body["metadata"]["annotations"]
     assert marks == {
@@ -37,29 +37,29 @@ async def test_it_is_published_with_one_patch(api, board):
     assert call.body["spec"]["renewTime"].endswith("Z")
 
 
-async def test_where_it_is_missing_it_is_made(api, board):
+async def test_where_it_is_missing_it_is_made(api, store):
     api.answer(f"PATCH {LEASE}", ABSENT)
     api.answer(f"POST {COLLECTION}", (201, lease()))
-    await board.write(Backlog(waiting=1))
+    await store.write(Backlog(waiting=1))
     made = api.calls(f"POST {COLLECTION}")[0].body
     assert made["metadata"]["name"] == "kube-retrofit-backlog"
     assert made["metadata"]["annotations"]["kube-retrofit.dev/waiting"] == "1"
 
 
-async def test_before_anything_was_published_nothing_waits(api, board):
+async def test_before_anything_was_published_nothing_waits(api, store):
     api.answer(f"GET {LEASE}", ABSENT)
-    assert await board.read() == Backlog()
+    assert await store.read() == Backlog()
 
 
-async def test_it_is_read_as_it_was_published(api, board):
+async def test_it_is_read_as_it_was_published(api, store):
     api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "seen": "345", "waiting-of": '{"a":7}'}))
-    assert await board.read() == Backlog(waiting=12, seen=345, of={"a": 7})
+    assert await store.read() == Backlog(waiting=12, seen=345, of={"a": 7})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"a":"many"}'])
-async def test_shares_that_somebody_else_wrote_are_nobody_s(api, board, text):
+async def test_shares_that_somebody_else_wrote_are_nobody_s(api, store, text):
     api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "waiting-of": text}))
-    assert await board.read() == Backlog(waiting=12)
+    assert await store.read() == Backlog(waiting=12)
 
 
 def test_what_somebody_else_wrote_there_is_no_number():

@@ -194,8 +194,10 @@ def test_the_largest_status_stays_far_below_what_etcd_takes():
     ],
 )
 def test_the_newer_result_counts_but_a_patch_is_not_forgotten(before, after, merged):
-    older = target(outcome=before, attempts=2, before="1", after="2")
-    (result,) = merge_targets([older], [target(outcome=after, before="8", after="9")])
+    older = target(outcome=before, attempts=2, version_before="1", version_after="2")
+    (result,) = merge_targets(
+        [older], [target(outcome=after, version_before="8", version_after="9")]
+    )
     assert (result.outcome, result.attempts) == (merged, 3)
     if (before, after) == (Outcome.PATCHED, Outcome.UNCHANGED):
         assert (result.before, result.after) == ("1", "2")

@@ -105,19 +105,19 @@ class Configurations:
 
 
 @dataclass
-class Marks:
+class MemoryCheckpoint:
     """A checkpoint in memory, and what the admission servers say."""
 
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    current: Checkpoint = field(default_factory=Checkpoint)
     last: AdmissionHeartbeat = field(default_factory=AdmissionHeartbeat)
 
     async def load(self) -> Checkpoint:
-        return self.checkpoint
+        return self.current
 
     async def store(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
+        self.current = checkpoint
 
-    async def pulse(self) -> AdmissionHeartbeat:
+    async def heartbeat(self) -> AdmissionHeartbeat:
         return self.last
 
 
@@ -140,16 +140,16 @@ class Registry:
     webhooks: Webhooks
     access: Account
     authority: Authority = field(default_factory=Authority)
-    marks: Marks = field(default_factory=Marks)
+    checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
 
 
-def new_registrar(
+def new_webhook_writer(
     world: World,
     *,
     log: list[str] | None = None,
     kinds: Kinds | None = None,
     webhooks: Webhooks | None = None,
-    marks: Marks | None = None,
+    checkpoint: MemoryCheckpoint | None = None,
     access: Account | None = None,
 ) -> WebhookWriter:
     """Return what writes the webhook configurations of a world."""
@@ -158,7 +158,7 @@ def new_registrar(
             kinds=kinds or world.cluster,
             webhooks=webhooks or Configurations([] if log is None else log),
             access=access or Account(),
-            marks=marks or Marks(),
+            checkpoint=checkpoint or MemoryCheckpoint(),
         ),
         clock=world.clock,
         in_force=InForce(clock=world.clock),
@@ -179,7 +179,7 @@ def new_rollout(world: World, webhooks: Webhooks | None = None) -> Rollout:
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        webhook_writer=new_registrar(world, webhooks=webhooks),
+        webhook_writer=new_webhook_writer(world, webhooks=webhooks),
         say=lambda _text: None,
         warn=lambda _policy, _caveat: None,
     )

@@ -18,7 +18,7 @@ from reconciler.requests.lifecycle import Defer, Done, Retry
 from reconciler.requests.overload import Backlog, Thresholds, holders
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.processing.backlog_publisher import BacklogPublisher
-from reconciler.services.recording.backlog import BacklogEstimate, marks_of
+from reconciler.services.recording.backlog import BacklogEstimate, thresholds_of
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.sweeping.sweeper import Sweeper
 from tests.stored import MemoryRequests
@@ -102,7 +102,7 @@ async def stored(requests: MemoryRequests) -> list[UpdateRequest]:
 
 class TestEstimate:
     def estimate(self, limit=10, hard=20):
-        return BacklogEstimate(marks=lambda: Thresholds(limit=limit, hard=hard))
+        return BacklogEstimate(thresholds=lambda: Thresholds(limit=limit, hard=hard))
 
     def store(self, estimate, *versions):
         for version in versions:
@@ -153,11 +153,11 @@ class TestEstimate:
 class TestShares:
     """A namespace may take half of the limits, a policy three quarters."""
 
-    MARKS = Thresholds(limit=20, hard=40, namespace=50, policy=75)
+    THRESHOLDS = Thresholds(limit=20, hard=40, namespace=50, policy=75)
 
     @pytest.fixture
     def estimate(self) -> BacklogEstimate:
-        return BacklogEstimate(marks=lambda: self.MARKS)
+        return BacklogEstimate(thresholds=lambda: self.THRESHOLDS)
 
     def test_a_flood_in_one_namespace_meets_nobody_else(self, estimate):
         flood, other = holders("all", "flood"), holders("all", "other")
@@ -196,13 +196,15 @@ class TestShares:
 
     def test_who_is_no_longer_large_is_worth_telling(self):
         reported = Backlog(waiting=10, of={"namespace/a": 5})
-        assert Backlog(waiting=10, of={"namespace/b": 5}).outdates(reported, 0, self.MARKS)
-        assert not Backlog(waiting=10, of={"namespace/a": 6}).outdates(reported, 0, self.MARKS)
+        assert Backlog(waiting=10, of={"namespace/b": 5}).outdates(reported, 0, self.THRESHOLDS)
+        assert not Backlog(waiting=10, of={"namespace/a": 6}).outdates(
+            reported, 0, self.THRESHOLDS
+        )
 
     async def test_the_leader_tells_of_the_largest(self, world, make):
-        board = Board()
+        store = MemoryStore()
         backlog_publisher = BacklogPublisher(
-            board=board, dispatcher=world.dispatcher, marks=lambda: self.MARKS, say=print
+            store=store, dispatcher=world.dispatcher, thresholds=lambda: self.THRESHOLDS, say=print
         )
         policy = world.install(make.policy())
         trigger = world.cluster.add(make.object(data={"v": "1"}))
@@ -211,7 +213,7 @@ class TestShares:
         await world.dispatcher.resync()
         await backlog_publisher.look()
         place, name = trigger["metadata"]["namespace"], policy["metadata"]["name"]
-        assert board.kept.of == {f"namespace/{place}": 3, f"policy/{name}": 3}
+        assert store.kept.of == {f"namespace/{place}": 3, f"policy/{name}": 3}
         world.dispatcher.on_deleted("ur-0")
         world.dispatcher.on_deleted("ur-1")
         assert dict(world.dispatcher.known.held_by) == {
@@ -222,16 +224,16 @@ class TestShares:
 
 def test_the_config_map_comes_before_the_flag():
     live = SettingsHolder.of("kyverno")
-    marks = marks_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
+    thresholds = thresholds_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
     shares = {"namespace": 50, "policy": 75}
-    assert marks() == Thresholds(limit=7, hard=9, **shares)
+    assert thresholds() == Thresholds(limit=7, hard=9, **shares)
     live.load({"updateRequestThreshold": "1000"})
-    assert marks() == Thresholds(limit=1000, hard=9, **shares)
-    live.update({})
-    assert marks() == Thresholds(limit=7, hard=9, **shares)
+    assert thresholds() == Thresholds(limit=1000, hard=9, **shares)
+    live.load({})
+    assert thresholds() == Thresholds(limit=7, hard=9, **shares)
 
 
-class Board:
+class MemoryStore:
     """Keeps what was told; `fault` is raised by writes."""
 
     def __init__(self, kept=None):
@@ -250,54 +252,54 @@ class Board:
 
 
 class TestTelling:
-    def backlog_publisher(self, world, board, said):
+    def backlog_publisher(self, world, store, said):
         return BacklogPublisher(
-            board=board,
+            store=store,
             dispatcher=world.dispatcher,
-            marks=lambda: Thresholds(limit=20, hard=50),
+            thresholds=lambda: Thresholds(limit=20, hard=50),
             say=said.append,
         )
 
     async def test_nothing_is_reported_before_all_is_listed(self, world):
-        board = Board()
-        backlog_publisher = self.backlog_publisher(world, board, [])
+        store = MemoryStore()
+        backlog_publisher = self.backlog_publisher(world, store, [])
         await backlog_publisher.look()
-        assert board.writes == 0
+        assert store.writes == 0
         await world.dispatcher.resync()
         await backlog_publisher.look()
-        assert board.writes == 1
+        assert store.writes == 1
 
     async def test_a_new_leader_has_seen_what_the_earlier_one_saw(self, world):
-        board = Board(Backlog(waiting=5, seen=10**6))
+        store = MemoryStore(Backlog(waiting=5, seen=10**6))
         await world.dispatcher.resync()
-        await self.backlog_publisher(world, board, []).look()
-        assert board.kept == Backlog(waiting=0, seen=10**6)
+        await self.backlog_publisher(world, store, []).look()
+        assert store.kept == Backlog(waiting=0, seen=10**6)
 
     async def test_it_is_reported_again_only_when_it_changed_enough(self, world, make):
-        board = Board()
-        backlog_publisher = self.backlog_publisher(world, board, [])
+        store = MemoryStore()
+        backlog_publisher = self.backlog_publisher(world, store, [])
         await world.dispatcher.resync()
         await backlog_publisher.look()
         policy = world.install(make.policy())
         trigger = world.cluster.add(make.object(data={"v": "1"}))
         world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-1"))
         await backlog_publisher.look()
-        assert board.writes == 1
+        assert store.writes == 1
         world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-2"))
         await backlog_publisher.look()
-        assert board.writes == 2
-        assert board.kept.waiting == 2
-        assert board.kept.seen == int((await world.requests.get("ur-2")).resource_version)
+        assert store.writes == 2
+        assert store.kept.waiting == 2
+        assert store.kept.seen == int((await world.requests.get("ur-2")).resource_version)
 
     async def test_what_cannot_be_reported_is_said_once_and_tried_again(self, world):
-        board, said = Board(), []
-        board.fault = Forbidden("patch leases", permission="patch leases")
-        backlog_publisher = self.backlog_publisher(world, board, said)
+        store, said = MemoryStore(), []
+        store.fault = Forbidden("patch leases", permission="patch leases")
+        backlog_publisher = self.backlog_publisher(world, store, said)
         await world.dispatcher.resync()
         await backlog_publisher.look()
         await backlog_publisher.look()
         assert said == ["the number of waiting requests cannot be published: patch leases"]
-        board.fault = None
+        store.fault = None
         await backlog_publisher.look()
         assert backlog_publisher.problem == ""
 

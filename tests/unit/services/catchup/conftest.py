@@ -1,4 +1,4 @@
-"""The passes on an in-memory cluster, with marks that a test sets."""
+"""The passes on an in-memory cluster, with a checkpoint that a test sets."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.services.catchup.recent_requests import RecentRequests
 from reconciler.services.catchup.recovery import Loss
-from reconciler.services.catchup.scope import Reach
+from reconciler.services.catchup.scope import CatchUpScope
 from reconciler.services.catchup.search import PassResult, Search
 from reconciler.services.ports.leases import Checkpoint
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.sweeping.listing import ObjectLister
-from tests.unit.services.configurations import Marks
+from tests.unit.services.configurations import MemoryCheckpoint
 from tests.unit.services.conftest import World
 
 
@@ -26,7 +26,7 @@ class Chase:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.marks = Marks()
+        self.checkpoint = MemoryCheckpoint()
         self.settings = SettingsHolder.of("kyverno")
         self.held = False
         self.reported: list[PassResult] = []
@@ -41,18 +41,18 @@ class Chase:
         untouched = Checkpoint(version="1", confirmed=world.clock.now())
         self.in_force.recall(known or untouched, ())
         self.search = Search(
-            existing=ObjectLister(kinds=world.cluster, reader=world.wire, page=2),
+            lister=ObjectLister(kinds=world.cluster, reader=world.wire, page=2),
             reader=world.wire,
             requests=world.requests,
             processor=world.processor,
-            reach=Reach(live=self.settings),
-            seen=RecentRequests(),
+            scope=CatchUpScope(live=self.settings),
+            recent=RecentRequests(),
             waiting=lambda: self.waiting,
         )
-        self.rounds = CatchUpPasses(
+        self.passes = CatchUpPasses(
             index=world.index,
             policies=world.policies,
-            marks=self.marks,
+            checkpoint=self.checkpoint,
             search=self.search,
             clock=world.clock,
             interval=300.0,
@@ -123,7 +123,7 @@ class Chase:
         """Let time pass, with a look every second."""
         for _ in range(seconds):
             self.world.clock.tick(1.0)
-            await self.rounds.look()
+            await self.passes.look()
 
     async def requests(self) -> list[UpdateRequest]:
         found = [item async for item in self.world.requests.waiting()]

@@ -22,7 +22,7 @@ def own(make: type[Make], failure_policy: str = "Ignore") -> Object:
 async def leading(chase: Chase, make: type[Make]) -> Chase:
     await chase.install(own(make))
     chase.world.clock.tick(60)
-    await chase.rounds.begin()
+    await chase.passes.begin()
     await chase.pass_time(10)
     return chase
 
@@ -39,7 +39,7 @@ async def test_after_a_gap_what_the_rule_would_change_is_found(leading, make):
     leading.add(make.object(name="missed"))
     leading.add(make.object(name="done", labels={"done": "yes"}))
     leading.add(make.object(name="system", namespace="kube-system"))
-    leading.marks.last = MISSED
+    leading.checkpoint.last = MISSED
     await leading.pass_time(15)
     (request,) = await leading.requests()
     assert request.spec.resource.name == "missed"
@@ -52,7 +52,7 @@ async def test_after_a_gap_what_the_rule_would_change_is_found(leading, make):
 async def test_what_was_stored_while_the_policy_was_not_in_force_is_found(chase, make):
     await chase.install(own(make, "Fail"))
     chase.world.clock.tick(60)
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.outage(30, make.object(name="missed"))
     await chase.pass_time(20)
     assert await chase.names() == ["missed"]
@@ -64,7 +64,7 @@ async def test_without_the_annotation_nothing_is_found(chase, make):
     policy["metadata"]["annotations"] = {}
     await chase.install(policy)
     chase.world.clock.tick(60)
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.outage(30, make.object(name="missed"))
     await chase.pass_time(20)
     assert await chase.names() == []

@@ -20,7 +20,7 @@ async def leading(chase: Chase, make: type[Make]) -> Chase:
     """Return a leader with the rule ``r`` on ConfigMaps that start with ``t``."""
     await chase.install(make.policy(spec=IGNORE, resources={"names": ["t*"]}))
     chase.world.clock.tick(60)
-    await chase.rounds.begin()
+    await chase.passes.begin()
     await chase.pass_time(10)
     assert await chase.names() == []
     return chase
@@ -55,25 +55,25 @@ async def test_what_was_recorded_is_left(leading, make):
     asked = await leading.world.ask(
         await policy.get(policy_named("p")), stored, record=TriggerRecord(digest=digest(stored))
     )
-    leading.rounds.note(asked)
+    leading.passes.note(asked)
     await leading.pass_time(310)
     assert await leading.names() == []
 
 
 async def test_a_gap_is_looked_at_when_it_ends(leading, make):
     leading.add(trigger(make))
-    leading.marks.last = MISSED
+    leading.checkpoint.last = MISSED
     await leading.pass_time(15)
     assert await leading.names() == ["t"]
 
 
 async def test_while_triggers_are_lost_all_the_time_there_are_no_more_passes(leading, make):
-    before = leading.rounds.passes
+    before = leading.passes.passes
     for number in range(120):
-        leading.marks.last = AdmissionHeartbeat(missed=str(number))
+        leading.checkpoint.last = AdmissionHeartbeat(missed=str(number))
         leading.add(trigger(make, f"t-{number}"))
         await leading.pass_time(5)
-    assert leading.rounds.passes - before <= 2
+    assert leading.passes.passes - before <= 2
     assert len(await leading.names()) > 50
     await leading.pass_time(15)
     assert len(await leading.names()) == 120
@@ -87,21 +87,21 @@ async def test_two_changes_in_one_second_are_distinguished_after_a_gap(leading, 
         stored,
         record=TriggerRecord(digest=digest(stored)),
     )
-    leading.rounds.note(asked)
+    leading.passes.note(asked)
     if changed:
         await leading.world.edit(stored, data={"v": "2"})
-    leading.marks.last = MISSED
+    leading.checkpoint.last = MISSED
     await leading.pass_time(15)
     assert await leading.names() == (["t"] if changed else [])
 
 
 async def test_what_is_young_is_left_to_the_next_pass(leading, make):
-    leading.marks.last = MISSED
-    before = leading.rounds.passes
+    leading.checkpoint.last = MISSED
+    before = leading.passes.passes
     await leading.pass_time(6)
     leading.add(trigger(make))
     await leading.pass_time(4)
-    assert leading.rounds.passes == before + 1
+    assert leading.passes.passes == before + 1
     assert await leading.names() == []
     await leading.pass_time(310)
     assert await leading.names() == ["t"]
@@ -117,21 +117,21 @@ async def test_our_own_work_is_not_found_for_ever(leading, make):
 async def test_a_restart_goes_on_where_the_last_pass_ended(leading, make):
     leading.add(trigger(make))
     await leading.pass_time(20)
-    done = leading.marks.checkpoint.done
+    done = leading.checkpoint.current.done
     leading.world.restart()
     leading.restart()
     leading.world.clock.tick(3600)
-    await leading.rounds.begin()
+    await leading.passes.begin()
     await leading.pass_time(6)
     assert await leading.names() == ["t"]
-    assert leading.marks.checkpoint.done >= done
+    assert leading.checkpoint.current.done >= done
     await leading.pass_time(300)
-    assert leading.marks.checkpoint.done > done + timedelta(hours=1)
+    assert leading.checkpoint.current.done > done + timedelta(hours=1)
 
 
 async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make):
     leading.add(trigger(make))
-    before = leading.marks.checkpoint.done
+    before = leading.checkpoint.current.done
 
     def refuse(verb, kind):
         if verb == "list":
@@ -140,7 +140,7 @@ async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make)
     leading.world.wire.before_read = refuse
     with pytest.raises(Unavailable):
         await leading.pass_time(310)
-    assert leading.marks.checkpoint.done == before
+    assert leading.checkpoint.current.done == before
     leading.world.clock.tick(3600)
     leading.world.wire.before_read = lambda *_: None
     await leading.pass_time(1)
@@ -156,10 +156,10 @@ async def test_a_kind_that_may_not_be_listed_keeps_nothing_else_from_being_looke
             raise Forbidden("no", permission="list secrets")
 
     chase.world.wire.before_read = refuse
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.world.clock.tick(60)
     chase.add(make.object(name="t"))
-    chase.marks.last = MISSED
+    chase.checkpoint.last = MISSED
     await chase.pass_time(15)
     assert await chase.names() == ["t"]
     assert chase.said == ["secrets: no"]
@@ -170,9 +170,9 @@ async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other
 ):
     await chase.install(make.policy("a", spec=IGNORE, kinds=("Secret",)))
     await chase.install(make.policy("b", spec=IGNORE))
-    await chase.rounds.begin()
+    await chase.passes.begin()
     await chase.pass_time(20)
-    before = chase.marks.checkpoint.done
+    before = chase.checkpoint.current.done
 
     def refuse(verb, kind):
         if (verb, kind) == ("list", "Secret"):
@@ -183,13 +183,13 @@ async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other
     with pytest.raises(Unavailable):
         await chase.pass_time(310)
     assert await chase.names() == ["t"]
-    assert chase.marks.checkpoint.done == before
+    assert chase.checkpoint.current.done == before
 
 
 async def test_one_list_serves_all_rules_of_a_kind(chase, make):
     for number in range(5):
         await chase.install(make.policy(f"p{number}", spec=IGNORE))
-    await chase.rounds.begin()
+    await chase.passes.begin()
     await chase.pass_time(20)
     chase.world.wire.calls.clear()
     await chase.pass_time(300)
@@ -199,7 +199,7 @@ async def test_one_list_serves_all_rules_of_a_kind(chase, make):
 async def test_rules_that_no_live_object_can_serve_are_skipped(chase, make):
     append = {"data": {"l": "{{ target.data.l }} x"}}
     await chase.install(make.policy(spec=IGNORE, patch=append))
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.add(make.object(name="t"))
     await chase.pass_time(310)
     assert await chase.names() == []
@@ -209,7 +209,7 @@ async def test_rules_that_no_live_object_can_serve_are_skipped(chase, make):
 async def test_preconditions_are_asked_on_the_whole_object(chase, make):
     wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
     await chase.install(make.policy(spec=IGNORE, preconditions={"all": wanted}))
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.world.clock.tick(30)
     chase.add(make.object(name="yes", data={"v": "go"}))
     chase.add(make.object(name="no", data={"v": "stay"}))
@@ -224,7 +224,7 @@ async def test_what_a_policy_asks_of_an_object_is_read_in_its_own_name(chase, ma
     policy = make.policy(spec=IGNORE, preconditions={"all": wanted})
     policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: "a/bot"}
     await chase.install(policy)
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.world.clock.tick(30)
     chase.add(make.object(name="no", data={"v": "stay"}))
     await chase.pass_time(310)
@@ -239,7 +239,7 @@ async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make)
     policy = make.policy(spec=IGNORE, context=[entry], preconditions={"all": wanted})
     await chase.install(policy)
     await chase.install(make.policy("other", spec=IGNORE, kinds=("Service",)))
-    await chase.rounds.begin()
+    await chase.passes.begin()
     chase.world.clock.tick(30)
 
     async def refuse(_load):
@@ -256,7 +256,7 @@ async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make)
 class TestTheBeginningOfAPolicy:
     @pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
     async def test_is_looked_at_once_it_is_in_force(self, chase, make, failure_policy):
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(100)
         chase.add(make.object(name="before"))
         policy = await chase.install(
@@ -277,7 +277,7 @@ class TestTheBeginningOfAPolicy:
         assert await chase.names() == recorded
 
     async def test_is_left_to_its_sweep(self, chase, make):
-        await chase.rounds.begin()
+        await chase.passes.begin()
         policy = await chase.install(make.policy(on_change=True), ready=False)
         chase.add(make.object(name="between"))
         await chase.ready(policy)
@@ -285,16 +285,16 @@ class TestTheBeginningOfAPolicy:
         assert await chase.names() == []
 
     async def test_survives_a_leader(self, chase, make):
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         policy = await chase.install(make.policy(), ready=False)
         chase.add(make.object(name="between"))
         await chase.pass_time(1000)
-        assert chase.marks.checkpoint.done <= chase.world.clock.now() - timedelta(seconds=1000)
+        assert chase.checkpoint.current.done <= chase.world.clock.now() - timedelta(seconds=1000)
         await chase.ready(policy)
         chase.world.restart()
         chase.restart()
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         assert await chase.names() == ["between"]
 
@@ -346,15 +346,15 @@ class TestWhatTheSettingsLeaveOut:
     async def test_users_that_nobody_can_tell_end_the_regular_passes(self, leading, make):
         leading.settings.load({"excludeUsernames": "robot"})
         leading.add(trigger(make))
-        leading.marks.last = AdmissionHeartbeat(renewed="again")
+        leading.checkpoint.last = AdmissionHeartbeat(renewed="again")
         await leading.pass_time(310)
         assert await leading.names() == []
         # Nobody is alive: what is done stays, until somebody says that there was a gap.
-        done = leading.marks.checkpoint.done
+        done = leading.checkpoint.current.done
         leading.add(trigger(make, "t-2"))
         await leading.pass_time(1000)
-        assert leading.marks.checkpoint.done == done
-        leading.marks.last = MISSED
+        assert leading.checkpoint.current.done == done
+        leading.checkpoint.last = MISSED
         await leading.pass_time(15)
         assert "t-2" in await leading.names()
 
@@ -386,9 +386,9 @@ async def test_no_more_is_stored_than_can_wait(leading, make):
 
 
 async def test_an_interval_of_zero_leaves_only_what_follows_an_outage(leading, make):
-    leading.rounds.interval = 0.0
+    leading.passes.interval = 0.0
     leading.add(trigger(make))
-    leading.marks.last = MISSED
+    leading.checkpoint.last = MISSED
     await leading.pass_time(400)
     assert await leading.names() == []
     leading.outage(seconds=3, trigger=trigger(make, "t-2"))

@@ -44,7 +44,7 @@ def install(chase: Chase, make: type[Make]) -> Callable[..., Awaitable[str]]:
 async def leading(chase: Chase, install: Callable[..., Awaitable[str]]) -> Chase:
     await install()
     chase.world.clock.tick(60)
-    await chase.rounds.begin()
+    await chase.passes.begin()
     await chase.pass_time(10)
     assert await chase.names() == []
     return chase
@@ -77,7 +77,7 @@ async def test_what_was_recorded_within_it_is_left(leading, make):
     stored = leading.add(make.object(name="t"))
     policy = await leading.world.policies.get(policy_named("p"))
     asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
-    leading.rounds.note(asked)
+    leading.passes.note(asked)
     outages.end(clock.now())
     await leading.pass_time(10)
     assert await leading.names() == []
@@ -88,10 +88,10 @@ async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again
     stored = leading.add(make.object(name="t"))
     policy = await leading.world.policies.get(policy_named("p"))
     asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
-    leading.rounds.note(asked)
+    leading.passes.note(asked)
     clock.tick(20)
     outages.begin(Cause.UNINSTALLING, clock.now())
-    leading.rounds.removed(asked)
+    leading.passes.removed(asked)
     clock.tick(20)
     outages.end(clock.now())
     await leading.pass_time(10)
@@ -104,12 +104,12 @@ async def test_a_request_that_goes_with_its_policy_makes_no_outage_longer(leadin
     policy = await leading.world.policies.get(policy_named("other"))
     stored = leading.add(make.object(name="s"))
     asked = await leading.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
-    leading.rounds.note(asked)
+    leading.passes.note(asked)
     clock.tick(20)
     begun = clock.now()
     outages.begin(Cause.MISSING, begun)
     leading.world.forget("other")
-    leading.rounds.removed(asked)
+    leading.passes.removed(asked)
     assert outages.earliest() == begun
 
 
@@ -153,24 +153,24 @@ async def test_the_next_leader_looks_into_it(leading, make):
     await leading.pass_time(2)
     leading.world.clock.tick(3600)
     leading.world.restart()
-    leading.restart(known=leading.marks.checkpoint)
-    await leading.rounds.begin()
+    leading.restart(known=leading.checkpoint.current)
+    await leading.passes.begin()
     leading.in_force.settle(leading.world.clock.now(), ())
     await leading.pass_time(10)
     assert await leading.names() == ["t"]
 
 
 async def test_without_an_outage_nothing_is_stored(leading):
-    before = leading.marks.checkpoint
+    before = leading.checkpoint.current
     await leading.pass_time(200)
-    assert leading.marks.checkpoint is before
+    assert leading.checkpoint.current is before
 
 
 class TestWhatCannotBeFound:
     async def test_an_append_is_counted_by_the_objects_that_changed(self, chase, install, make):
         await install("appends", patch=APPEND)
         chase.world.clock.tick(60)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         chase.add(make.object(name="t-before"))
         chase.world.clock.tick(10)
@@ -187,7 +187,7 @@ class TestWhatCannotBeFound:
 
     async def test_spans_that_follow_each_other_count_an_object_once(self, chase, install, make):
         await install("appends", patch=APPEND)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         chase.outage(3, make.object(name="t-1"))
         chase.world.clock.tick(1)
@@ -202,7 +202,7 @@ class TestWhatCannotBeFound:
         self, chase, install, make
     ):
         await install("appends", patch=APPEND)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         outages, clock = chase.in_force.outages, chase.world.clock
         begun = clock.now()
@@ -216,7 +216,7 @@ class TestWhatCannotBeFound:
 
     async def test_nothing_is_said_where_nothing_changed(self, chase, install):
         await install("appends", patch=APPEND)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         chase.outage(3)
         await chase.pass_time(10)
@@ -224,7 +224,7 @@ class TestWhatCannotBeFound:
 
     async def test_created_and_changed_are_distinguished(self, chase, install, make):
         await install("creates", resources={"operations": ["CREATE"]})
-        await chase.rounds.begin()
+        await chase.passes.begin()
         stored = chase.add(make.object(name="t-old"))
         await chase.pass_time(20)
         chase.outage(2, make.object(name="t-new"))
@@ -233,7 +233,7 @@ class TestWhatCannotBeFound:
         assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
 
     async def test_a_policy_lost_nothing_before_there_was_one(self, chase, install):
-        await chase.rounds.begin()
+        await chase.passes.begin()
         chase.outage(3)
         chase.world.clock.tick(2)
         await install("deletes", resources={"operations": ["DELETE"]})
@@ -242,7 +242,7 @@ class TestWhatCannotBeFound:
 
     async def test_deletions_leave_nothing_to_count(self, chase, install):
         await install("deletes", resources={"operations": ["DELETE"]})
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         chase.outage(1)
         await chase.pass_time(10)
@@ -251,7 +251,7 @@ class TestWhatCannotBeFound:
 
     async def test_what_cannot_be_listed_is_no_number(self, chase, install, make):
         await install("appends", patch=APPEND)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         chase.world.wire.before_read = _refuse_lists
         chase.outage(1, make.object(name="t"))
@@ -279,7 +279,7 @@ class TestWhatCannotBeFound:
     ):
         await install("pods", resources={"kinds": ["Pod"]})
         await install("appends", patch=APPEND)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(10)
         chase.world.wire.before_read = _refuse_pods
         chase.outage(1, make.object(name="t"))
@@ -294,9 +294,9 @@ class TestWhileNoAdmissionServerWasThere:
         await install("ignores", patch=APPEND, spec={"failurePolicy": "Ignore"})
         await install("fails", patch=APPEND)
         chase.world.clock.tick(60)
-        await chase.rounds.begin()
+        await chase.passes.begin()
         for number in range(8):
-            chase.marks.last = AdmissionHeartbeat(renewed=str(number))
+            chase.checkpoint.last = AdmissionHeartbeat(renewed=str(number))
             await chase.pass_time(8)
         return chase
 
@@ -304,7 +304,7 @@ class TestWhileNoAdmissionServerWasThere:
         appends.add(make.object(name="t-1"))
         await appends.pass_time(12)
         appends.add(make.object(name="t-2"))
-        appends.marks.last = AdmissionHeartbeat(missed="once")
+        appends.checkpoint.last = AdmissionHeartbeat(missed="once")
         await appends.pass_time(30)
         (loss,) = appends.losses
         assert (loss.policy.key, loss.outage.cause) == ("ignores", Cause.UNRECORDED)
@@ -315,16 +315,16 @@ class TestWhileNoAdmissionServerWasThere:
         self, chase, install, make
     ):
         await install("ignores", patch=APPEND, spec={"failurePolicy": "Ignore"})
-        await chase.rounds.begin()
+        await chase.passes.begin()
         await chase.pass_time(4)
         chase.add(make.object(name="t-1"))
-        chase.marks.last = AdmissionHeartbeat(missed="once")
+        chase.checkpoint.last = AdmissionHeartbeat(missed="once")
         await chase.pass_time(30)
         assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
 
     async def test_while_it_lasts_it_is_counted_every_minute(self, appends, make):
         for number in range(24):
-            appends.marks.last = AdmissionHeartbeat(missed=str(number))
+            appends.checkpoint.last = AdmissionHeartbeat(missed=str(number))
             appends.add(make.object(name=f"t-{number}"))
             await appends.pass_time(5)
         await appends.pass_time(30)
@@ -334,17 +334,17 @@ class TestWhileNoAdmissionServerWasThere:
 
     async def test_before_this_leader_too(self, appends, make):
         done = appends.world.clock.now()
-        appends.marks.checkpoint = replace(appends.marks.checkpoint, done=done)
+        appends.checkpoint.current = replace(appends.checkpoint.current, done=done)
         appends.world.clock.tick(30)
         appends.add(make.object(name="t"))
-        appends.marks.last = AdmissionHeartbeat(missed=render_time(appends.world.clock.now()))
+        appends.checkpoint.last = AdmissionHeartbeat(missed=render_time(appends.world.clock.now()))
         appends.world.restart()
-        appends.restart(known=appends.marks.checkpoint)
-        await appends.rounds.begin()
+        appends.restart(known=appends.checkpoint.current)
+        await appends.passes.begin()
         await appends.pass_time(30)
         # Of the requests of that time some may have been removed.
         assert [item.objects for loss in appends.losses for item in loss.rules] == [None]
 
 
 async def test_a_first_checkpoint_has_no_outage(chase):
-    assert chase.marks.checkpoint == Checkpoint()
+    assert chase.checkpoint.current == Checkpoint()

@@ -65,7 +65,7 @@ async def test_a_trigger_changes_its_target(world, make, target, trigger, attemp
     assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
     (result,) = ended.targets
     assert result.ref == ref_of(target)
-    assert (result.before, result.after) == (
+    assert (result.version_before, result.version_after) == (
         target["metadata"]["resourceVersion"],
         (await world.read(target))["metadata"]["resourceVersion"],
     )

@@ -8,17 +8,17 @@ from reconciler.services.processing.memory_budget import InFlight, MemoryBudget
 from tests.unit.services.conftest import World
 
 
-async def holding(gate, size, log, name, release):
-    async with gate.hold(size):
+async def holding(budget, size, log, name, release):
+    async with budget.hold(size):
         log.append(name)
         await release.wait()
 
 
-async def begin(gate, *sizes):
+async def begin(budget, *sizes):
     """Start holders of some sizes in this order, and return what is needed to look at them."""
     log, release = [], [asyncio.Event() for _ in sizes]
     tasks = [
-        asyncio.create_task(holding(gate, size, log, n, release[n]))
+        asyncio.create_task(holding(budget, size, log, n, release[n]))
         for n, size in enumerate(sizes)
     ]
     await turns()
@@ -31,68 +31,72 @@ async def turns():
 
 
 async def test_what_fits_comes_in_and_the_others_wait_in_order():
-    gate = MemoryBudget(100)
-    log, release, tasks = await begin(gate, 60, 30, 50, 10)
-    assert (log, gate.used) == ([0, 1], 90)
+    budget = MemoryBudget(100)
+    log, release, tasks = await begin(budget, 60, 30, 50, 10)
+    assert (log, budget.used) == ([0, 1], 90)
     release[0].set()
     await turns()
-    assert (log, gate.used) == ([0, 1, 2, 3], 90)
+    assert (log, budget.used) == ([0, 1, 2, 3], 90)
     for event in release:
         event.set()
     await asyncio.gather(*tasks)
-    assert gate.used == 0
+    assert budget.used == 0
 
 
-async def test_what_is_larger_than_the_gate_passes_alone():
-    gate = MemoryBudget(100)
-    log, release, tasks = await begin(gate, 10, 500, 10)
+async def test_what_is_larger_than_the_budget_passes_alone():
+    budget = MemoryBudget(100)
+    log, release, tasks = await begin(budget, 10, 500, 10)
     assert log == [0]
     release[0].set()
     await turns()
-    assert (log, gate.used) == ([0, 1], 500)
+    assert (log, budget.used) == ([0, 1], 500)
     release[1].set()
     await turns()
     assert log == [0, 1, 2]
     release[2].set()
     await asyncio.gather(*tasks)
-    assert gate.used == 0
+    assert budget.used == 0
 
 
 async def test_what_turns_out_smaller_makes_room():
-    gate = MemoryBudget(100)
-    async with gate.hold(100) as hold:
-        log, release, tasks = await begin(gate, 70)
+    budget = MemoryBudget(100)
+    async with budget.hold(100) as hold:
+        log, release, tasks = await begin(budget, 70)
         assert log == []
         hold.resize(20)
         await turns()
-        assert (log, gate.used) == ([0], 90)
+        assert (log, budget.used) == ([0], 90)
         hold.resize(150)
-        assert gate.used == 220
+        assert budget.used == 220
     release[0].set()
     await asyncio.gather(*tasks)
-    assert gate.used == 0
+    assert budget.used == 0
 
 
 async def test_who_stops_waiting_keeps_no_place():
-    gate = MemoryBudget(100)
-    _, release, tasks = await begin(gate, 100, 100, 100)
+    budget = MemoryBudget(100)
+    _, release, tasks = await begin(budget, 100, 100, 100)
     tasks[1].cancel()
     # The third is let in and cancelled before it learns of it.
     release[0].set()
     await asyncio.wait([tasks[0], tasks[1]])
     tasks[2].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert gate.used == 0
-    async with gate.hold(100):
-        assert gate.used == 100
+    assert budget.used == 0
+    async with budget.hold(100):
+        assert budget.used == 100
 
 
 async def test_a_room_is_given_back_and_nobody_waits_for_it():
-    gate = MemoryBudget(100)
-    with gate.room() as room:
-        assert [room.take(60), room.take(60), room.take(40)] == [True, False, True]
-        assert gate.used == 100
-    assert gate.used == 0
+    budget = MemoryBudget(100)
+    with budget.byte_allowance() as byte_allowance:
+        assert [byte_allowance.take(60), byte_allowance.take(60), byte_allowance.take(40)] == [
+            True,
+            False,
+            True,
+        ]
+        assert budget.used == 100
+    assert budget.used == 0
 
 
 async def test_a_kind_is_taken_for_its_largest_lately():
@@ -120,8 +124,8 @@ def narrow() -> InFlight:
     """Limits by which no two objects of the world fit at the same time."""
     limit = ControllerSettings(max_in_flight=1024 * 1024)
     flight = InFlight.of(limit)
-    for gate in (flight.pages, flight.triggers, flight.lists, flight.kept, flight.targets):
-        gate.limit = 1
+    for budget in (flight.pages, flight.triggers, flight.lists, flight.kept, flight.targets):
+        budget.limit = 1
     return flight
 
 

@@ -16,7 +16,7 @@ from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import WebhookWriter
-from tests.unit.services.configurations import Marks, new_registrar
+from tests.unit.services.configurations import MemoryCheckpoint, new_webhook_writer
 from tests.unit.services.conftest import Make, World
 
 
@@ -39,7 +39,7 @@ def kinds() -> Served:
 
 @pytest.fixture
 def webhook_writer(world: World, kinds: Served) -> WebhookWriter:
-    return new_registrar(world, kinds=kinds)
+    return new_webhook_writer(world, kinds=kinds)
 
 
 @pytest.fixture
@@ -188,8 +188,10 @@ class TestTheNextLeader:
     def next_one(
         self, world: World, webhook_writer: WebhookWriter, before: Checkpoint
     ) -> WebhookWriter:
-        return new_registrar(
-            world, webhooks=webhook_writer.cluster.webhooks, marks=Marks(checkpoint=before)
+        return new_webhook_writer(
+            world,
+            webhooks=webhook_writer.cluster.webhooks,
+            checkpoint=MemoryCheckpoint(current=before),
         )
 
     async def test_finds_what_nobody_touched_in_force(self, world, next_one):
@@ -214,7 +216,7 @@ class TestTheNextLeader:
         assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
 
     async def test_knows_nothing_after_an_older_release(self, world, next_one, before):
-        next_one.cluster.marks.checkpoint = Checkpoint(done=before.done)
+        next_one.cluster.checkpoint.current = Checkpoint(done=before.done)
         await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
 
@@ -232,7 +234,7 @@ class TestTheNextLeader:
         moment = world.clock.now() - timedelta(seconds=ago)
         condition = {"type": "Ready", "lastTransitionTime": render_time(moment), **ready}
         status = {"conditions": [condition], "mutateExisting": {"observedGeneration": 1}}
-        next_one.cluster.marks.checkpoint = Checkpoint()
+        next_one.cluster.checkpoint.current = Checkpoint()
         await next_one.register(world.index.policies(), [{"status": status}])
         assert spans(next_one, world) == [(back, Cause.UNWATCHED)]
 

@@ -15,7 +15,7 @@ from reconciler.services.rollout.webhook_config import (
     POLICY_CONFIGURATION,
     RESOURCE_CONFIGURATION,
 )
-from tests.unit.services.configurations import new_registrar
+from tests.unit.services.configurations import new_webhook_writer
 from tests.unit.services.conftest import World
 
 
@@ -42,7 +42,7 @@ def rollout(world: World, log: list[str], monkeypatch: pytest.MonkeyPatch) -> Ro
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        webhook_writer=new_registrar(world, log=log),
+        webhook_writer=new_webhook_writer(world, log=log),
         say=log.append,
         warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key} {caveat}"),
     )
@@ -603,7 +603,7 @@ async def test_where_policies_only_have_to_be_stored_it_is_ready_and_says_so(
         index=world.index,
         policies=world.policies,
         requests=world.requests,
-        webhook_writer=new_registrar(world, log=log),
+        webhook_writer=new_webhook_writer(world, log=log),
         say=log.append,
         warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key}"),
         ready_if_stored=True,

@@ -9,7 +9,7 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import Conflict, Invalid, NotInstalled
 from reconciler.services.rollout.webhook_config import POLICY_CONFIGURATION, RESOURCE_CONFIGURATION
 from reconciler.services.rollout.webhook_writer import WebhookWriter
-from tests.unit.services.configurations import OWNER, new_registrar
+from tests.unit.services.configurations import OWNER, new_webhook_writer
 from tests.unit.services.conftest import Make, World
 
 CONDITION = '[{"name": "odd", "expression": "%s"}]'
@@ -22,7 +22,7 @@ def reported() -> list[str]:
 
 @pytest.fixture
 def webhook_writer(world: World, reported: list[str]) -> WebhookWriter:
-    writer = new_registrar(world)
+    writer = new_webhook_writer(world)
     writer.restored.subscribe(lambda name, text: reported.append(f"{name}: {text}"))
     return writer
 

@@ -30,7 +30,7 @@ def reported() -> list[str]:
 
 
 @pytest.fixture
-def neighbour(world: World, reported: list[str]) -> Callable[..., KyvernoDetector]:
+def detector(world: World, reported: list[str]) -> Callable[..., KyvernoDetector]:
     def build(**options):
         return KyvernoDetector(
             leases=Leases(),
@@ -47,15 +47,15 @@ def held(moment, holder="kyverno-7d9"):
     return {"spec": {"holderIdentity": holder, "renewTime": render_time(moment)}}
 
 
-async def test_nobody_is_there(neighbour, reported):
-    alone = neighbour()
+async def test_nobody_is_there(detector, reported):
+    alone = detector()
     await alone.look()
     assert (alone.found, alone.standing_by, reported) == ("", "", [])
     assert alone.looked.is_set()
 
 
-async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour, reported):
-    beside, heard = neighbour(), []
+async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, detector, reported):
+    beside, heard = detector(), []
     beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno-background-controller"] = held(world.clock.now())
     await beside.look()
@@ -66,8 +66,8 @@ async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, neighbour,
     assert reported == [beside.standing_by]
 
 
-async def test_it_is_gone_when_it_renews_no_more(world, neighbour, reported):
-    beside, heard = neighbour(), []
+async def test_it_is_gone_when_it_renews_no_more(world, detector, reported):
+    beside, heard = detector(), []
     beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()
@@ -80,8 +80,8 @@ async def test_it_is_gone_when_it_renews_no_more(world, neighbour, reported):
     assert reported[-1] == "the live Kyverno is gone: going on"
 
 
-async def test_what_an_uninstalled_one_left_is_no_sign(world, neighbour):
-    alone = neighbour()
+async def test_what_an_uninstalled_one_left_is_no_sign(world, detector):
+    alone = detector()
     alone.leases.stored["kyverno"] = held(world.clock.now() - timedelta(hours=1))
     alone.leases.stored["kyverno-background-controller"] = held(world.clock.now(), holder="")
     alone.leases.stored["kyverno-health"] = {"metadata": {"name": "kyverno-health"}}
@@ -89,8 +89,8 @@ async def test_what_an_uninstalled_one_left_is_no_sign(world, neighbour):
     assert alone.found == ""
 
 
-async def test_a_clock_that_is_wrong_hides_it_for_one_look_only(world, neighbour):
-    beside = neighbour()
+async def test_a_clock_that_is_wrong_hides_it_for_one_look_only(world, detector):
+    beside = detector()
     late = world.clock.now() - timedelta(hours=1)
     beside.leases.stored["kyverno"] = held(late)
     await beside.look()
@@ -101,8 +101,8 @@ async def test_a_clock_that_is_wrong_hides_it_for_one_look_only(world, neighbour
     assert beside.found == "kyverno"
 
 
-async def test_its_heartbeat_is_a_sign_too(world, neighbour):
-    beside = neighbour()
+async def test_its_heartbeat_is_a_sign_too(world, detector):
+    beside = detector()
     moment = render_time(world.clock.now())
     annotations = {"kyverno.io/last-request-time": moment}
     beside.leases.stored["kyverno-health"] = {"metadata": {"annotations": annotations}}
@@ -110,16 +110,16 @@ async def test_its_heartbeat_is_a_sign_too(world, neighbour):
     assert beside.found == "kyverno-health"
 
 
-async def test_asked_to_take_over_it_warns_and_works(world, neighbour):
-    beside = neighbour(take_over=True)
+async def test_asked_to_take_over_it_warns_and_works(world, detector):
+    beside = detector(take_over=True)
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()
     assert beside.standing_by == ""
     assert "may be applied twice" in beside.description
 
 
-async def test_what_cannot_be_read_leaves_what_is_known(world, neighbour):
-    beside = neighbour()
+async def test_what_cannot_be_read_leaves_what_is_known(world, detector):
+    beside = detector()
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()
     beside.leases.stored["kyverno"] = Unavailable("no answer")

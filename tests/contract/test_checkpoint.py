@@ -16,7 +16,7 @@ from reconciler.clock import SystemClock
 from reconciler.installation import REPLACING
 from reconciler.kube.client import Client
 from reconciler.kube.lease import Timing
-from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases, KubeMarks
+from reconciler.kube.leases import ADMISSION_LEASE, KubeCheckpoint, KubeLeases
 from reconciler.kube.reader import KubeReader
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 
@@ -75,9 +75,9 @@ async def until(condition):
 
 
 async def test_the_checkpoint_is_kept(leases):
-    marks = KubeMarks(leases)
-    assert await marks.load() == Checkpoint()
-    assert await marks.pulse() == AdmissionHeartbeat()
+    port = KubeCheckpoint(leases)
+    assert await port.load() == Checkpoint()
+    assert await port.heartbeat() == AdmissionHeartbeat()
     for minute in (0, 1):
         moment = datetime(2026, 6, 1, 12, minute, 0, 250_000, tzinfo=UTC)
         for checkpoint in (
@@ -85,70 +85,70 @@ async def test_the_checkpoint_is_kept(leases):
             Checkpoint(done=moment, version="7", confirmed=moment, outages='[{"cause": "x"}]'),
             Checkpoint(done=moment, confirmed=moment),
         ):
-            await marks.store(checkpoint)
-            assert (await marks.load()).outages == checkpoint.outages
-        assert await marks.load() == Checkpoint(done=moment, confirmed=moment)
+            await port.store(checkpoint)
+            assert (await port.load()).outages == checkpoint.outages
+        assert await port.load() == Checkpoint(done=moment, confirmed=moment)
 
 
 async def test_a_server_that_saw_nobody_before_it_says_that_triggers_may_be_missing(
     leases, servers
 ):
     start, _ = servers
-    marks = KubeMarks(leases)
+    port = KubeCheckpoint(leases)
     killed = {"holderIdentity": "killed", "leaseDurationSeconds": 2}
     await leases.put(ADMISSION_LEASE, {"spec": killed})
-    before = await marks.pulse()
+    before = await port.heartbeat()
     start()
 
     async def noted():
-        pulse = await marks.pulse()
-        return pulse if pulse.missed != before.missed else None
+        heartbeat = await port.heartbeat()
+        return heartbeat if heartbeat.missed != before.missed else None
 
-    pulse = await until(noted)
+    heartbeat = await until(noted)
     # Signs of life alone say nothing of that kind.
-    later = await until(lambda: _renewed(marks, pulse.renewed))
-    assert later.missed == pulse.missed
+    later = await until(lambda: _renewed(port, heartbeat.renewed))
+    assert later.missed == heartbeat.missed
 
 
-async def _renewed(marks, text):
-    pulse = await marks.pulse()
-    return pulse if pulse.renewed != text else None
+async def _renewed(port, text):
+    heartbeat = await port.heartbeat()
+    return heartbeat if heartbeat.renewed != text else None
 
 
 async def test_servers_that_follow_one_another_leave_no_gap(leases, servers):
     start, end = servers
-    marks = KubeMarks(leases)
+    port = KubeCheckpoint(leases)
     first = start()
 
     async def noted():
-        return (await marks.pulse()).missed
+        return (await port.heartbeat()).missed
 
     missed = await until(noted)
     before = await holder(leases)
     start()
     # The second one sees the first at work.
-    renewed = (await marks.pulse()).renewed
+    renewed = (await port.heartbeat()).renewed
     for _ in range(4):
-        renewed = (await until(lambda text=renewed: _renewed(marks, text))).renewed
+        renewed = (await until(lambda text=renewed: _renewed(port, text))).renewed
     await end(first)
 
     async def followed():
         return await holder(leases) not in {"", before}
 
     await until(followed)
-    await until(lambda: _renewed(marks, (renewed)))
-    assert (await marks.pulse()).missed == missed
+    await until(lambda: _renewed(port, (renewed)))
+    assert (await port.heartbeat()).missed == missed
 
 
 async def test_a_server_that_could_not_record_says_so_though_another_one_holds_the_lease(
     leases, servers
 ):
     start, _ = servers
-    marks = KubeMarks(leases)
+    port = KubeCheckpoint(leases)
     start()
 
     async def noted():
-        return (await marks.pulse()).missed
+        return (await port.heartbeat()).missed
 
     missed = await until(noted)
     second = start()
