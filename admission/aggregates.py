@@ -26,7 +26,7 @@ async def check_aggregates(
     """Return the refusal of an edit that would leave triggers behind, None where none would be.
 
     Args:
-        policy: As it shall be stored; it compiles.
+        policy: As it is to be stored; it compiles.
         old: As it is stored.
         deps: What may be asked for.
         deadline: Of the answer.

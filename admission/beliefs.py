@@ -43,7 +43,7 @@ class Beliefs:
     _said: dict[str, None] = field(default_factory=dict)
 
     def questions(self, request: AdmissionRequest, drafts: Iterable[Draft]) -> bool:
-        """Tell whether a draft rests on something that has to be read now."""
+        """Return whether a draft rests on something that has to be read now."""
         if self.authenticated or request.old_object is None or not request.name:
             return False
         # What a subresource shows is no object that is stored.
@@ -96,7 +96,7 @@ class Beliefs:
 
 
 def rests_on_past(draft: Draft) -> bool:
-    """Tell whether a draft keeps something of an old or deleted object, or matched by it."""
+    """Return whether a draft keeps something of an old or deleted object, or matched by it."""
     spec = draft.spec
     if spec.operation == "DELETE":
         return True

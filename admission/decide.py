@@ -1,6 +1,6 @@
-"""Which rules an admission request fires, as far as that can be told without I/O.
+"""Which rules an admission request fires, as far as that is known without I/O.
 
-Whatever cannot be told here (the labels of a namespace that is not known yet, a precondition
+Whatever is unknown here (the labels of a namespace that is not known yet, a precondition
 that needs more than the request or fails) is recorded, and the controller decides. So nothing is
 lost, and nobody's request waits for somebody's API call.
 """
@@ -81,7 +81,7 @@ class Intent:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class AdmissionResponse:
-    """What the API server is told.
+    """The response to the API server.
 
     Attributes:
         code: Counts where the request is refused.
@@ -205,7 +205,7 @@ class _Case:
         return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
     def from_controller(self, program: Program) -> bool:
-        """Tell whether the controller wrote it, in the name that policies share or the rule's."""
+        """Return whether the controller wrote it, in the policies' shared name or the rule's."""
         return is_from_controller(self.request, program, self.controller_users)
 
     def decide(self, program: Program) -> Decision:

@@ -36,7 +36,7 @@ class Digests:
     _begun: float = float("-inf")
 
     def knows(self, digest: str, known: str) -> bool:
-        """Tell whether `learn` returns at once."""
+        """Return whether `learn` returns at once."""
         return digest in {"", known} or digest in self._learned or not _FORM.fullmatch(digest)
 
     async def learn(self, digest: str, known: str) -> None:

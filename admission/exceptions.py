@@ -26,7 +26,7 @@ class ExceptionWebhook:
     async def review(self, request: AdmissionRequest, _deadline: Deadline) -> AdmissionResponse:
         """Return whether an exception can be stored, and what its author should know.
 
-        One that is being deleted, or whose meaning stays the same, is left alone.
+        One that is being deleted, or whose meaning stays the same, is not checked.
         """
         stored = request.object
         if stored is None or (stored.get("metadata") or {}).get("deletionTimestamp"):

@@ -28,7 +28,7 @@ class Follows(Protocol):
     """Follows the objects of one kind."""
 
     def fresh(self) -> bool:
-        """Tell whether what is known is, but for seconds, what is stored."""
+        """Return whether what is known is, but for seconds, what is stored."""
         ...
 
 
@@ -73,7 +73,7 @@ class Facts:
         return known or {}
 
     def excepts(self) -> bool:
-        """Tell whether an exception that is known can be taken to be there still."""
+        """Return whether an exception that is known can be taken to be there still."""
         return _fresh(self.of_exceptions)
 
     def known_roles(

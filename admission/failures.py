@@ -23,7 +23,8 @@ class RuleFailures:
 
     Attributes:
         undone: What did not become of the object, for people: ``not changed``.
-        lost: Told that something was admitted that no rule had its turn at, and another time may.
+        lost: Called when something was admitted that no rule had its turn at, and another time
+            may.
     """
 
     metrics: Metrics

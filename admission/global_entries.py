@@ -67,13 +67,13 @@ class NamedEntries:
                 loader=KubeLoader(client, settings.callable_hosts, protection=protection),
                 clock=clock,
                 spread=jittered,
-                say=_log.warning,
+                warn=_log.warning,
                 isolation=ChildProcesses(),
                 most_bytes=settings.max_entry,
                 protection=protection,
                 pace=_PACE,
             ),
-            verdicts=ProblemLog(say=_log.warning),
+            verdicts=ProblemLog(warn=_log.warning),
             wanted=_NONE,
         )
         found = cls(context=context)

@@ -17,7 +17,7 @@ from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 from reconciler.observe.logs import logger
 from reconciler.observe.problems import tell_problems
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 
 _log = logger("admission.heartbeat")
 
@@ -68,7 +68,7 @@ class Heartbeat:
             tasks.create_task(reporting, name="election problems")
 
     async def _note(self) -> None:
-        def say(reason: str) -> None:
+        def warn(reason: str) -> None:
             _log.warning("missed triggers are not noted", reason=reason)
 
         await repeat(
@@ -76,7 +76,7 @@ class Heartbeat:
             woken=self._changed,
             at_once=False,
             pauses=(_PAUSE, _PAUSE),
-            tell=SaysOnce(say=say).tell,
+            tell=WarnsOnce(warn=warn).tell,
         )
 
     async def _note_missed(self) -> None:

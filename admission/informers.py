@@ -113,7 +113,7 @@ class Informer:
         )
 
     def fresh(self) -> bool:
-        """Tell whether its objects are, but for seconds, those that are stored."""
+        """Return whether its objects are, but for seconds, those that are stored."""
         return self.watch.fresh()
 
     def unready(self) -> str | None:

@@ -66,7 +66,7 @@ class Asked:
 
 
 def is_standing(request: AdmissionRequest, namespace: str) -> bool:
-    """Tell whether a request is about what no rule changes or refuses.
+    """Return whether a request is about what no rule changes or refuses.
 
     Args:
         request: The admission request.
@@ -113,7 +113,7 @@ class RuleLookup:
     is_caught_up: Callable[[], bool] = lambda: True
 
     def has_none(self, address: Address, phase: Phase) -> bool:
-        """Tell whether there is no rule of a phase at all; False where that takes waiting."""
+        """Return whether there is no rule of a phase at all; False where that takes waiting."""
         return self._knows_policies(address) and not self.index.has_rules(phase)
 
     async def find(
@@ -122,7 +122,7 @@ class RuleLookup:
         """Return what a call asks.
 
         Raises:
-            ClusterError: It cannot be told now.
+            ClusterError: It cannot be found out now.
         """
         if not self._knows_policies(address):
             # A policy that came while the watch was interrupted would not act.
@@ -190,7 +190,7 @@ class RuleLookup:
         return TypeName(group=found.group, version=found.version, name=found.kind)
 
     def looks_at_labels(self, asked: Asked) -> bool:
-        """Tell whether some rules are looked up only for objects with certain labels."""
+        """Return whether some rules are looked up only for objects with certain labels."""
         return self.index.looks_at_labels(asked.kind.name, Phase.ADMISSION)
 
     def further(self, asked: Asked, pairs: Iterable[Pair]) -> list[Program]:

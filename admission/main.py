@@ -102,7 +102,7 @@ async def run(settings: AdmissionSettings) -> None:
     names = server_names(settings.service, settings.namespace, settings.webhook_url)
     metrics, readiness, clock = create_metrics(), Readiness(), SystemClock()
     with contextlib.ExitStack() as sockets:
-        # Ports first: a taken one is told before anything else happens.
+        # Ports first: a taken one is reported before anything else happens.
         listener = sockets.enter_context(bind(settings.bind_address, settings.port, flag="--port"))
         probes = sockets.enter_context(
             bind(settings.bind_address, settings.metrics_port, flag="--metrics-port")
@@ -280,10 +280,10 @@ class Admission:
 
     async def _wait(self) -> None:
         """Return when the cluster has what the program cannot work without."""
-        await self.client.wait_until_served(_say, limit=self.settings.startup_timeout)
+        await self.client.wait_until_served(_warn, limit=self.settings.startup_timeout)
         kinds = (*required_kinds(self.settings.installation), *_NEEDED)
-        await wait_for_kinds(self.client, _say, (*kinds, *exception_kinds(self.settings)))
-        await self.certificates.obtain(_say)
+        await wait_for_kinds(self.client, _warn, (*kinds, *exception_kinds(self.settings)))
+        await self.certificates.obtain(_warn)
 
     def _informer(
         self,
@@ -397,7 +397,7 @@ class Admission:
         )
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     _log.warning("waiting", reason=text)
 
 

@@ -58,7 +58,7 @@ class PolicyWebhook:
     async def review(self, request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
         """Return whether an object can be stored, and what its author should know.
 
-        One that is being deleted may change as it likes: nobody shall have to repair a rule to
+        One that is being deleted may change as it likes: nobody must have to repair a rule to
         get rid of it. So may one whose spec stays the same: labels, finalizers and the status of
         what was stored before are never in the way. Annotations that limit the rollout of a
         policy are looked at when they change. One that names another account, or says how the
@@ -84,14 +84,14 @@ class PolicyWebhook:
         return await check_aggregates(obj, old, deps, deadline) or response
 
     def _asks(self, kind: TypeName, obj: Object) -> bool:
-        """Tell whether the author is asked; whoever names an account is, unless nobody is."""
+        """Return whether the author is asked; whoever names an account is, unless nobody is."""
         is_policy = CHECKS.get((kind.group, kind.name)) is check_policy
         named = is_policy and named_account(obj) is not None
         return kind.name in self.asked or (named and bool(self.asked))
 
 
 def _asks_the_same(obj: Object, old: Object) -> bool:
-    """Tell whether a policy says what it said before about what is to be done."""
+    """Return whether a policy says what it said before about what is to be done."""
     return (
         old.get("spec") == obj.get("spec")
         and named_account(old) == named_account(obj)

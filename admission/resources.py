@@ -22,7 +22,7 @@ _log = logger("admission.resources")
 class CostlyRules:
     """Rules that used up what evaluating them on one request may cost.
 
-    Each is left alone for a while, so that a flood of its triggers costs the others nothing.
+    Each is skipped for a while, so that a flood of its triggers costs the others nothing.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -34,7 +34,7 @@ class CostlyRules:
         return until is not None and self.clock.monotonic() < until
 
     def add(self, program: Program) -> bool:
-        """Leave a rule alone from now on; return whether it was not already."""
+        """Skip a rule from now on; return whether it was not skipped already."""
         known = program in self
         now = self.clock.monotonic()
         self._until = {rule: until for rule, until in self._until.items() if until > now}
@@ -49,7 +49,7 @@ class ResourceWebhook:
     Attributes:
         lookup: Finds the rules; what it knows the decisions rest on, too.
         beliefs: About what reviews show of the past.
-        lost: Told that something was admitted without a request.
+        lost: Called when something was admitted without a request.
         costly: Rules whose conditions are left to the controller for a while.
         audit: Who fired what.
     """

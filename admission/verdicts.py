@@ -101,7 +101,7 @@ class VerdictWebhook:
 
 
 def _is_of(failure: Failure, asked: Asked, address: Address) -> bool:
-    """Tell whether a call answers for a rule that failed; for the others another one does."""
+    """Return whether a call answers for a rule that failed; for the others another one does."""
     policies = {item.policy.ref: item.policy for item in asked.rules}
     written = policies[failure.program.origin.policy].failure_policy
     return address.failure_policy == (IGNORE if address.forced else written)

@@ -15,7 +15,7 @@ class Progress:
     """A line that moves on a terminal; elsewhere a plain line about every 15 seconds."""
 
     def __init__(self, *, stream: TextIO | None = None, clock: Clock | None = None) -> None:
-        """Write to standard error unless told otherwise."""
+        """Write to standard error by default."""
         self._stream = stream or sys.stderr
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()

@@ -113,7 +113,7 @@ def load(folder: Path) -> State | None:
     """Return the state of a folder, or None when nothing was started there.
 
     Raises:
-        InvalidSetting: The file there is not one of ours.
+        InvalidSetting: The file there was not written by kube-retrofit.
     """
     try:
         raw = json.loads((folder / _FILE).read_text())

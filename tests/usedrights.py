@@ -63,7 +63,7 @@ class Right:
     name: str = ""
 
     def covers(self, used: "Right") -> bool:
-        """Tell whether a use needs no other right than this."""
+        """Return whether a use needs no other right than this."""
         return (
             (self.account, self.verb) == (used.account, used.verb)
             and self.group in (_ANY, used.group)
@@ -101,7 +101,7 @@ GRANTED_BY_USERS = (
 
 
 def granted_by_users(right: Right) -> bool:
-    """Tell whether something is not the base's to grant."""
+    """Return whether something is not the base's to grant."""
     if right.verb == "impersonate":
         # The accounts that policies name; those of the programs are named by no policy.
         return right.namespace != "kyverno"

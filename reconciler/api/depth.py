@@ -17,7 +17,7 @@ def brackets(body: bytes) -> int:
 def cut(body: bytes, levels: int) -> bytes | None:
     """Return the text with a mark for all that is too deep, None where nothing is.
 
-    Marks of different things differ, so that what is cut can still be told from something else.
+    Marks of different things differ, so that cut objects still differ.
     Takes some tenths of a microsecond for each bracket and text.
     """
     pieces: list[bytes] = []
@@ -42,7 +42,7 @@ def _mark(content: bytes) -> bytes:
 
 
 def is_cut(value: Any) -> bool:
-    """Tell whether something was cut out of a decoded value."""
+    """Return whether something was cut out of a decoded value."""
     waiting = [value]
     while waiting:
         current = waiting.pop()

@@ -193,7 +193,7 @@ def split_api_version(api_version: str) -> tuple[str, str]:
 
 
 def is_own_group(group: str) -> bool:
-    """Tell whether objects of an API group are policies, or what the programs keep themselves."""
+    """Return whether objects of an API group are policies, or kept by the programs themselves."""
     return group in _OWN_GROUPS or group.endswith(_BELOW_OWN_GROUPS)
 
 

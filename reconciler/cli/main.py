@@ -183,7 +183,7 @@ def retrofit() -> None:
 
 def main() -> None:
     """Run the program; a request to end lets everything that was started end too."""
-    # What libraries log is no sentence for people; what matters of it becomes an error of ours.
+    # What libraries log is no sentence for people; what matters of it becomes a RetrofitError.
     logging.getLogger().addHandler(logging.NullHandler())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))

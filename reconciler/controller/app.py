@@ -111,7 +111,7 @@ class Controller:
         return problem
 
     async def run(self) -> int:
-        """Work until told to stop, or until the Lease is lost; return the exit code."""
+        """Work until stopped, or until the Lease is lost; return the exit code."""
         background = [
             asyncio.create_task(self.operator.run(), name="operator"),
             asyncio.create_task(self._honour_signals(), name="signals"),
@@ -139,7 +139,7 @@ class Controller:
             await self.leadership.stop(drain)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.events.flush(), 2.0)
-            # Only now, when nothing of ours writes any more, may another process lead.
+            # Only now, when nothing here writes any more, may another process lead.
             electing.cancel()
             await asyncio.gather(electing, return_exceptions=True)
             for task in (*background, stopping):
@@ -236,10 +236,10 @@ async def _clients(
         await lease_client.close()
 
 
-async def _wait(client: Client, settings: ControllerSettings, say: Callable[[str], None]) -> None:
-    await client.wait_until_served(say, limit=settings.startup_timeout)
+async def _wait(client: Client, settings: ControllerSettings, warn: Callable[[str], None]) -> None:
+    await client.wait_until_served(warn, limit=settings.startup_timeout)
     kinds = (*controller_kinds(settings.installation), *exception_kinds(settings))
-    await wait_for_kinds(client, say, kinds)
+    await wait_for_kinds(client, warn, kinds)
 
 
 async def _unless_stopped(work: asyncio.Task[None], stop: asyncio.Event) -> bool:
@@ -285,7 +285,7 @@ def _assemble(
         metrics=metrics,
         events=leader_events,
         leading=leader_events.leading,
-        say=log.warning,
+        warn=log.warning,
         languages=tuple(
             OptionalLanguage.all(
                 client,
@@ -293,7 +293,7 @@ def _assemble(
                 base.index,
                 base.cluster.policies,
                 take_over=settings.take_over,
-                say=log.warning,
+                warn=log.warning,
             )
         ),
     )

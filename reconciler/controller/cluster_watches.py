@@ -23,7 +23,7 @@ from reconciler.observe.metrics import Metrics
 from reconciler.observe.problems import tell_problems
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.settings import SettingsHolder
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.policies import Change
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.ports.webhooks import MANAGED_BY, ConfigurationRef
@@ -69,7 +69,7 @@ class ClusterWatches:
     metrics: Metrics
     events: Events
     leading: Callable[[], bool]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     languages: Sequence[OptionalLanguage] = ()
     kinds_changed: Signal[[]] = field(default_factory=Signal)
     _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,7 +77,7 @@ class ClusterWatches:
     _settings: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        """Subscribe to what is to be told, or acted on."""
+        """Subscribe to what is reported or acted on."""
         self._settings = settings_watch(self.client, self.clock, self.settings)
         self.holder.changed.subscribe(self.report)
         self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
@@ -134,7 +134,7 @@ class ClusterWatches:
                 await self.kyverno.looked.wait()
                 await self._settings.synced.wait()
         except TimeoutError:
-            self.say(
+            self.warn(
                 "leading without knowing the settings or whether a live Kyverno is there: the"
                 f" API server did not answer within {_PATIENCE:g}s"
             )
@@ -156,7 +156,7 @@ class ClusterWatches:
             woken=self._secret_gone,
             at_once=False,
             pauses=(_PATROL, _PATROL),
-            tell=SaysOnce(say=self.say).tell,
+            tell=WarnsOnce(warn=self.warn).tell,
             failing="the Secrets of the certificates cannot be made: ",
         )
 
@@ -208,7 +208,7 @@ class ClusterWatches:
 
     def _tell_restored(self, ref: ConfigurationRef, text: str) -> None:
         self.metrics.webhooks_restored.labels(kind=ref.kind, configuration=ref.name).inc()
-        self.say(f"{ref} is restored: {text}")
+        self.warn(f"{ref} is restored: {text}")
         self.events.emit(
             Event(
                 regarding={
@@ -245,7 +245,7 @@ class ClusterWatches:
     async def _tell(self, name: str, watch: Watch) -> None:
         await tell_problems(
             lambda: watch.problem,
-            lambda text: self.say(f"{name} cannot be followed: {text}"),
+            lambda text: self.warn(f"{name} cannot be followed: {text}"),
             every=_PATROL,
         )
 

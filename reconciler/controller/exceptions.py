@@ -20,7 +20,7 @@ class ExceptionInformer:
     """Follows the exceptions.
 
     Attributes:
-        wake: Told each policy whose parked requests may be decided otherwise now.
+        wake: Called with each policy whose parked requests may be decided otherwise now.
     """
 
     installation: Installation

@@ -12,7 +12,7 @@ from reconciler.kube.backlog import KubeBacklogStore
 from reconciler.kube.leases import KubeLeases
 from reconciler.observe.observers import Observers
 from reconciler.services.catchup.passes import CatchUpPasses
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.processing.backlog_publisher import BacklogPublisher
 from reconciler.services.recording.backlog import thresholds_of
 from reconciler.services.upkeep.permission_watch import PermissionWatch
@@ -32,7 +32,7 @@ def singleton(base: Base, services: Services, observers: Observers, passes: Catc
         store=KubeBacklogStore(KubeLeases(base.client, base.settings.namespace), base.clock),
         dispatcher=services.dispatcher,
         thresholds=thresholds_of(base.settings, base.live),
-        say=base.say,
+        warn=base.warn,
     )
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "global context": services.entries.run,
@@ -51,7 +51,7 @@ def singleton(base: Base, services: Services, observers: Observers, passes: Catc
 
 def sharded(base: Base, services: Services, observers: Observers) -> Jobs:
     """Return what works on requests; sweeps are requests too."""
-    lists = RequestLists(services, observers, every=base.settings.resync, say=base.say)
+    lists = RequestLists(services, observers, every=base.settings.resync, warn=base.warn)
     return {"list of requests": lists.run, "dispatcher": services.dispatcher.run}
 
 
@@ -61,13 +61,13 @@ class RequestLists:
 
     Attributes:
         every: Seconds between two lists of all that wait.
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
     """
 
     services: Services
     observers: Observers
     every: float
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     _collected: bool = False
 
     async def run(self) -> None:
@@ -76,7 +76,7 @@ class RequestLists:
             self._list,
             every=self.every,
             pauses=(0.5, 15.0),
-            tell=SaysOnce(say=self.say).tell,
+            tell=WarnsOnce(warn=self.warn).tell,
             failing="the waiting requests cannot be listed: ",
         )
 

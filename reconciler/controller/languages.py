@@ -19,7 +19,7 @@ from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOK_KINDS
 from reconciler.observe.problems import tell_problems
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.wiring.shared import Say
+from reconciler.wiring.shared import Warn
 
 _PATROL = 2.0
 
@@ -32,14 +32,14 @@ class OptionalLanguage:
         watches: Of its kinds.
         original: The system that it comes from, and what follows its configuration; None where
             it does not matter whether that is at work.
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
     """
 
     name: str
     watches: Mapping[Kind, Watch]
     original: tuple[Original, Watch] | None
     index: PolicyStore
-    say: Say
+    warn: Warn
     _there: asyncio.Event = field(default_factory=asyncio.Event)
     _known: bool = False
 
@@ -52,7 +52,7 @@ class OptionalLanguage:
         policies: KubePolicies,
         *,
         take_over: bool,
-        say: Say,
+        warn: Warn,
     ) -> Iterator[Self]:
         """Yield all of them.
 
@@ -62,7 +62,7 @@ class OptionalLanguage:
             index: Takes the policies.
             policies: Has what follows them.
             take_over: Act on the policies although the original is at work.
-            say: Gets a sentence for the log.
+            warn: Called with a sentence for the log.
         """
         for dialect in DIALECTS:
             original = None if take_over else dialect.original
@@ -73,7 +73,7 @@ class OptionalLanguage:
                     watches=watches,
                     original=None if original is None else _followed(client, clock, original),
                     index=index,
-                    say=say,
+                    warn=warn,
                 )
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class OptionalLanguage:
     async def _stand_by(self, original: Original, watch: Watch) -> None:
         async for change, _ in watch.events():
             reason = "" if change == "DELETED" else _reason(original)
-            self.say(reason or f"{original.name} is gone: its policies are acted on")
+            self.warn(reason or f"{original.name} is gone: its policies are acted on")
             self.index.languages.stand_by(self.name, reason)
 
     def _settle(self) -> None:
@@ -124,7 +124,7 @@ class OptionalLanguage:
     async def _tell(self, what: str, watch: Watch) -> None:
         await tell_problems(
             lambda: watch.problem,
-            lambda text: self.say(f"{what} cannot be followed: {text}"),
+            lambda text: self.warn(f"{what} cannot be followed: {text}"),
             every=_PATROL,
         )
 

@@ -88,7 +88,7 @@ class Operator:
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Run until told to stop.
+        """Run until stopped.
 
         Raises:
             ClusterError: kopf cannot go on; the text says why.

@@ -223,7 +223,7 @@ def request_context(
 
 
 def reads_user(path: tuple[str, ...]) -> bool:
-    """Tell whether a path leads to who sent the request."""
+    """Return whether a path leads to who sent the request."""
     return path[:2] in _USER or path[:1] in _USER_ROOTS
 
 

@@ -1,4 +1,4 @@
-"""PolicyExceptions, compiled: which triggers, or targets, rules leave alone."""
+"""PolicyExceptions, compiled: which triggers, or targets, rules skip."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ class PolicyException:
         projection: What the conditions read of the request, and the annotations that match
             asks for.
         background: It also holds where no request came, as for a changed policy.
-        triggers: Rules leave triggers that it matches alone.
-        targets: Rules leave targets that it matches alone.
+        triggers: Rules skip triggers that it matches.
+        targets: Rules skip targets that it matches.
         warnings: What its author should know: legal, but without effect.
     """
 

@@ -23,7 +23,7 @@ class TargetChange:
     """The result of a rule at one target.
 
     Attributes:
-        after: The object as it shall be; with any status but PASS the object as it was.
+        after: The object as it becomes; with any status but PASS the object as it was.
         bare: The message without any value of an object; empty where it has none anyway.
         repeats: The rule would change its own result again (an append, a timestamp).
         unchanged: The patch leaves the object as it is.

@@ -60,7 +60,7 @@ class Projection:
     """What a rule reads of the trigger; the empty path stands for the whole object.
 
     Attributes:
-        request: Fields of ``request``, and what is told from its user; None where it may be any.
+        request: Fields of ``request``, and what its user decides; None where it may be any.
     """
 
     object: Paths = frozenset()
@@ -218,7 +218,7 @@ class CompiledPolicy:
         )
 
     def ignoring(self, why: str) -> "CompiledPolicy":
-        """Return the policy as it is where none may stop requests; its author is told why."""
+        """Return the policy as it is where none may stop requests; its author sees why."""
         if self.failure_policy == IGNORE:
             return self
         warning = f"spec.failurePolicy: Ignore holds instead of {self.failure_policy}: {why}"

@@ -54,8 +54,8 @@ def find_executables(folder: Path) -> Discovery:
     names: list[str] = []
     for place, folders, files in os.walk(root, onerror=_refuse):
         folders[:] = [name for name in folders if name[0] != _HIDDEN and name != _LIBRARIES]
-        below = Path(place).relative_to(root)
-        names += [(below / name).as_posix() for name in files if _may_be_one(name)]
+        subfolder = Path(place).relative_to(root)
+        names += [(subfolder / name).as_posix() for name in files if _may_be_one(name)]
     names.sort()
     found = [name for name in names if _is_executable(root / name)]
     return Discovery(

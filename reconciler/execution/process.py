@@ -215,7 +215,7 @@ class _Pipe:
 
 
 def _is_alive(group: int) -> bool:
-    """Tell whether a process group has a process that has not ended."""
+    """Return whether a process group has a process that has not ended."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

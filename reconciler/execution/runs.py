@@ -23,7 +23,7 @@ _GONE: Final = RunFailure(reason="its executable is not there any more")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLabels:
-    """What a run is told by in logs and metrics.
+    """What names a run in logs and metrics.
 
     Attributes:
         hook: Its path below the folder of hooks.
@@ -177,7 +177,7 @@ def problems_of(answer: Answer) -> list[str]:
 
 
 def labels_of(hook: str, config: HookConfig, contexts: Sequence[Mapping[str, Any]]) -> RunLabels:
-    """Return what a run is told by: the first of its contexts says it."""
+    """Return what names a run: the first of its contexts."""
     first = contexts[0] if contexts else {}
     name = str(first.get("binding", ""))
     binding = next((item for item in config.recorded if item.name == name), None)

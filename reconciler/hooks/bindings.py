@@ -43,7 +43,7 @@ class FieldTest:
     value: str
 
     def holds(self, obj: Object) -> bool:
-        """Tell whether it does for an object; a field that is missing is an empty text."""
+        """Return whether it does for an object; a field that is missing is an empty text."""
         value: Any = obj
         for name in self.field.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -80,7 +80,7 @@ class ObjectSelection:
     namespace_labels: LabelSelector | None = None
 
     def accepts(self, obj: Object, namespace_labels: Mapping[str, str]) -> bool:
-        """Tell whether an object is one of them.
+        """Return whether an object is one of them.
 
         Args:
             obj: Of the kind.

@@ -1,4 +1,4 @@
-"""What a hook is told of why it runs: a list of binding contexts.
+"""Why a hook runs, as the hook reads it: a list of binding contexts.
 
 A context is recorded when something happens, with the object as of that moment. It becomes what
 the hook reads when the run begins: then snapshots are taken, and contexts of a group that follow
@@ -37,7 +37,7 @@ class ContextType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Something that a hook has to be told.
+    """Something that a hook runs for.
 
     Attributes:
         binding: Its name.
@@ -58,7 +58,7 @@ STARTUP = Context(type=ContextType.STARTUP, binding="onStartup")
 
 
 def of_schedule(binding: ScheduleBinding) -> Context:
-    """Return what a hook is told when its schedule is due."""
+    """Return the context of a schedule that is due."""
     return Context(
         type=ContextType.SCHEDULE,
         binding=binding.name,
@@ -68,7 +68,7 @@ def of_schedule(binding: ScheduleBinding) -> Context:
 
 
 def of_synchronization(binding: KubernetesBinding) -> Context | None:
-    """Return what a hook is told of the objects that are there at the start, if anything."""
+    """Return the context with the objects that are there at the start, if there is one."""
     if not binding.on_synchronization:
         return None
     return Context(
@@ -80,7 +80,7 @@ def of_synchronization(binding: KubernetesBinding) -> Context | None:
 
 
 def of_change(binding: KubernetesBinding, change: Change) -> Context:
-    """Return what a hook is told of a change of an object."""
+    """Return the context of a change of an object."""
     return Context(
         type=ContextType.EVENT,
         binding=binding.name,
@@ -92,7 +92,7 @@ def of_change(binding: KubernetesBinding, change: Change) -> Context:
 
 
 def of_review(binding: AdmissionBinding, review: Mapping[str, Any], *, mutating: bool) -> Context:
-    """Return what a hook is told of an AdmissionReview."""
+    """Return the context of an AdmissionReview."""
     return Context(
         type=ContextType.MUTATING if mutating else ContextType.VALIDATING,
         binding=binding.name,
@@ -104,7 +104,7 @@ def of_review(binding: AdmissionBinding, review: Mapping[str, Any], *, mutating:
 def of_conversion(
     binding: ConversionBinding, step: tuple[str, str], review: Mapping[str, Any]
 ) -> Context:
-    """Return what a hook is told of a ConversionReview, for one step between two versions."""
+    """Return the context of a ConversionReview, for one step between two versions."""
     start, goal = step
     return Context(
         type=ContextType.CONVERSION,

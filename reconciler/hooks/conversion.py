@@ -32,7 +32,7 @@ class ConversionStep(Generic[Owner]):
 
 
 def is_version(one: str, other: str) -> bool:
-    """Tell whether two texts name the same version."""
+    """Return whether two texts name the same version."""
     if "/" in one and "/" in other:
         return one == other
     return one.rpartition("/")[2] == other.rpartition("/")[2]

@@ -121,7 +121,7 @@ class DeclaredHook:
 
 
 def is_executable(obj: Object) -> bool:
-    """Tell whether a hook is an executable, whatever else is wrong with it."""
+    """Return whether a hook is an executable, whatever else is wrong with it."""
     spec = obj.get("spec")
     return isinstance(spec, Mapping) and bool(spec.get("executable"))
 

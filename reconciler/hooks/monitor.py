@@ -22,7 +22,7 @@ class ObservedObject:
 
     Attributes:
         shown: What contexts and snapshots have of it: ``object``, ``filterResult``, or both.
-        checksum: Of what its changes are told by.
+        checksum: Of what decides whether it changed.
         size: Bytes of JSON of what is shown, about.
     """
 

@@ -86,7 +86,7 @@ class Operation:
 
     @property
     def is_confidential(self) -> bool:
-        """Tell whether it may hold what stands in a Secret; a text is not looked into."""
+        """Return whether it may hold what stands in a Secret; a text is not looked into."""
         kind = self.kind
         if isinstance(self.payload, Mapping):
             kind = kind or str(self.payload.get("kind", ""))
@@ -192,7 +192,7 @@ def written_target(raw: Mapping[str, Any]) -> WrittenTarget:
 
 
 def is_plain(value: Any) -> bool:
-    """Tell whether a part of an operation with variables says by itself what it is."""
+    """Return whether a part of an operation with variables says by itself what it is."""
     return isinstance(value, str) and not braces.contains(value)
 
 

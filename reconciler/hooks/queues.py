@@ -22,7 +22,7 @@ _ALMOST: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Something that a hook has to be told, in its place in a queue.
+    """Something that a hook runs for, in its place in a queue.
 
     Attributes:
         order: Unique in its queue, and rising.
@@ -57,7 +57,7 @@ class Run:
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        """Return what it is told, in order."""
+        """Return its contexts, in order."""
         return tuple(context for task in self.tasks for context in task.contexts)
 
 

@@ -24,7 +24,7 @@ _LONGEST_TIMEOUT: Final = 30
 
 
 def is_webhook_name(name: str) -> bool:
-    """Tell whether the API server takes a name for a webhook."""
+    """Return whether the API server takes a name for a webhook."""
     return bool(_DOMAIN.fullmatch(name)) and len(name) <= _LONGEST_NAME
 
 

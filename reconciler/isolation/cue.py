@@ -2,7 +2,7 @@
 
 A process has a folder of its own with the program and its data, which goes with it; nothing of
 the environment; and limits on time, memory, files and output. What it says of a program may quote
-the data, so that only the place of a fault is told.
+the data, so that only the place of a fault is shown.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ class KubeBacklogStore:
         self._clock = clock
 
     async def read(self) -> Backlog:
-        """Return what was told last; before anything was, nothing waits."""
+        """Return what was published last; before anything was, nothing waits."""
         lease = await self._leases.lease(BACKLOG_NAME)
         return Backlog() if lease is None else _parse(lease)
 

@@ -41,9 +41,9 @@ from reconciler.kube.shallow import ShallowResponse
 from reconciler.kube.transport import CONNECT_TIMEOUT, Line
 
 OnCall = Callable[[str, str, int, float], None]
-"""Told of every request: verb, resource, HTTP status (0: no answer), seconds."""
+"""Called with every request: verb, resource, HTTP status (0: no answer), seconds."""
 OnAnswer = Callable[[Call, str], None]
-"""Told of every answer to another library: what it asked, and the failure or nothing."""
+"""Called with every answer to another library: its request, and the failure or nothing."""
 
 
 class Client:
@@ -83,9 +83,9 @@ class Client:
         """Have somebody asked before each request that is no GET, in whatever name it goes."""
         self._line.allow_writes(may_write)
 
-    def tell_left_out(self, say: Callable[[str], None]) -> None:
-        """Have somebody told, in a sentence, of objects that cannot be read."""
-        self._line.tell_left_out(say)
+    def tell_left_out(self, warn: Callable[[str], None]) -> None:
+        """Set what is called with a sentence on objects that cannot be read."""
+        self._line.tell_left_out(warn)
 
     def left_out(self, what: str) -> None:
         """Tell of objects that cannot be read."""
@@ -222,7 +222,7 @@ class Client:
     def decode(self, method: str, path: str, answer: bytes) -> Any:
         """Return what a request was answered with, decoded.
 
-        Items of a list that are nested too deeply are left out, and told of.
+        Items of a list that are nested too deeply are left out, and reported.
 
         Raises:
             Invalid: It is one object, which is nested too deeply.

@@ -47,7 +47,7 @@ class KubeCluster:
         client: Client,
         settings: ControllerSettings,
         clock: Clock,
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> Self:
         """Return the adapters that a controller with these settings uses."""
         worker = client.speaking_for(settings.background_user)
@@ -56,7 +56,7 @@ class KubeCluster:
             kinds=kinds,
             reader=KubeReader(worker, page_bytes=settings.page_bytes),
             writer=KubeWriter(worker, clock),
-            keys=KubeMergeKeys(client, clock, say),
+            keys=KubeMergeKeys(client, clock, warn),
             policies=KubePolicies(
                 client, follow_optional(client, kinds, clock), installation=settings.installation
             ),

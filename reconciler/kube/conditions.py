@@ -55,7 +55,7 @@ class KubeConditions:
                 body, _NAME, force_conflicts="true", dry_run="All"
             )
         except NoKindMatch:
-            return  # The server is older than that kind; it is told when they are registered.
+            return  # The server is older than that kind; it says so when they are registered.
         except Invalid as error:
             text = str(error).partition(_FOUND)[2] or str(error)
             if text.startswith("[") and text.endswith("]"):

@@ -59,7 +59,7 @@ def decode(body: bytes) -> Any:
 
 
 def salvage(error: TooDeep, call: Call, left_out: Callable[[str], None]) -> Any:
-    """Return a list without the items that are cut, which are told of by name.
+    """Return a list without the items that are cut, which are reported by name.
 
     Raises:
         Unreadable: The answer is one object.

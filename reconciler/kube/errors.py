@@ -152,7 +152,7 @@ def readable(message: str, *, secret: bool) -> str:
 
 
 def _value_end(message: str, start: int) -> int:
-    """Return where a quoted value ends; where that cannot be told, the end of the text."""
+    """Return where a quoted value ends; where that is unknown, the end of the text."""
     try:
         return json.JSONDecoder(strict=False).raw_decode(message, start)[1]
     except ValueError:

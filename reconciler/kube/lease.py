@@ -89,7 +89,7 @@ class Election:
 
     @property
     def leading(self) -> bool:
-        """Tell whether this process holds the Lease and renewed it in time."""
+        """Return whether this process holds the Lease and renewed it in time."""
         age = self._clock.monotonic() - self._renewed_at
         return self._leading and age < self._timing.renew
 
@@ -183,7 +183,7 @@ class Election:
         return self._clock.monotonic() - self._observed_at >= duration
 
     def _followed(self) -> bool:
-        """Tell whether the holder was in this Pod: its container is restarted after its end."""
+        """Return whether the holder was in this Pod: its container is restarted after its end."""
         return bool(self._pod) and f"_{self._pod}_" in self.holder
 
     async def _create(self, limit: float) -> bool:

@@ -28,10 +28,10 @@ class KubeMergeKeys:
     read leaves what was known before, else the shipped table; that is said once.
     """
 
-    def __init__(self, client: Client, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(self, client: Client, clock: Clock, warn: Callable[[str], None]) -> None:
         self._client = client
         self._clock = clock
-        self._say = say
+        self._warn = warn
         self._said: set[str] = set()
         self._hashes: dict[str, str] = {}
         self._read_at: dict[str, float] = {}
@@ -84,7 +84,7 @@ class KubeMergeKeys:
         except ClusterError as error:
             if path not in self._said:
                 self._said.add(path)
-                self._say(
+                self._warn(
                     f"merge keys: {path} cannot be read; until it can, those count that were known"
                     f" before, else those of Kubernetes {VERSION}, without custom resources:"
                     f" {error}"

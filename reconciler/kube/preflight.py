@@ -23,13 +23,13 @@ def exception_kinds(settings: ProcessSettings) -> tuple[Kind, ...]:
 
 
 async def wait_for_kinds(
-    client: Client, say: Callable[[str], None], kinds: tuple[Kind, ...]
+    client: Client, warn: Callable[[str], None], kinds: tuple[Kind, ...]
 ) -> None:
     """Return when all kinds can be listed; until then say what is in the way, with a pause.
 
     A program that ended instead would be started again and again, and its last words be lost.
     """
-    await until_done(lambda: _list(client, kinds), say)
+    await until_done(lambda: _list(client, kinds), warn)
 
 
 async def _list(client: Client, kinds: tuple[Kind, ...]) -> None:

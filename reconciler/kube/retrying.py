@@ -28,7 +28,7 @@ _RANDOM = SystemRandom()
 
 
 def is_repeatable(error: BaseException) -> bool:
-    """Tell whether the same call may well succeed a moment later."""
+    """Return whether the same call may well succeed a moment later."""
     return isinstance(error, Throttled | Unavailable) and error.status in _REPEATABLE
 
 
@@ -69,14 +69,14 @@ async def until_done(
         limit: Seconds after which to give up; 0 means never.
     """
 
-    def say(state: RetryCallState) -> None:
+    def warn(state: RetryCallState) -> None:
         on_wait(f"{_failure(state)}; trying again in {state.upcoming_sleep:.0f}s")
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, ClusterError) and passes(error)),
         wait=wait_random_exponential(multiplier=1.0, min=1.0, max=longest),
         stop=stop_before_delay(limit) if limit else stop_never,
-        before_sleep=say,
+        before_sleep=warn,
         reraise=True,
     )
     # Called by itself, tenacity awaits only what it knows for a coroutine function: no lambda.

@@ -25,7 +25,7 @@ class Line:
         fixed: Options of every request.
         may_write: Asked before each request that is no GET: a leader whose Lease ran out while it
             was frozen must not finish what it began.
-        left_out: Told of objects that cannot be read, in a sentence.
+        left_out: Called with a sentence on objects that cannot be read.
         date: What the API server said last that the time is, and when that came, monotonic.
     """
 
@@ -51,9 +51,9 @@ class Line:
         """Have somebody asked before each request that is no GET."""
         self.may_write = may_write
 
-    def tell_left_out(self, say: Callable[[str], None]) -> None:
-        """Have somebody told of objects that cannot be read."""
-        self.left_out = say
+    def tell_left_out(self, warn: Callable[[str], None]) -> None:
+        """Set what is called with a sentence on objects that cannot be read."""
+        self.left_out = warn
 
     def note_date(self, said: str, now: float) -> None:
         """Take in what the API server says that the time is."""

@@ -1,8 +1,8 @@
 """A list and a watch that follows it, as one stream of events that loses nothing.
 
 After the position is lost (410) everything is listed again, and what is not there any more is
-told as DELETED. Both sides bound the connection: the server ends it after minutes, and so do we
-when not even a bookmark came for a while, because a dead peer says nothing.
+reported as DELETED. Both sides bound the connection: the server ends it after minutes, and so do
+we when not even a bookmark came for a while, because a dead peer says nothing.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ class Watch:
         synced: Set once the first list was handed over in full.
         progress: Monotonic time at which the server last said anything.
         problem: Why it makes no progress; empty while it does.
-        beat: Seconds after which the server ends the connection, so that silence can be told
-            from quiet; 0: minutes, and nobody asks whether it is `fresh`.
+        beat: Seconds after which the server ends the connection, so that silence and quiet
+            differ; 0: minutes, and nobody asks whether it is `fresh`.
         absent: The kind is optional, and not served, or not to be read: there are no objects.
         turned: It became absent, or is there.
     """
@@ -130,7 +130,7 @@ class Watch:
                     async for event in turn:
                         yield event
             except ClusterError as error:
-                # What came since is told by the next connection, when nobody knows.
+                # What came since comes with the next connection, when nobody knows.
                 self._proved = float("-inf")
                 if isinstance(error, Gone):
                     self._version = ""
@@ -180,13 +180,13 @@ class Watch:
         await self.synced.wait()
 
     def is_caught_up(self) -> bool:
-        """Tell whether `caught_up` returns at once."""
+        """Return whether `caught_up` returns at once."""
         if self.absent:
             return True
         return self.synced.is_set() and (self.fresh() if self.beat else self._open)
 
     def fresh(self) -> bool:
-        """Tell whether what was handed over is, but for seconds, what is stored.
+        """Return whether what was handed over is, but for seconds, what is stored.
 
         That a connection is open proves nothing, nor do its lines: somebody between may hold back
         what the server sends, or some of it. What proves it is a list, and the end that the server
@@ -212,7 +212,7 @@ class Watch:
         self._hurry.clear()
 
     def _is_absence(self, error: ClusterError) -> bool:
-        """Tell whether an error says that there is no such kind for this program.
+        """Return whether an error says that there is no such kind for this program.
 
         Where it was read already, a refusal may be one of an authorizer that has just started.
         """

@@ -149,7 +149,7 @@ class MemoryKinds:
             self.serve(kind, *(replace(kind, subresource=name) for name in parts))
 
     def serves(self, kind: Kind) -> bool:
-        """Tell whether a kind is served."""
+        """Return whether a kind is served."""
         return kind in self._served
 
     async def merge_keys(self, _api_version: str) -> KeyTable:

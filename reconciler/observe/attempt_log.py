@@ -23,7 +23,7 @@ from reconciler.services.processing.attempt import Attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLog:
-    """Told of every stored status."""
+    """Called with every stored status."""
 
     log: Logger
     metrics: Metrics
@@ -34,7 +34,7 @@ class AttemptLog:
         """Report one attempt; names of objects go to the log and never into labels."""
         spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy.key)
         self.metrics.attempts.labels(policy, status.state.value).inc()
-        # The others were told after an earlier attempt.
+        # The others were logged after an earlier attempt.
         new = [item for item in attempt.targets if item not in request.status.targets]
         self._targets(spec, new)
         self.audit.worked(spec, new, request.name)

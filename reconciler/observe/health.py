@@ -28,7 +28,7 @@ class Readiness:
         self._checks[name] = check
 
     def note(self, name: str, check: Check) -> None:
-        """Add something that people shall see and that makes nothing unready."""
+        """Add something to show that makes nothing unready."""
         self._notes[name] = check
 
     def notes(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ _log = logger("loops")
 
 
 class LoopEnded(RetrofitError):
-    """A loop of the process ended, by a fault of ours."""
+    """A loop of the process ended, by a bug of kube-retrofit."""
 
 
 async def forever(name: str, loop: Awaitable[None]) -> NoReturn:

@@ -14,7 +14,7 @@ from reconciler.services.reporting.policy_status import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observers:
-    """Told of what is stored; none of it decides anything."""
+    """Notified of what is stored; none of them decides anything."""
 
     attempt_log: AttemptLog
     event_recorder: EventRecorder

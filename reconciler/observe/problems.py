@@ -1,13 +1,13 @@
-"""What is in the way of something that goes on for ever: told once, not at each try."""
+"""What is in the way of something that goes on for ever: logged once, not at each try."""
 
 from collections.abc import Callable
 
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 
 
 async def tell_problems(
     problem: Callable[[], str],
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
     *,
     every: float,
     over: Callable[[], None] = lambda: None,
@@ -16,11 +16,11 @@ async def tell_problems(
 
     Args:
         problem: Gives what is in the way now, empty where nothing is.
-        say: Told each new problem.
+        warn: Called with each new problem.
         every: Seconds between two looks.
         over: Called when nothing is in the way any more.
     """
-    once = SaysOnce(say=say)
+    once = WarnsOnce(warn=warn)
 
     async def look() -> None:
         before, found = once.problem, problem()

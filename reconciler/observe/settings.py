@@ -1,4 +1,4 @@
-"""What people are told about the settings ConfigMap: log lines, a metric, an event per fault."""
+"""Reports on the settings ConfigMap: log lines, a metric, an event per fault."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ class SettingsReport:
 
     Attributes:
         name: Of the ConfigMap.
-        events: Where refused values are told too; None for a program that is not to tell.
+        events: Where refused values are reported too; None for a program without events.
     """
 
     name: str

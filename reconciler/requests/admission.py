@@ -59,7 +59,7 @@ def context_of(request: AdmissionRequest, subject: Subject) -> Context:
 def is_from_controller(
     request: AdmissionRequest, program: Program, controller_users: Collection[Any]
 ) -> bool:
-    """Tell whether the controller sent it, in the name that policies share or in the rule's.
+    """Return whether the controller sent it, in the name that policies share or in the rule's.
 
     Others work as an account of their own too, and may call themselves as the controller does: so
     that counts for the policies only whose authors chose the account.

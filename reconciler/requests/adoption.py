@@ -29,10 +29,10 @@ def is_ours(obj: Mapping[str, Any]) -> bool:
 
 
 def read_request(obj: Mapping[str, Any], *, adopt: bool) -> UpdateRequest | None:
-    """Return a stored request to run a rule, None for one that is left alone.
+    """Return a stored request to run a rule, None for one that is skipped.
 
     Args:
-        obj: As stored; requests for other work are left alone always.
+        obj: As stored; requests for other work are always skipped.
         adopt: Take those of a Kyverno as well.
     """
     if _work(obj) != RULE_WORK:

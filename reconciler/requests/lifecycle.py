@@ -107,7 +107,7 @@ class Retention:
         )
 
     def remove_after(self, state: State, now: datetime) -> str:
-        """Return the minute that `RequestStatus.remove_after` shall name; ``now`` for 0."""
+        """Return the minute that `RequestStatus.remove_after` is to name; ``now`` for 0."""
         keep = self.seconds.get(state, 0.0)
         if keep <= 0:
             return "now"

@@ -108,7 +108,7 @@ def parse_limits(policy: Mapping[str, Any]) -> Limits:
 
 
 def limits_of(policy: Mapping[str, Any]) -> Object:
-    """Return the annotations of ours that a policy carries, as they are written."""
+    """Return kube-retrofit's annotations of a policy, as they are written."""
     found = _annotations(policy)
     return {name: value for name, value in found.items() if name.startswith(PREFIX)}
 

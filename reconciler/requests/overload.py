@@ -2,7 +2,7 @@
 
 Rule 1: above the waiting limit it turns, below the low mark it turns back; between them nothing
 changes, so that it does not flutter.
-Rule 2: a replica counts what the leader told of last, and what it stored itself and the leader
+Rule 2: a replica counts what the leader published last, and what it stored itself and the leader
 had not seen by then. So an old figure never lets through more than the limit.
 Rule 3: an aggregate request covers a trigger when a list began at least one request timeout of the
 API server after the trigger raised its sequence: by then it is stored, or never will be.
@@ -104,7 +104,7 @@ class Backlog:
     def outdates(self, reported: "Backlog", noticed: int, thresholds: Thresholds) -> bool:
         """Return whether it is worth telling, after another and so many new requests.
 
-        New requests count although they are done: until they are told of, a replica takes those
+        New requests count although they are done: until they are published, a replica takes those
         that it stored for waiting ones.
         """
         step = thresholds.step

@@ -32,7 +32,7 @@ class Window:
     zone: ZoneInfo
 
     def is_open(self, now: datetime) -> bool:
-        """Tell whether the moment is within; the end is not."""
+        """Return whether the moment is within; the end is not."""
         local = now.astimezone(self.zone)
         today, clock = local.weekday() in self.days, local.time()
         if self.start < self.end:

@@ -157,7 +157,7 @@ class Program:
             executables,
             self.jq,
             namespace=namespace,
-            say=self.log.error,
+            warn=self.log.error,
         )
         self.log.info("hooks found", hooks=[hook.spec["executable"] for hook in found.registered])
         identity = new_identity(self.settings.pod_uid)
@@ -192,7 +192,7 @@ class Program:
             namespace=namespace,
             name=self.settings.configuration,
             endpoints=servers.endpoints,
-            say=self.log.warning,
+            warn=self.log.warning,
         )
         hooks = ExecutableHooks.of(
             self.client,
@@ -205,7 +205,7 @@ class Program:
             jq=self.jq,
             events=events,
             term=lambda: election.term,
-            say=self.log.warning,
+            warn=self.log.warning,
         )
         self._started = True
         await run_loops(
@@ -285,7 +285,7 @@ class Program:
         registration = HookRegistrar(
             registry=KubeHookRegistry(self.client, self.clock, namespace),
             hooks=found.registered,
-            say=self.log.warning,
+            warn=self.log.warning,
         )
         await run_loops(
             {

@@ -58,7 +58,7 @@ async def find_hooks(
     jq: Jq,
     *,
     namespace: str,
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> FoundHooks:
     """Ask all executables of a folder for their configurations, in order.
 
@@ -70,7 +70,7 @@ async def find_hooks(
     """
     discovery = find_executables(folder)
     for name in discovery.skipped:
-        say(f"{name} is skipped: it is not executable; chmod +x makes it a hook")
+        warn(f"{name} is skipped: it is not executable; chmod +x makes it a hook")
     names = object_names(item.name for item in discovery.executables)
     known: dict[PolicyRef, Executable] = {}
     configs: dict[PolicyRef, HookConfig] = {}
@@ -85,7 +85,7 @@ async def find_hooks(
             _take_names(executable.name, config, webhooks)
         except InvalidPolicy as error:
             reason = "; ".join(map(str, (error, *error.others)))
-            say(f"{executable.name} is not run: {reason}")
+            warn(f"{executable.name} is not run: {reason}")
             registered.append(RegisteredHook(ref=ref, spec=spec, refused=reason))
             continue
         bound = {name: value for name, value in decode_text(text).items() if name != _VERSION}

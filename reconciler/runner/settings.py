@@ -61,7 +61,7 @@ class WebhookSettings:
 
     @property
     def has_files(self) -> bool:
-        """Tell whether the certificate is in files, and not made by the programs themselves."""
+        """Return whether the certificate is in files, and not made by the programs themselves."""
         return self.named or self.certificate.exists()
 
 

@@ -138,7 +138,7 @@ class AnsweringServer:
     async def run(self) -> None:
         """Serve until cancelled, then let the requests in flight end."""
         try:
-            await self.certificates.obtain(self._say)
+            await self.certificates.obtain(self._warn)
             await self._serve()
         finally:
             self.listener.close()
@@ -166,7 +166,7 @@ class AnsweringServer:
     def _unready(self) -> str | None:
         return self.certificates.problem or (None if self._serving else "not serving yet")
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         _log.warning("waiting", webhooks=self.name, reason=text)
 
 

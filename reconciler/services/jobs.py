@@ -1,7 +1,7 @@
 """What is done again and again while a program lives: when, and what is said when it fails.
 
 What the cluster refuses, and what somebody has interrupted on this machine, is tried again with a
-pause that grows. Anything else is a fault of ours: it ends the loop, and that ends the program
+pause that grows. Anything else is a bug: it ends the loop, and that ends the program
 (`observe.loops`).
 """
 
@@ -16,21 +16,21 @@ from reconciler.errors import ClusterError, Interrupted
 
 
 @dataclass(slots=True, kw_only=True)
-class SaysOnce:
+class WarnsOnce:
     """Says what is in the way when it is new, and not at each try.
 
     Attributes:
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
         problem: What is in the way now; empty where nothing is.
     """
 
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     problem: str = ""
 
     def tell(self, problem: str) -> None:
         """Take in what is in the way now."""
         if problem and problem != self.problem:
-            self.say(problem)
+            self.warn(problem)
         self.problem = problem
 
 
@@ -62,8 +62,8 @@ async def repeat(
         woken: Begins the next time before its time; `work` clears it.
         pauses: Seconds after a first failure, which double up to the longest; as `every` if None.
         at_most: Gives the longest pause that is right now.
-        tell: Told each failure, and the empty string when it went well.
-        failing: What comes before the error in what is told.
+        tell: Called with each failure, and the empty string when it went well.
+        failing: What comes before the error in the text.
     """
     first, longest = pauses or (every, every)
     pause = first

@@ -8,7 +8,7 @@ from typing import Final
 
 from reconciler.errors import InvalidSetting, Unavailable
 from reconciler.observe.logs import logger
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.serving.callers import Callers
 from reconciler.serving.certificates import server_context
 
@@ -66,9 +66,9 @@ class CertificateFiles:
         self.problem = ""
         _log.info("certificate loaded", file=str(self.certificate))
 
-    async def obtain(self, say: Callable[[str], None]) -> None:
+    async def obtain(self, warn: Callable[[str], None]) -> None:
         """Load it; who names files has them there."""
-        del say
+        del warn
         self.refresh()
 
     async def run(self) -> None:
@@ -77,7 +77,7 @@ class CertificateFiles:
             self._refresh,
             every=_EVERY,
             pauses=(_SOON, _EVERY),
-            tell=SaysOnce(say=_log.warning).tell,
+            tell=WarnsOnce(warn=_log.warning).tell,
             failing="cannot load the certificate anew: ",
         )
 

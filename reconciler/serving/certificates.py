@@ -90,7 +90,7 @@ class ServingCertificates(Protocol):
         """Return why nobody can be served; empty where all can."""
         ...
 
-    async def obtain(self, say: Callable[[str], None]) -> None:
+    async def obtain(self, warn: Callable[[str], None]) -> None:
         """Return when there is a certificate to begin with."""
         ...
 
@@ -124,7 +124,7 @@ class Certificates:
             the CA of callers changes there is another one.
         bundle: The certificates that clients check against; empty before the first `refresh`.
         problem: Why the last refresh failed; empty when it did not.
-        on_change: Told of each loaded certificate.
+        on_change: Called with each loaded certificate.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Certificates:
             self.on_change(serving)
         self.problem = ""
 
-    async def obtain(self, say: Callable[[str], None]) -> None:
+    async def obtain(self, warn: Callable[[str], None]) -> None:
         """Return when there is a certificate to begin with."""
 
         async def once() -> None:
@@ -191,10 +191,10 @@ class Certificates:
                 self.problem = str(error)
                 raise
 
-        await until_done(once, lambda text: say(f"no certificate: {text}"))
+        await until_done(once, lambda text: warn(f"no certificate: {text}"))
 
     async def run(self) -> None:
-        """Refresh for ever; a failure is told and tried again, the old certificate serves on."""
+        """Refresh for ever; a failure is logged and tried again, the old certificate serves on."""
         pause, reported = _CHECK_SECONDS, ""
         while True:
             with contextlib.suppress(TimeoutError):

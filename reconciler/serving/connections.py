@@ -103,7 +103,7 @@ class Listener:
 
     @property
     def is_used(self) -> bool:
-        """Tell whether anybody is connected."""
+        """Return whether anybody is connected."""
         return bool(self._connections)
 
     async def close(self, within: float) -> None:
@@ -137,7 +137,7 @@ class Listener:
         return self._date[1]
 
     def is_current(self, connection: Connection) -> bool:
-        """Tell whether a connection was accepted with the context of now."""
+        """Return whether a connection was accepted with the context of now."""
         return connection.detail("sslcontext") is self.context()
 
     def refuse(self, connection: Connection, reason: str) -> None:

@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_answering(self) -> bool:
-        """Tell whether an answer is being made."""
+        """Return whether an answer is being made."""
         return self._answering is not None
 
     def begin(self, handshake: asyncio.Task[None]) -> None:

@@ -23,7 +23,7 @@ from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.isolation import Isolation
 from reconciler.services.processing.known_requests import KnownRequests
-from reconciler.wiring.shared import Say, caught_up, exception_settings
+from reconciler.wiring.shared import Warn, caught_up, exception_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Base:
         live: The settings that hold now.
         of_exceptions: Follows them; None where none are honoured.
         isolation: Evaluates in processes of their own what takes long.
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
     """
 
     client: Client
@@ -49,10 +49,10 @@ class Base:
     exceptions: ExceptionIndex
     of_exceptions: Watch | None
     isolation: Isolation
-    say: Say
+    warn: Warn
 
     @classmethod
-    def of(cls, client: Client, settings: ControllerSettings, clock: Clock, say: Say) -> Self:
+    def of(cls, client: Client, settings: ControllerSettings, clock: Clock, warn: Warn) -> Self:
         """Return that of a controller with these settings."""
         honoured = exception_settings(settings)
         watch = Watch(client, kinds_of(settings.installation).exceptions, clock, beat=BEAT)
@@ -61,7 +61,7 @@ class Base:
             client=client,
             settings=settings,
             clock=clock,
-            cluster=KubeCluster.of(client, settings, clock, say),
+            cluster=KubeCluster.of(client, settings, clock, warn),
             index=PolicyStore(
                 languages=Languages(settings.installation),
                 namespace=settings.namespace,
@@ -73,7 +73,7 @@ class Base:
             exceptions=ExceptionIndex(exception_settings=honoured, caught_up=refreshed),
             of_exceptions=watch if honoured.enabled else None,
             isolation=ChildProcesses(),
-            say=say,
+            warn=warn,
         )
 
     def global_context(self) -> GlobalContext:
@@ -97,10 +97,10 @@ class Base:
                 ),
                 clock=self.clock,
                 spread=jittered,
-                say=self.say,
+                warn=self.warn,
                 isolation=self.isolation,
                 most_bytes=settings.max_entry,
                 protection=protection,
             ),
-            verdicts=StatusWriter(entries=entries, clock=self.clock, say=self.say),
+            verdicts=StatusWriter(entries=entries, clock=self.clock, warn=self.warn),
         )

@@ -48,5 +48,5 @@ def catch_up_passes(base: Base, services: Services, observers: Observers) -> Cat
         held=lambda: dispatcher.held,
         on_found=observers.caught_up,
         lost=lost,
-        say=base.say,
+        warn=base.warn,
     )

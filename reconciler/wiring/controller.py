@@ -59,15 +59,15 @@ class Services:
             entries=entries,
             lanes=lanes,
             collector=FinishedRequestCollector.of(
-                settings, cluster.requests, clock, base.say, before=observers.progress.flush
+                settings, cluster.requests, clock, base.warn, before=observers.progress.flush
             ),
             rollout=Rollout(
                 index=base.index,
                 policies=cluster.policies,
                 requests=cluster.requests,
                 webhook_writer=WebhookWriter.of(cluster, settings, cluster.clock, base.live),
-                say=base.say,
-                warn=observers.event_recorder.caution,
+                warn=base.warn,
+                on_caveat=observers.event_recorder.caution,
                 ready_if_stored=settings.ready_if_stored,
             ),
         )

@@ -37,7 +37,7 @@ class DeclaredHooks:
             for_hooks=True,
             installation=settings.installation,
         )
-        collector = FinishedRequestCollector.of(settings, requests, base.clock, base.say)
+        collector = FinishedRequestCollector.of(settings, requests, base.clock, base.warn)
 
         def runs_of(hook: DeclaredHook) -> DeclaredRuns:
             return DeclaredRuns(hook=hook, jq=jq, isolation=base.isolation)
@@ -63,7 +63,7 @@ class DeclaredHooks:
             # A declared hook has no such binding.
             uncalled=lambda _hook, _binding: "",
             term=term,
-            say=base.say,
+            warn=base.warn,
         )
         return cls(hooks=hooks_of(parts), collector=collector, jq=jq)
 

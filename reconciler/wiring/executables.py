@@ -50,7 +50,7 @@ class ExecutableHooks:
         jq: JqWorkers,
         events: Events,
         term: Callable[[], int],
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> Self:
         """Return those of a program.
 
@@ -65,7 +65,7 @@ class ExecutableHooks:
             jq: Evaluates the filters of bindings.
             events: Takes what people are to see.
             term: Gives the number of the term of who leads.
-            say: Gets a sentence for the log.
+            warn: Called with a sentence for the log.
         """
         requests = KubeRequests(
             client,
@@ -75,7 +75,7 @@ class ExecutableHooks:
             recorded_in=namespace,
         )
         collector = FinishedRequestCollector(
-            requests=requests, clock=clock, retries=Retries(requests=requests, say=say)
+            requests=requests, clock=clock, retries=Retries(requests=requests, warn=warn)
         )
 
         def runs_here(hook: DeclaredHook) -> bool:
@@ -102,7 +102,7 @@ class ExecutableHooks:
             runs_of=lambda _: runs,
             uncalled=called.uncalled,
             term=term,
-            say=say,
+            warn=warn,
         )
         hooks = hooks_of(parts)
         called.notify(hooks.accounts)

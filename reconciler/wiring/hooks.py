@@ -62,7 +62,7 @@ class HookParts:
     runs_of: Callable[[DeclaredHook], Runs]
     uncalled: Callable[[HookRef, str], str]
     term: Callable[[], int]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
 
 
 def hooks_of(parts: HookParts) -> Hooks:
@@ -96,7 +96,7 @@ def hooks_of(parts: HookParts) -> Hooks:
             namespace=parts.namespace,
             order=orders.next,
             stored=dispatcher.add,
-            say=parts.say,
+            warn=parts.warn,
             most=_MOST_RECORDED,
         ),
         informer=InformerDeps(
@@ -114,7 +114,7 @@ def hooks_of(parts: HookParts) -> Hooks:
         uncalled=parts.uncalled,
         orders=orders,
         clock=parts.clock,
-        say=parts.say,
+        warn=parts.warn,
     )
-    accounts = HookAccounts(hooks=objects, clock=parts.clock, say=parts.say)
+    accounts = HookAccounts(hooks=objects, clock=parts.clock, warn=parts.warn)
     return Hooks(deps=deps, accounts=accounts, dispatcher=dispatcher, active=active)

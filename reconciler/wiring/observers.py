@@ -28,7 +28,7 @@ def observers_of(base: Base, events: Events, attempt_log: AttemptLog) -> Observe
             clock=base.clock,
             waiting=base.known.unended,
             filters=lambda: live.current.filters,
-            say=base.say,
+            warn=base.warn,
         ),
         reports=Reports(
             store=KubeReports(base.client, settings.installation, page=settings.list_page),
@@ -38,7 +38,7 @@ def observers_of(base: Base, events: Events, attempt_log: AttemptLog) -> Observe
             kinds=cluster.kinds,
             reader=cluster.reader,
             clock=base.clock,
-            say=base.say,
+            warn=base.warn,
             enabled=settings.reports,
         ),
     )

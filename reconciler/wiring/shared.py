@@ -14,7 +14,7 @@ from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.upkeep.coexistence import LEASES, KyvernoDetector
 
-Say = Callable[[str], None]
+Warn = Callable[[str], None]
 
 _PATIENCE: Final = 10.0
 """Seconds that an attempt waits until the exceptions are known."""
@@ -53,7 +53,7 @@ def success_events(settings: ProcessSettings, live: SettingsHolder) -> Callable[
 
 
 def kyverno_detector(
-    client: Client, settings: ProcessSettings, clock: Clock, say: Say
+    client: Client, settings: ProcessSettings, clock: Clock, warn: Warn
 ) -> KyvernoDetector:
     """Return what looks whether a live Kyverno is there."""
     return KyvernoDetector(
@@ -62,5 +62,5 @@ def kyverno_detector(
         clock=clock,
         namespace=settings.namespace,
         take_over=settings.take_over,
-        say=say,
+        warn=warn,
     )

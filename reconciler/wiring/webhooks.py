@@ -33,7 +33,7 @@ class CalledHooks:
         namespace: str,
         name: str,
         endpoints: tuple[Callable[[], Endpoint], Callable[[], Endpoint]],
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> Self:
         """Return that of a program.
 
@@ -43,7 +43,7 @@ class CalledHooks:
             namespace: Of the program.
             name: Of the webhook configurations, and of the ClusterRole with which they go.
             endpoints: Give where the servers for admission and for conversion are.
-            say: Gets a sentence for the log.
+            warn: Called with a sentence for the log.
         """
         admission, conversion = endpoints
         return cls(
@@ -53,14 +53,14 @@ class CalledHooks:
                 namespace=namespace,
                 endpoint=admission,
                 asked=hooks.asked,
-                say=say,
+                warn=warn,
             ),
             conversions=HookConversions(
                 definitions=KubeDefinitions(client),
                 namespace=namespace,
                 endpoint=conversion,
                 converters=hooks.converters,
-                say=say,
+                warn=warn,
             ),
         )
 

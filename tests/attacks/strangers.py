@@ -48,7 +48,7 @@ class Held:
     writer: asyncio.StreamWriter
 
     async def stays(self) -> bool:
-        """Tell whether it is still open after twice the time for a head."""
+        """Return whether it is still open after twice the time for a head."""
         end = time.monotonic() + 2 * ConnectionLimits().header_timeout
         while time.monotonic() < end:
             try:

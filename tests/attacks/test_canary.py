@@ -118,14 +118,14 @@ def _ways(place: str) -> dict[str, Object]:
     read = {"patch": {"data": {"x": "{{ entry }}"}}}
     secrets = f"{path}/secrets/{{{{ request.name }}}}"
     named = {"patch": {"data": {"x": "y"}}}
-    below: Object = {"list": f"[{WORD}]"}
-    below["patchesJson6902"] = operation("remove", "/data/{{ element }}/x")
+    nested: Object = {"list": f"[{WORD}]"}
+    nested["patchesJson6902"] = operation("remove", "/data/{{ element }}/x")
     each: Object = {"list": f"split({PASSWORD}, ' ')", "patchStrategicMerge": label("element")}
     each["patchStrategicMerge"]["metadata"]["labels"]["x"] += "/ "
     return {
         "strategic": {"patch": label(PASSWORD)},
         "json-patch": {"patch": operation("add", "/metadata/labels", f"{{{{ {PASSWORD} }}}}")},
-        "json-patch-path": {"mutate": {"foreach": [below]}},
+        "json-patch-path": {"mutate": {"foreach": [nested]}},
         "patch-as-a-whole": {"patch": f"{{{{ {PASSWORD} }}}}"},
         "foreach": {"mutate": {"foreach": [each]}},
         "foreach-list": {

@@ -80,7 +80,7 @@ class Vitals:
         return self.neighbour.seconds
 
     def calm(self) -> bool:
-        """Tell whether the neighbour was served as if there were no attack."""
+        """Return whether the neighbour was served as if there were no attack."""
         return share(self.written, 0.99) < WRITTEN and share(self.works, 0.9) < WORKED
 
     def check(self) -> None:

@@ -174,7 +174,7 @@ def _kubeconfig(address: str) -> dict[str, Any]:
 
 
 def outgrown(figures: dict[str, Spread]) -> bool:
-    """Tell whether a call costs more than it may."""
+    """Return whether a call costs more than it may."""
     return figures[_DYNAMIC].p50 > _MOST * figures[_BARE].p50
 
 

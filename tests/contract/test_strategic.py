@@ -314,8 +314,8 @@ def _comparable_list(value: list[Any], schema: Schema | None, name: str, patch: 
     elements = [item for item in patch.get(name) or [] if isinstance(item, dict)]
     found = []
     for item in value:
-        below = next((e for e in elements if keys and e.get(keys[0]) == item.get(keys[0])), None)
-        found.append(comparable(item, schema.items if schema else None, below))
+        match = next((e for e in elements if keys and e.get(keys[0]) == item.get(keys[0])), None)
+        found.append(comparable(item, schema.items if schema else None, match))
     if f"$setElementOrder/{name}" in patch:
         return found
     return sorted(found, key=orjson.dumps)

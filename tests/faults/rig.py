@@ -214,7 +214,7 @@ class Rig:
         return await self._write(kind, "create", obj, meta.get("namespace"))
 
     async def refused(self, obj: Object) -> bool:
-        """Tell whether the API server refuses to create an object."""
+        """Return whether the API server refuses to create an object."""
         try:
             await self.create(obj)
         except ClusterError:
@@ -499,7 +499,7 @@ class Rig:
         )
 
     async def may(self, right: str) -> bool:
-        """Tell whether the controller has a right, as ``update secrets in namespace a``."""
+        """Return whether the controller has a right, as ``update secrets in namespace a``."""
         wanted = parse_right(right)
         assert wanted is not None, right
         account = BACKGROUND.rpartition(":")[2]
@@ -555,12 +555,12 @@ class Rig:
                 await self.delete_all(kind)
 
     def running(self) -> bool:
-        """Tell whether both programs still run as they were started."""
+        """Return whether both programs still run as they were started."""
         exits = self.programs.supervision.exit_code
         return exits(ADMISSION) is None and exits(CONTROLLER) is None
 
     def has_log(self, name: str) -> bool:
-        """Tell whether a program of that name ever ran."""
+        """Return whether a program of that name ever ran."""
         return (self.programs.logs / f"{name}.log").exists()
 
     def log(self, name: str) -> list[Object]:

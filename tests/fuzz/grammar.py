@@ -54,7 +54,7 @@ _FORMS = (
 
 
 @cache
-def _below(count: int) -> st.SearchStrategy[int]:
+def _index(count: int) -> st.SearchStrategy[int]:
     # To make a strategy takes many times as long as to draw from it.
     return st.integers(0, count - 1)
 
@@ -72,15 +72,15 @@ class Author:
 
     def pick(self, *options: T) -> T:
         """Return one of several."""
-        return options[self._draw(_below(len(options)))]
+        return options[self._draw(_index(len(options)))]
 
     def some(self, make: Callable[[], T], least: int = 0, most: int = 2) -> list[T]:
         """Return a list of so many."""
-        return [make() for _ in range(least + self._draw(_below(most - least + 1)))]
+        return [make() for _ in range(least + self._draw(_index(most - least + 1)))]
 
     def maybe(self, **parts: Callable[[], Any]) -> Object:
         """Return an object with some of the parts."""
-        return {name: make() for name, make in parts.items() if self._draw(_below(2))}
+        return {name: make() for name, make in parts.items() if self._draw(_index(2))}
 
     def plain(self) -> Any:
         """Return a value without variables."""
@@ -117,7 +117,7 @@ class Author:
 
     def value(self) -> Any:
         """Return any value, or a text."""
-        return self.text() if self._draw(_below(2)) else self.plain()
+        return self.text() if self._draw(_index(2)) else self.plain()
 
     def conditions(self) -> list[Object]:
         """Return conditions."""
@@ -159,7 +159,7 @@ class Author:
 
     def merge(self, depth: int = 3) -> Any:
         """Return a part of a strategic patch."""
-        if depth and self._draw(_below(2)):
+        if depth and self._draw(_index(2)):
             return {self.pick(*_FIELDS): self.merge(depth - 1) for _ in range(self.pick(1, 2))}
         if depth and self.pick(0, 0, 1):
             return self.some(lambda: self.merge(depth - 1))
@@ -187,7 +187,7 @@ class Author:
 
     def patch(self) -> Object:
         """Return what changes a target."""
-        if self._draw(_below(2)):
+        if self._draw(_index(2)):
             merged = {self.pick(*_FIELDS): self.merge() for _ in range(self.pick(1, 2))}
             return {"patchStrategicMerge": merged}
         return {"patchesJson6902": "\n".join(self.some(self.operation, 1, 3))}

@@ -136,9 +136,9 @@ class Asked:
             "metadata": {"name": name, "namespace": self.namespace, "labels": {"hook": "yes"}},
             "data": {"word": word, **data},
         }
-        return self.say("create", "--warnings-as-errors", "-f", "-", stdin=json.dumps(obj))
+        return self.warn("create", "--warnings-as-errors", "-f", "-", stdin=json.dumps(obj))
 
-    def say(self, *words: str, stdin: str | None = None) -> str:
+    def warn(self, *words: str, stdin: str | None = None) -> str:
         """Return what kubectl says, whether it succeeds or not."""
         try:
             return self.cluster.kubectl(*words, stdin=stdin)
@@ -147,7 +147,7 @@ class Asked:
 
     def words(self) -> set[str]:
         """Return the words that are stored."""
-        said = self.say("get", "configmaps", "-n", self.namespace, "-l", "hook", "-o", "json")
+        said = self.warn("get", "configmaps", "-n", self.namespace, "-l", "hook", "-o", "json")
         return {item["data"]["word"] for item in json.loads(said)["items"]}
 
     def configuration(self, kind: str) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_a_hook_changes_what_is_stored(asked: Asked) -> None:
     asked.start()
     asked.ready("team.sh")
     assert "created" in asked.put("x", wants="blue")
-    found = json.loads(asked.say("get", "configmap", "it", "-n", asked.namespace, "-o", "json"))
+    found = json.loads(asked.warn("get", "configmap", "it", "-n", asked.namespace, "-o", "json"))
     assert found["data"] == {"word": "x", "wants": "blue", "team": "blue"}
 
 
@@ -272,7 +272,7 @@ def test_leases_are_renewed_while_a_hook_for_everything_is_away(asked: Asked) ->
         "spec": {"holderIdentity": "node"},
     }
     assert "failed calling webhook" in asked.put("short")
-    assert "created" in asked.say("create", "-f", "-", stdin=json.dumps(lease))
+    assert "created" in asked.warn("create", "-f", "-", stdin=json.dumps(lease))
 
 
 def test_a_webhook_that_the_api_server_refuses_holds_up_no_other(asked: Asked) -> None:
@@ -332,11 +332,11 @@ def test_a_hook_converts_objects_by_the_shortest_way(asked: Asked) -> None:
             "metadata": {"name": name, "namespace": asked.namespace},
             "spec": spec,
         }
-        return asked.say("create", "-f", "-", stdin=json.dumps(obj))
+        return asked.warn("create", "-f", "-", stdin=json.dumps(obj))
 
     def read(name: str, version: str) -> dict[str, Any]:
         resource = f"crontabs.{version}.{group}/{name}"
-        found = json.loads(asked.say("get", resource, "-n", asked.namespace, "-o", "json"))
+        found = json.loads(asked.warn("get", resource, "-n", asked.namespace, "-o", "json"))
         spec: dict[str, Any] = found["spec"]
         return spec
 

@@ -301,5 +301,5 @@ def test_as_in_a_pod(
 
 
 def ready(one: Started) -> bool:
-    """Tell whether a program says that it is ready."""
+    """Return whether a program says that it is ready."""
     return answers(f"http://{HOST}:{one.metrics}/readyz")

@@ -166,10 +166,10 @@ def project(value, paths):
     """Keep what lies on the paths, as a projected trigger does."""
     if () in paths or not isinstance(value, dict):
         return value
-    below = {}
+    children = {}
     for path in paths:
-        below.setdefault(path[0], set()).add(path[1:])
-    return {key: project(item, below[key]) for key, item in value.items() if key in below}
+        children.setdefault(path[0], set()).add(path[1:])
+    return {key: project(item, children[key]) for key, item in value.items() if key in children}
 
 
 @given(DOCUMENTS)

@@ -165,7 +165,7 @@ async def test_beside_a_kyverno_nobody_looks_for_one():
         clock=SystemClock(),
         namespace=BESIDE.namespace,
         take_over=False,
-        say=print,
+        warn=print,
     )
     await detector.look()
     assert detector.looked.is_set()

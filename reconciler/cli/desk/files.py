@@ -123,7 +123,7 @@ def objects(
 
     Args:
         documents: Of files.
-        pass_over: Is told the files that are left out, once for each document.
+        pass_over: Called with the files that are left out, once for each document.
 
     Raises:
         InvalidSetting: A document of a file that was named is no object, or an object has a name,

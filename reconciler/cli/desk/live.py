@@ -1,4 +1,4 @@
-"""A live cluster for a command at the desk: named by flags, reached once, told in one line.
+"""A live cluster for a command at the desk: named by flags, reached once, described in one line.
 
 Nothing here writes. What a command asks of the cluster it asks as the user of the kubeconfig, or
 as the one that ``--as`` names.

@@ -103,7 +103,7 @@ class _Diffs(Writer):
 
 
 class _Objects(Writer):
-    """All triggers as they shall be, then the targets that change."""
+    """All triggers as they become, then the targets that change."""
 
     def __init__(self, stream: TextIO, *, as_json: bool, unplaced: AbstractSet[Key]) -> None:
         super().__init__(stream)

@@ -12,7 +12,7 @@ class Bar:
     """A bar on standard error, that is gone at the end; nothing where that is no terminal."""
 
     def __init__(self, *, stream: TextIO | None = None, hidden: bool = False) -> None:
-        """Write to standard error unless told otherwise; ``hidden`` writes nothing."""
+        """Write to standard error by default; ``hidden`` writes nothing."""
         stream = stream or sys.stderr
         self._progress = Progress(
             TextColumn("{task.description}"),

@@ -51,7 +51,7 @@ class RuleResult:
         unchanged: The object is as the rule wants it.
         lacking: The rule is skipped for what was not given, which somebody should know.
         before: The object; the trigger where no target was found.
-        after: The object as it shall be, equal to ``before`` unless the status is PASS.
+        after: The object as it becomes, equal to ``before`` unless the status is PASS.
     """
 
     policy: str

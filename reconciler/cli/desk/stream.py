@@ -13,7 +13,7 @@ _DEFINITION = b"CustomResourceDefinition"
 
 
 def triggers_alone(policies: PolicySet) -> bool:
-    """Tell whether each trigger is all that the policies see: no targets, no reads."""
+    """Return whether each trigger is all that the policies see: no targets, no reads."""
     return all(_alone(program) for policy in policies.compiled for program in policy.programs)
 
 

@@ -1,4 +1,4 @@
-"""What a call of `apply` came to: counts, what went wrong, and why rules left objects alone."""
+"""What a call of `apply` came to: counts, what went wrong, and why rules skipped objects."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -51,8 +51,8 @@ class Summary:
     """Counts by policy and rule.
 
     Attributes:
-        verbose: It is also said on which operation each rule was looked at, and why rules left
-            objects alone.
+        verbose: It is also said on which operation each rule was looked at, and why rules
+            skipped objects.
         shows_secrets: Messages may quote the content of Secrets.
     """
 

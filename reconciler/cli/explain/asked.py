@@ -32,7 +32,7 @@ Policies = list[tuple[Object, CompiledPolicy]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that stories are told of; without requests, the rules are outlined.
+    """Everything that is explained; without requests, the rules are outlined.
 
     Attributes:
         filters: What triggers nothing in the cluster; None where nobody knows.
@@ -132,7 +132,7 @@ class Asked:
         return found
 
     def plan(self) -> Plan:
-        """Return what is to be told of files.
+        """Return what is to be explained of files.
 
         Raises:
             InvalidSetting: A file cannot be used.

@@ -16,7 +16,7 @@ from reconciler.engine.patch import KeyTable
 from reconciler.errors import RetrofitError
 
 _MOST = 20
-"""Elements that are told about."""
+"""Elements that are explained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

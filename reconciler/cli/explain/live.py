@@ -31,7 +31,7 @@ _SHORT = {
 
 
 async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
-    """Return what is to be told of a cluster.
+    """Return what is to be explained of a cluster.
 
     Raises:
         InvalidSetting: A file cannot be used, or an object is not there.

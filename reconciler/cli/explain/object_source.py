@@ -36,7 +36,7 @@ class ObjectSource(Protocol):
 
     @property
     def known(self) -> Sequence[Object]:
-        """The objects that are known before anything is told."""
+        """The objects that are known before anything is explained."""
         ...
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
@@ -56,7 +56,7 @@ class ObjectSource(Protocol):
         ...
 
     def asked(self, found: SelectedTarget) -> bool:
-        """Return whether a selected object is to be told about."""
+        """Return whether a selected object is to be explained."""
         ...
 
     async def others(self, query: TargetQuery) -> list[Object]:

@@ -1,4 +1,4 @@
-"""What is told: notes within notes, as indented lines or as JSON."""
+"""The output of `explain`: notes within notes, as indented lines or as JSON."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ _BOLD: Final = frozenset({"policy", "rule", "target"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One thing that is told.
+    """One line of an explanation.
 
     Attributes:
         kind: For programs, as ``precondition``; the page of the command in the docs lists them.

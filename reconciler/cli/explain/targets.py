@@ -28,7 +28,7 @@ from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.selection import SelectedTarget
 
 _MOST = 20
-"""Objects that are told about, selected or not; the others are counted."""
+"""Objects that are explained, selected or not; the others are counted."""
 
 _MARKS = {
     RuleStatus.PASS: YES,

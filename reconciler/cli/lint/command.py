@@ -104,7 +104,7 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
 
 @cache
 def namespaced(api_version: str, kind: str) -> bool | None:
-    """Tell whether a kind that every cluster serves is namespaced; None for all others."""
+    """Return whether a kind that every cluster serves is namespaced; None for all others."""
     scopes = {item.namespaced for item in asyncio.run(MemoryKinds().find(api_version, kind))}
     return scopes.pop() if len(scopes) == 1 else None
 

@@ -135,9 +135,9 @@ def _as_json_schema(schema: Mapping[str, Any], *, root: bool = False) -> dict[st
         found["properties"] = properties
         if not schema.get(_PRESERVE):
             found["additionalProperties"] = False
-    for below in ("items", "additionalProperties"):
-        if isinstance(schema.get(below), Mapping):
-            found[below] = _as_json_schema(schema[below])
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), Mapping):
+            found[keyword] = _as_json_schema(schema[keyword])
     if schema.get("x-kubernetes-int-or-string"):
         found["type"] = ["integer", "string"]
     if schema.get("x-kubernetes-embedded-resource"):

@@ -41,7 +41,7 @@ async def show_preview(found: Sequence[tuple[str, Object]], move: Move, address:
                     f"{ref.kind} {ref.key} of {move.source.group} is stored: from the moment that"
                     f" the one of {move.target.group} is applied until it is deleted, both act"
                 )
-    report = await run(_wish(found, address), say=warn)
+    report = await run(_wish(found, address), warn=warn)
     for line in lines_of(report, screen_of(sys.stdout)):
         click.echo(line)
     return bool(report.incomplete or report.refused)

@@ -71,7 +71,7 @@ class Mask:
         """Return a mask that knows the context entries that may hold such content."""
         mask = self
         for entry in entries:
-            # Which call it was is not told: what it asked for may be a variable.
+            # Which call it was stays hidden: what it asked for may be a variable.
             asks = isinstance(entry, ApiCallEntry) and mask.called
             if asks or any(mask.concerns(reader) for reader in of_entries((entry,))):
                 mask = replace(mask, paths=mask.paths | {(entry.name,)})
@@ -88,7 +88,7 @@ class Mask:
         return replace(self, texts=_sorted(found.union(self.texts)))
 
     def concerns(self, reader: Template | Expression) -> bool:
-        """Tell whether what a reader gives may hold the content of a Secret."""
+        """Return whether what a reader gives may hold the content of a Secret."""
         return bool(self.paths) and (
             reader.dynamic
             or any(
@@ -99,7 +99,7 @@ class Mask:
         )
 
     def hides(self, reader: Template | Expression) -> bool:
-        """Tell whether what a reader gives is not to be shown at all.
+        """Return whether what a reader gives is not to be shown at all.
 
         A whole object that is not computed with is shown, for `value` finds what to hide in it.
         """
@@ -155,7 +155,7 @@ def mask_of(objects: Iterable[Mapping[str, Any]]) -> Mask:
 
 
 def is_secret(obj: Mapping[str, Any]) -> bool:
-    """Tell whether an object is a Secret of Kubernetes."""
+    """Return whether an object is a Secret of Kubernetes."""
     return obj.get("kind") == "Secret" and obj.get("apiVersion", "v1") == "v1"
 
 

@@ -1,4 +1,4 @@
-"""A file that says which objects a preview shall change, and how far it is from the truth."""
+"""A file that says which objects a preview must change, and how far it is from the truth."""
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -30,7 +30,7 @@ class Difference:
     unexpected: tuple[Identity, ...]
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether there is any."""
         return bool(self.missing or self.unexpected)
 
 

@@ -110,7 +110,7 @@ def preview(
     )
     if text := passed_over(left_out, whole=False):
         warn(text)
-    report = asyncio.run(run(wish, say=warn))
+    report = asyncio.run(run(wish, warn=warn))
     _show(report, output)
     if kept is not None:
         if report.incomplete:

@@ -16,7 +16,7 @@ from reconciler.services.preview.dryrun import Identity, Write
 from reconciler.services.preview.preview import Chunk, Seen, Touch
 
 _MOST_REASONS = 50
-"""Different texts that are told apart; a text may carry the name of an object."""
+"""How many different texts are counted; a text may carry the name of an object."""
 
 OTHER = "for other reasons"
 

@@ -61,12 +61,12 @@ class Wish:
     expected: frozenset[Identity] | None
 
 
-async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
+async def run(wish: Wish, *, warn: Callable[[str], None]) -> Report:
     """Preview the policies.
 
     Args:
         wish: What is asked for.
-        say: Gets lines about the policies, before anything long begins.
+        warn: Called with lines about the policies, before anything long begins.
 
     Raises:
         InvalidSetting: The cluster cannot be reached, or there is no rule to be previewed.
@@ -81,7 +81,7 @@ async def run(wish: Wish, *, say: Callable[[str], None]) -> Report:
         )
         chosen = compile_found([*wish.found, *stored])
         for text in (*chosen.warnings, *chosen.refused):
-            say(text)
+            warn(text)
         acting = [await _acting(policy, live) for policy in chosen.compiled]
         programs = [(program, note) for policy, note in acting for program in policy.in_background]
         if not programs and not chosen.refused:

@@ -35,11 +35,11 @@ def picture(
     if not found.policies:
         yield from [*above, "no policy is there"]
         return
-    below = [*_rollouts(found, screen), *_troubles(found, screen)]
+    footer = [*_rollouts(found, screen), *_troubles(found, screen)]
     # Besides the rows an empty line, the head, and the line that counts the others.
-    room = height - len(above) - _FRAME - min(len(below), height // 2)
+    room = height - len(above) - _FRAME - min(len(footer), height // 2)
     count = max(_LEAST, room) if height else len(found.policies)
-    lines = [*above, "", *_rows(found, rates, count, screen.width), *below]
+    lines = [*above, "", *_rows(found, rates, count, screen.width), *footer]
     yield from lines[:height] if height else lines
 
 

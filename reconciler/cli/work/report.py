@@ -16,7 +16,7 @@ _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
 
 
 def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]:
-    """Yield the lines that tell a person; times are told from ``now``."""
+    """Yield the lines of a report; ages are relative to ``now``."""
     if not found.policies and not found.hooks:
         yield "no policy and no request is there"
         return

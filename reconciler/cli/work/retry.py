@@ -101,7 +101,7 @@ class _Work:
         self._policies: dict[PolicyRef, CompiledPolicy | None] = {}
 
     async def take(self, request: UpdateRequest, *, named: bool, failed: bool) -> None:
-        """Order what one request needs; ``named``: by the person, so it is told of."""
+        """Do what one request needs; ``named``: by the person, so it is reported."""
         state = request.status.state
         if state is State.FAILED and not (request.retried or request.retry_requested):
             await self._again(request, named=named)

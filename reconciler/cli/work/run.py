@@ -30,7 +30,7 @@ from reconciler.services.rollout.manual_run import why_not
 
 _LOOK = 0.5
 _PATIENCE = 15.0
-"""Seconds after which a person is told that no controller takes the work."""
+"""Seconds after which a warning says that no controller takes the work."""
 
 _EPILOG = """\b
 Examples:

@@ -187,8 +187,8 @@ def _compile_entries(patch: dict[str, Any], location: str, *, tested: bool) -> I
         place = f"{location}.{key}"
         if anchor and not tested and anchor.kind in _CURES:
             raise InvalidPolicy(place, f"means nothing here; {_CURES[anchor.kind]}")
-        below = tested or (anchor is not None and anchor.kind in _CONDITIONS)
-        child = _compile(value, place, tested=below)
+        inner_tested = tested or (anchor is not None and anchor.kind in _CONDITIONS)
+        child = _compile(value, place, tested=inner_tested)
         if anchor or child:
             yield _Entry(index=index, anchor=anchor, child=child, variable="{{" in key)
 

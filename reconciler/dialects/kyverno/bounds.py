@@ -122,7 +122,7 @@ def _walk(spec: Any, location: str) -> Iterator[tuple[Path, Any]]:
             )
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for step, item in items:
-            below = (*steps, step)
-            waiting.append((below, item, depth + 1))
+            nested = (*steps, step)
+            waiting.append((nested, item, depth + 1))
             if isinstance(step, str) and "{{" in step:
-                waiting.append((below, step, depth + 1))
+                waiting.append((nested, step, depth + 1))

@@ -32,12 +32,12 @@ def of_operations(operations: Iterable[Operation]) -> Convergence:
 
 
 def appends(operations: Iterable[Operation]) -> bool:
-    """Tell whether operations add to a list by position, and once more each time."""
+    """Return whether operations add to a list by position, and once more each time."""
     return any(item.name in _ADDING and _names_element(item) for item in operations)
 
 
 def is_stable(template: Template, scope: Scope) -> bool:
-    """Tell whether the variables of a patch have the same values when it is applied again.
+    """Return whether the variables of a patch have the same values when it is applied again.
 
     A context entry may read the target, or be another value each time.
     """
@@ -56,7 +56,7 @@ def _names_element(operation: Operation) -> bool:
 
 
 def _meets_itself(patch: Any) -> bool:
-    """Tell whether one part of a patch may do what another part of it asks about."""
+    """Return whether one part of a patch may do what another part of it asks about."""
     match patch:
         case list():
             parts = [_Part.of(item) for item in patch]
@@ -70,7 +70,7 @@ def _meets_itself(patch: Any) -> bool:
 
 
 def _names_twice(patch: Mapping[str, Any]) -> bool:
-    """Tell whether a field stands in a map both with and without an anchor."""
+    """Return whether a field stands in a map both with and without an anchor."""
     fields = {key if anchor is None else anchor.key for key, anchor, _ in _fields(patch)}
     return len(fields) < len(patch)
 
@@ -119,7 +119,7 @@ class _Part:
         return cls(asks=frozenset(asks), wants=wants, sets=sets, template=template)
 
     def meets(self, other: "_Part") -> bool:
-        """Tell whether this one, as a template, may act on what the other one has made."""
+        """Return whether this one, as a template, may act on what the other one has made."""
         if not self.template:
             return False
         asked = not self.asks.isdisjoint(other.sets)
@@ -129,7 +129,7 @@ class _Part:
         return not self._differs(other) if asked else not self.wants
 
     def _differs(self, other: "_Part") -> bool:
-        """Tell whether a plain element can never be what this one wants."""
+        """Return whether a plain element can never be what this one wants."""
         both = ((self.wants[key], other.sets.get(key)) for key in self.wants)
         return any(
             wanted is not None and text is not None and not matches(text, wanted)
@@ -138,7 +138,7 @@ class _Part:
 
 
 def _has_anchors(patch: Any) -> bool:
-    """Tell whether an anchor stands anywhere in a part of a patch."""
+    """Return whether an anchor stands anywhere in a part of a patch."""
     if isinstance(patch, list):
         return any(map(_has_anchors, patch))
     if not isinstance(patch, Mapping):

@@ -1,4 +1,4 @@
-"""PolicyException: which triggers and targets the rules of policies leave alone."""
+"""PolicyException: which triggers and targets the rules of policies skip."""
 
 from collections.abc import Mapping
 from typing import Any

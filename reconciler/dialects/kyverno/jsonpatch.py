@@ -91,7 +91,7 @@ class _Words:
         return self.restored(value)
 
     def is_indexed(self, operation: Operation) -> bool:
-        """Tell whether an operation adds at the position of a foreach."""
+        """Return whether an operation adds at the position of a foreach."""
         if operation.name != "add" or not operation.path:
             return False
         whole = self.pattern.fullmatch(str(operation.path[-1]))

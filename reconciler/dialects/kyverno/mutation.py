@@ -139,7 +139,7 @@ def apply_edits(
             unmet = result
             continue
         if isinstance(edit, ForeachEdit):
-            # The next block shall see what this one made of the object.
+            # The next block must see what this one made of the object.
             context = (
                 context.with_object(result)
                 if edit.changes_trigger

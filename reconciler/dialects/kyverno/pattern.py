@@ -62,7 +62,7 @@ def parse_anchor(key: str) -> Anchor | None:
 
 
 def is_range(text: str) -> bool:
-    """Tell whether the text is a range like ``1Mi-1Gi``; the negated ``a!-b`` is not."""
+    """Return whether the text is a range like ``1Mi-1Gi``; the negated ``a!-b`` is not."""
     found = _RANGE.fullmatch(text)
     return found is not None and not found[2]
 

@@ -145,7 +145,7 @@ def _are_namespaces(matcher: Matcher) -> bool:
 
 
 def is_field(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bool:
-    """Tell whether a template is one variable that gives one of these fields as it is."""
+    """Return whether a template is one variable that gives one of these fields as it is."""
     if template is None or template.parts is None or len(template.parts) > 1:
         return False
     return (
@@ -158,6 +158,6 @@ def _is_variable(template: Template | None) -> bool:
 
 
 def _is_open(template: Template) -> bool:
-    """Tell whether the policy's own text has a wildcard; what variables give never is one."""
+    """Return whether the policy's own text has a wildcard; what variables give never is one."""
     parts = template.parts or ()
     return any(isinstance(part, str) and has_wildcard(part) for part in parts)

@@ -251,7 +251,7 @@ class _Compiler:
             return self._map(value, path, here)
         if isinstance(value, list):
             items = [
-                self._value(item, (*path, index), _below(here, index))
+                self._value(item, (*path, index), _child_path(here, index))
                 for index, item in enumerate(value)
             ]
             return from_items(items)
@@ -260,12 +260,12 @@ class _Compiler:
     def _map(self, value: Mapping[str, Any], path: Path, here: Path | None) -> Made:
         entries: list[tuple[Made, Made]] = []
         for key, item in value.items():
-            below = (*path, key)
-            name = _from_parts(self._text(str(key), below, None))
-            inside = _below(here, key) if isinstance(name, Constant) else None
+            inner_path = (*path, key)
+            name = _from_parts(self._text(str(key), inner_path, None))
+            inside = _child_path(here, key) if isinstance(name, Constant) else None
             if not isinstance(name, Constant):
-                name = key_maker(name, key, place(self.location, below))
-            entries.append((name, self._value(item, below, inside)))
+                name = key_maker(name, key, place(self.location, inner_path))
+            entries.append((name, self._value(item, inner_path, inside)))
         return from_entries(entries, place(self.location, path))
 
     def _text(self, text: str, path: Path, here: Path | None) -> _Parts:
@@ -320,7 +320,7 @@ class _Compiler:
         return here
 
 
-def _below(here: Path | None, step: str | int) -> Path | None:
+def _child_path(here: Path | None, step: str | int) -> Path | None:
     if here is None or (isinstance(step, str) and references.is_anchored(step)):
         return None
     return (*here, step)

@@ -25,7 +25,7 @@ class KindSelector:
 
     @property
     def is_listable(self) -> bool:
-        """Tell whether the objects that it means can be found at all.
+        """Return whether the objects that it means can be found at all.
 
         A subresource event cannot be found again, and "every kind" is not a list.
         """
@@ -88,7 +88,7 @@ class KindTable:
         self.names = None if wild else frozenset(exact)
 
     def accepts(self, subject: Subject) -> bool:
-        """Tell whether any selector selects the subject's kind and subresource."""
+        """Return whether any selector selects the subject's kind and subresource."""
         for parts in self._exact.get(subject.kind, ()):
             if parts.accept(subject):
                 return True

@@ -87,7 +87,7 @@ class LabelSelector:
         return frozenset((item.key, item.values[0]) for item in exact if len(item.values) == 1)
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with these labels is selected."""
+        """Return whether an object with these labels is selected."""
         for holds in self.predicates:  # noqa: SIM110  (asked for each rule of each request)
             if not holds(labels):
                 return False

@@ -94,8 +94,8 @@ class _Merge:
         merged = old
         for key, value in patch.items():
             before = old.get(key, _ABSENT)
-            below = schema.field(key) if schema else None
-            after = self.value(before, value, below, (*path, key))
+            field_schema = schema.field(key) if schema else None
+            after = self.value(before, value, field_schema, (*path, key))
             if after is before:
                 continue
             if merged is old:

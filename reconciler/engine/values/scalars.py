@@ -183,7 +183,7 @@ def parse_float(value: str) -> float | None:
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Tell whether a JSON value is a number; booleans are not."""
+    """Return whether a JSON value is a number; booleans are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -17,7 +17,7 @@ _LITERAL = {ord(escaped): chr(plain) for plain, escaped in _ESCAPED.items()}
 
 
 def has_wildcard(text: str) -> bool:
-    """Tell whether an unescaped ``*`` or ``?`` stands in the text."""
+    """Return whether an unescaped ``*`` or ``?`` stands in the text."""
     return "*" in text or "?" in text
 
 

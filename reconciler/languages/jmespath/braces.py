@@ -93,14 +93,14 @@ def unescape(text: str) -> str:
 
 
 def contains(text: str) -> bool:
-    """Tell whether a variable stands in `text`."""
+    """Return whether a variable stands in `text`."""
     return _TOKEN.search(text) is not None
 
 
 def unclosed(text: str, *, passes: int) -> bool:
-    """Tell whether braces open a variable that nothing closes, so that they are plain text.
+    """Return whether braces open a variable that nothing closes, so that they are plain text.
 
-    Of variables that are nested deeper than `passes` it is not told.
+    Variables that are nested deeper than `passes` are not reported.
     """
     try:
         found = find(text, passes=passes)

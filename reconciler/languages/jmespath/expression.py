@@ -171,7 +171,7 @@ def _position(source: str, function: str) -> int:
 
 
 def _multiplies(tree: Tree) -> bool:
-    """Tell whether a result may hold one part of the data several times."""
+    """Return whether a result may hold one part of the data several times."""
     waiting: list[Any] = [tree]
     while waiting:
         node = waiting.pop()

@@ -301,7 +301,7 @@ def _json_node(pieces: Sequence[str | Expression]) -> Node:
 
 
 def _toggles(text: str) -> bool:
-    """Tell whether a piece of JSON text has an odd number of quotes that are not escaped."""
+    """Return whether a piece of JSON text has an odd number of quotes that are not escaped."""
     return len(re.sub(r"\\.", "", text).split('"')) % 2 == 0
 
 

@@ -17,7 +17,7 @@ _ANCHORED = re.compile(r"[+<=X^]?\((.*)\)", re.DOTALL)
 
 
 def contains(text: str) -> bool:
-    """Tell whether a reference stands in `text`."""
+    """Return whether a reference stands in `text`."""
     return _REFERENCE.search(text) is not None
 
 
@@ -55,7 +55,7 @@ def step(name: str) -> str:
 
 
 def is_anchored(key: str) -> bool:
-    """Tell whether a key of a patch is an anchor, as ``+(image)``."""
+    """Return whether a key of a patch is an anchor, as ``+(image)``."""
     return _ANCHORED.fullmatch(key) is not None
 
 

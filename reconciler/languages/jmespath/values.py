@@ -23,7 +23,7 @@ _WRITING = 8  # a character of JSON takes the time of so many that are copied
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether `value` is a number; a boolean is none, integers and floats are alike."""
+    """Return whether `value` is a number; a boolean is none, integers and floats are alike."""
     kind = value.__class__
     return kind is int or kind is float
 
@@ -34,7 +34,7 @@ def kind_of(value: Any) -> str:
 
 
 def is_falsy(value: Any) -> bool:
-    """Tell whether `value` counts as false: false, null and what is empty; never a number."""
+    """Return whether `value` counts as false: false, null and what is empty; never a number."""
     return not value and not is_number(value)
 
 
@@ -121,21 +121,21 @@ def walk(value: Any) -> Iterator[Any]:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """Tell whether maps and lists stand in each other more than so many levels deep.
+    """Return whether maps and lists stand in each other more than so many levels deep.
 
     It takes no level of the interpreter's stack for a level of the value.
     """
-    below = [value] if isinstance(value, dict | list) else []
+    nested = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
-        if not below:
+        if not nested:
             return False
-        below = [
+        nested = [
             item
-            for one in below
+            for one in nested
             for item in (one.values() if isinstance(one, dict) else one)
             if isinstance(item, dict | list)
         ]
-    return bool(below)
+    return bool(nested)
 
 
 def plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ class Written:
 
 
 def is_in_step(live: Object, body: Object, written: Written | None) -> bool:
-    """Tell whether a configuration is stored as it is wanted.
+    """Return whether a configuration is stored as it is wanted.
 
     Args:
         live: As it is stored.

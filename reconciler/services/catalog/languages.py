@@ -49,7 +49,7 @@ class Languages:
         return "" if dialect is None else self._originals.get(dialect.name, "")
 
     def is_served(self, ref: PolicyRef) -> bool:
-        """Tell whether a policy is of a kind that is followed."""
+        """Return whether a policy is of a kind that is followed."""
         kinds = (*required_kinds(self.installation), *self._served)
         names = {(kind.api_version, kind.kind) for kind in kinds}
         return (ref.api_version, ref.kind) in names

@@ -91,7 +91,7 @@ def digest_of(policies: Iterable[CompiledPolicy]) -> str:
     """Return a digest of which policies there are, in which generations.
 
     It stands in the address of the webhook, so that a replica which has not heard of a policy
-    yet is told by the first call that the policy's own registration causes.
+    yet is known by the first call that the policy's own registration causes.
     """
     known = sorted(
         " ".join((item.key, item.uid, str(item.generation), *item.variant)) for item in policies
@@ -220,7 +220,7 @@ class PolicyStore:
         return None if known is None else known.account
 
     def speaks_as(self, user: str) -> bool:
-        """Tell whether some policy works in the name of a user."""
+        """Return whether some policy works in the name of a user."""
         return any(item.account and item.account.user == user for item in self._acting)
 
     def policies(self) -> tuple[CompiledPolicy, ...]:
@@ -236,19 +236,19 @@ class PolicyStore:
         return self._by_phase.get(phase, _NO_RULES).rules(known)
 
     def has_rules(self, phase: Phase) -> bool:
-        """Tell whether any policy has a rule of a phase in which requests ask."""
+        """Return whether any policy has a rule of a phase in which requests ask."""
         return not self._by_phase.get(phase, _NO_RULES).empty
 
     def looks_at_labels(self, kind: str, phase: Phase) -> bool:
-        """Tell whether `rules` leaves out some for a kind because of an object's labels."""
+        """Return whether `rules` leaves out some for a kind because of an object's labels."""
         return self._by_phase.get(phase, _NO_RULES).looks_at_labels(kind)
 
     def turns_on(self, kind: str, pairs: Iterable[Pair], phase: Phase) -> bool:
-        """Tell whether such labels may make rules match that `rules` left out without them."""
+        """Return whether such labels may make rules match that `rules` left out without them."""
         return self._by_phase.get(phase, _NO_RULES).turns_on(kind, pairs)
 
     def _is_compiled(self, policy: Object) -> bool:
-        """Tell whether a policy is known in this edition, or in a newer generation."""
+        """Return whether a policy is known in this edition, or in a newer generation."""
         known, (uid, generation, variant) = self.get(policy_ref(policy)), _edition(policy)
         if known is None or known.uid != uid:
             return False

@@ -82,7 +82,7 @@ class _Indexed:
         )
 
     def may_match(self, known: Known) -> bool:
-        """Tell whether it may be for an object; without namespace or name the matcher knows."""
+        """Return whether it may be for an object; without namespace or name the matcher knows."""
         namespace = known.namespace
         if known.name and self.names is not None and known.name not in self.names:
             return False
@@ -211,11 +211,11 @@ class RuleIndex:
         return tuple(found[position].rule for position in sorted(found))
 
     def looks_at_labels(self, kind: str) -> bool:
-        """Tell whether some rule for a kind is looked up only for objects with certain labels."""
+        """Return whether a rule for a kind is looked up only for objects with certain labels."""
         return any(item.labels.every for item in self._of_kind(kind))
 
     def turns_on(self, kind: str, pairs: Iterable[Pair]) -> bool:
-        """Tell whether some rule for a kind is looked up only for objects with such labels."""
+        """Return whether some rule for a kind is looked up only for objects with such labels."""
         filed = [item.labels.by_value for item in self._of_kind(kind)]
         return any(pair in values for pair in pairs for values in filed)
 

@@ -30,7 +30,7 @@ class Window:
     version: int = 0
 
     def holds(self, moment: datetime, version: str) -> bool:
-        """Tell whether a change is meant, given the object's resourceVersion."""
+        """Return whether a change is meant, given the object's resourceVersion."""
         if not self.since <= moment <= self.until:
             return False
         same_second = moment == self.since.replace(microsecond=0)

@@ -20,7 +20,7 @@ from reconciler.services.catchup.changes import Window
 from reconciler.services.catchup.recovery import Loss, Recovery
 from reconciler.services.catchup.schedule import SETTLE, Action, Schedule
 from reconciler.services.catchup.search import Changed, PassResult, RuleKey, Search, Task, tasks_of
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.leases import CatchUpCheckpoint, Checkpoint
 from reconciler.services.ports.policies import Policies
 from reconciler.services.rollout.in_force import InForce
@@ -49,7 +49,7 @@ class _Former:
 
 
 @dataclass(slots=True, kw_only=True)
-class CatchUpPasses(SaysOnce):
+class CatchUpPasses(WarnsOnce):
     """Makes the passes.
 
     Attributes:
@@ -131,7 +131,7 @@ class CatchUpPasses(SaysOnce):
 
     async def run(self) -> None:
         """Look until cancelled; what fails is tried again with a pause."""
-        interrupted = SaysOnce(say=self.say)
+        interrupted = WarnsOnce(warn=self.warn)
         await repeat(
             self._step,
             every=_LOOK,

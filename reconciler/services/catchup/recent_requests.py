@@ -92,7 +92,7 @@ class RecentRequests:
             self._halve()
 
     def after(self, policy: str, rule: str, trigger: str, moment: datetime) -> bool:
-        """Tell whether a request of a rule and trigger was made after the second of a change."""
+        """Return whether a request of a rule and trigger was made after the second of a change."""
         rule_key = policy, rule
         if any(item.key == rule_key and item.until > moment for item in self._aggregates.values()):
             return True

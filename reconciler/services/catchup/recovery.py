@@ -124,7 +124,7 @@ class Recovery:
         return Window(since=created, until=until, version=version)
 
     def _is_younger(self, policy: CompiledPolicy, outage: Outage) -> bool:
-        """Tell whether a policy came after an outage, and lost nothing in it."""
+        """Return whether a policy came after an outage, and lost nothing in it."""
         known = self.created(policy.ref)
         return known is not None and outage.until is not None and outage.until < known[0]
 
@@ -182,7 +182,7 @@ class Recovery:
                 del self.reported[key]
 
     def _known(self, outage: Outage) -> bool:
-        """Tell whether all requests of a time are known, those that are removed too."""
+        """Return whether all requests of a time are known, those that are removed too."""
         complete = self.search.recent.complete
         return complete is not None and complete - _SLACK <= outage.since
 
@@ -192,7 +192,7 @@ def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outag
 
 
 def _countable(program: Program) -> bool:
-    """Tell whether every trigger of a rule leaves an object that says when it was changed."""
+    """Return whether every trigger of a rule leaves an object that says when it was changed."""
     scopes = program.match.kinds()
     return all(item.selector.is_listable and "DELETE" not in item.operations for item in scopes)
 

@@ -97,7 +97,7 @@ class Schedule:
         return replace(self, passed=now)
 
     def asks(self, now: float) -> bool:
-        """Tell whether the admission servers are to be asked now."""
+        """Return whether the admission servers are to be asked now."""
         return now - self.polled >= _POLL
 
     def action(self, now: float, *, held: bool, new: bool, guessing: bool) -> Action:
@@ -122,7 +122,7 @@ class Schedule:
 
     @property
     def doubt(self) -> bool:
-        """Tell whether triggers may be missing that no pass has looked for."""
+        """Return whether triggers may be missing that no pass has looked for."""
         return self.passed < self.missed + SETTLE
 
     @property

@@ -23,12 +23,12 @@ class CatchUpScope:
 
     @property
     def guessing(self) -> bool:
-        """Tell whether users are left out whom nobody can tell from others afterwards."""
+        """Return whether users are left out whom nobody can tell from others afterwards."""
         return bool(self.live.current.filters.users - {NODES})
 
     @property
     def by_namespace(self) -> bool:
-        """Tell whether the labels of namespaces count."""
+        """Return whether the labels of namespaces count."""
         return bool(self.live.current.webhooks.selectors.namespaces)
 
     def why_lost(self, policy: CompiledPolicy, program: Program) -> str:
@@ -46,7 +46,7 @@ class CatchUpScope:
     def holds(
         self, program: Program, subject: Subject, namespace_labels: Mapping[str, str]
     ) -> bool:
-        """Tell whether changes of an object are asked about for a rule, and recorded.
+        """Return whether changes of an object are asked about for a rule, and recorded.
 
         Args:
             program: The rule.

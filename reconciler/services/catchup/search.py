@@ -69,7 +69,7 @@ class Task:
 
     @property
     def key(self) -> RuleKey:
-        """Return by what its findings are told apart."""
+        """Return the key of its findings."""
         return rule_key(self.policy, self.program)
 
 
@@ -248,7 +248,7 @@ class _Walk:
             await self._record(lead, draft)
 
     async def _fires(self, lead: _Lead, draft: RequestDraft) -> bool:
-        """Tell whether admission would have recorded it; where that is not known, it would."""
+        """Return whether admission would have recorded it; where that is not known, it would."""
         program, account = lead.task.program, lead.task.program.origin.account
         processor = self.search.processor.acting_as(account)
         itself = Phase.EXISTING in program.phases
@@ -279,7 +279,7 @@ class _Walk:
         return closed is None
 
     async def _changes(self, run: RuleRun, live: Object, loads: Loads) -> bool:
-        """Tell whether there is anything that the rule would change, or could not."""
+        """Return whether there is anything that the rule would change, or could not."""
         lanes = self.search.processor.lanes
         table = await lanes.keys.merge_keys(str(live.get("apiVersion", "")))
         guarded = lanes.protection.guarded

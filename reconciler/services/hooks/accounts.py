@@ -14,7 +14,7 @@ from reconciler.hooks.contexts import ContextType
 from reconciler.hooks.declared import DeclaredHook
 from reconciler.hooks.ports import HookRef
 from reconciler.hooks.records import Passed, Record
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
 _EVERY: Final = 1.0
@@ -285,7 +285,7 @@ class HookAccounts:
 
     hooks: HookObjects
     clock: Clock
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     _accounts: dict[HookRef, HookAccount] = field(default_factory=dict)
     _refused: dict[HookRef, tuple[Object, str]] = field(default_factory=dict)
 
@@ -341,7 +341,7 @@ class HookAccounts:
             self.flush,
             every=_EVERY,
             pauses=(_EVERY, 15.0),
-            tell=SaysOnce(say=self.say).tell,
+            tell=WarnsOnce(warn=self.warn).tell,
             failing="the status of hooks cannot be written: ",
         )
 

@@ -33,11 +33,11 @@ class ActiveHook:
 
     @property
     def synced(self) -> bool:
-        """Tell whether all its snapshots are complete."""
+        """Return whether all its snapshots are complete."""
         return all(informer.synced.is_set() for informer in self.informers)
 
     def knows(self, context: Context) -> bool:
-        """Tell whether it still has the binding of a context."""
+        """Return whether it still has the binding of a context."""
         config = self.declared.config
         if context.type is ContextType.STARTUP:
             return config.startup is not None

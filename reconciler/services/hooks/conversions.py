@@ -11,7 +11,7 @@ from typing import Any, Final
 from reconciler.errors import ClusterError, Conflict
 from reconciler.hooks.ports import HookRef
 from reconciler.services.hooks.answering import Converter
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.webhooks import Definitions, Endpoint
 from reconciler.signals import Signal
 
@@ -33,7 +33,7 @@ class HookConversions:
         namespace: Of the program.
         endpoint: Gives where it is called; raises `NotInstalled` while nobody knows.
         converters: All bindings to conversion.
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
         assessed: What is in the way of a binding of a hook, by its key; empty where nothing is.
     """
 
@@ -41,7 +41,7 @@ class HookConversions:
     namespace: str
     endpoint: Callable[[], Endpoint]
     converters: Sequence[Converter]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     assessed: Signal[[HookRef, str, str]] = field(default_factory=Signal)
     _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ class HookConversions:
             self.settle,
             every=_EVERY,
             pauses=(0.5, _EVERY),
-            tell=SaysOnce(say=self.say).tell,
+            tell=WarnsOnce(warn=self.warn).tell,
             failing="a definition is not as it must be: ",
         )
 
@@ -95,7 +95,7 @@ class HookConversions:
                 status=409,
             )
         await self.definitions.convert_by(name, wanted)
-        self.say(f"CustomResourceDefinition {name} is converted by hooks now")
+        self.warn(f"CustomResourceDefinition {name} is converted by hooks now")
 
     def _other(self, stored: Mapping[str, Any]) -> str:
         """Return who else converts, empty where nobody does."""

@@ -427,7 +427,7 @@ class Informer:
 
 
 def _is_later(version: str, other: str) -> bool:
-    """Tell whether a version came after another one; without another everything is older."""
+    """Return whether a version came after another one; without another everything is older."""
     return bool(other) and _number(version) > _number(other)
 
 

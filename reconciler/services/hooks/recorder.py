@@ -30,7 +30,7 @@ from reconciler.hooks.records import (
 from reconciler.requests.lifecycle import FINAL
 from reconciler.requests.naming import labels, recorded_name
 from reconciler.services.hooks.accounts import HookAccount
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import Requests
 
 _MOST_WAITING: Final = 2000
@@ -53,7 +53,7 @@ class RecorderDeps:
     namespace: str
     order: Callable[[], int]
     stored: Callable[[UpdateRequest], Awaitable[None]]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     most: int
 
 
@@ -90,7 +90,7 @@ class Recorder:
             self._store,
             woken=self._woken,
             pauses=(0.5, 15.0),
-            tell=SaysOnce(say=self.deps.say).tell,
+            tell=WarnsOnce(warn=self.deps.warn).tell,
             failing=f"what {self.hook.ref} has to be run for cannot be recorded: ",
         )
 

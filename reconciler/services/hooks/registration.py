@@ -7,7 +7,7 @@ from typing import Any, Final
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.errors import AlreadyExists, Conflict, NotFound
 from reconciler.hooks.declared import HOOKS
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.registration import HookRegistry
 
 _EVERY: Final = 15.0
@@ -52,7 +52,7 @@ class HookRegistrar:
 
     registry: HookRegistry
     hooks: tuple[RegisteredHook, ...]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -60,7 +60,7 @@ class HookRegistrar:
             self.settle,
             every=_EVERY,
             pauses=(0.5, _EVERY),
-            tell=SaysOnce(say=self.say).tell,
+            tell=WarnsOnce(warn=self.warn).tell,
             failing="hooks cannot be registered: ",
         )
 

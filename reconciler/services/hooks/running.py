@@ -186,7 +186,7 @@ def _noted(step: Step, result: OperationResult) -> Step:
 
 
 def _is_away(error: RetrofitError | None) -> bool:
-    """Tell whether the API server was not there for a call, as it may not be for the next."""
+    """Return whether the API server was not there for a call, as it may not be for the next."""
     if isinstance(error, Unfinished) or not isinstance(error, _AWAY):
         return False
     return error.status != _AT_ONE_OBJECT

@@ -24,7 +24,7 @@ from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import HookRun
 from reconciler.services.hooks.schedules import Schedules
 from reconciler.services.hooks.telling import HookEvents
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
 _TERM: Final = 32
@@ -72,7 +72,7 @@ class HookDeps:
     uncalled: Callable[[HookRef, str], str]
     orders: Orders
     clock: Clock
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Hooks:
         await repeat(
             self._work,
             pauses=(0.5, 15.0),
-            tell=SaysOnce(say=self.deps.say).tell,
+            tell=WarnsOnce(warn=self.deps.warn).tell,
             failing="hooks cannot be read: ",
         )
 

@@ -21,7 +21,7 @@ OWNER: Final = f"{PREFIX}hooks-in"
 """The annotation with the namespace of the program that keeps a configuration."""
 _SPARED: Final = ("authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io")
 """What a rule for all groups does not mean: while no hook answers, no node and no leader could
-renew its Lease, and nobody could be told who somebody is and what they may do."""
+renew its Lease, and no authentication or authorization would be answered."""
 
 
 def path_of(asked: AskedBinding) -> str:

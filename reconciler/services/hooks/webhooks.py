@@ -15,7 +15,7 @@ from reconciler.hooks.ports import HookRef
 from reconciler.services.catalog.configurations import Written, is_in_step
 from reconciler.services.hooks.answering import AskedBinding
 from reconciler.services.hooks.webhook_config import MANAGER, OWNER, configuration
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.webhooks import (
     MANAGED_BY,
     MUTATING,
@@ -45,7 +45,7 @@ class HookWebhooks:
         namespace: Of the program.
         endpoint: Gives where the bindings are called; raises `NotInstalled` while nobody knows.
         asked: All bindings to admission.
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
         assessed: What is in the way of a binding of a hook, by its key; empty where nothing is.
     """
 
@@ -54,7 +54,7 @@ class HookWebhooks:
     namespace: str
     endpoint: Callable[[], Endpoint]
     asked: Sequence[AskedBinding]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     assessed: Signal[[HookRef, str, str]] = field(default_factory=Signal)
     _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
     _written: dict[ConfigurationRef, Written] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class HookWebhooks:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        warnings = SaysOnce(say=self.say)
+        warnings = WarnsOnce(warn=self.warn)
 
         def tell(problem: str) -> None:
             warnings.tell(problem)
@@ -125,7 +125,7 @@ class HookWebhooks:
             return
         if written is not None and written.body == body:
             what = "deleted" if live is None else "changed"
-            self.say(f"{ref} was {what} by somebody else: it is restored")
+            self.warn(f"{ref} was {what} by somebody else: it is restored")
         if live is None:
             stored = await self._create(ref, body)
         else:
@@ -163,7 +163,7 @@ class HookWebhooks:
             return
         if live is not None and _is_marked(live, self.namespace):
             await self.webhooks.delete(ref)
-            self.say(f"{ref} is removed: no hook needs it any more")
+            self.warn(f"{ref} is removed: no hook needs it any more")
 
     def _why_foreign(self, live: Object) -> str:
         """Return why a configuration is not to be touched, empty where it may be."""

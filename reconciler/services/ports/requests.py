@@ -88,7 +88,7 @@ class BacklogStore(Protocol):
     """Where the leader tells the replicas that record how many requests wait."""
 
     async def read(self) -> Backlog:
-        """Return what was told last; before anything was, nothing waits."""
+        """Return what was published last; before anything was, nothing waits."""
         ...
 
     async def write(self, backlog: Backlog) -> None:

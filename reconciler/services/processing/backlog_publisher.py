@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.errors import ClusterError
 from reconciler.requests.overload import Backlog, Thresholds
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import BacklogStore
 from reconciler.services.processing.dispatch import Dispatcher
 
@@ -14,7 +14,7 @@ _PAUSE = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class BacklogPublisher(SaysOnce):
+class BacklogPublisher(WarnsOnce):
     """Tells the replicas; only a leader runs it."""
 
     store: BacklogStore

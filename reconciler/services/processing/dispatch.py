@@ -59,11 +59,11 @@ class Dispatcher:
         jitter: Gives values within [0, 1) that spread retries.
         history: Asked about triggers that came and went.
         confirmation: Seconds until a trigger that is not stored counts as refused.
-        observe: Told about every attempt that ended, when its status is stored.
+        observe: Called with every attempt that ended, when its status is stored.
         parallel: Requests in work at the same time.
         held: Begin nothing; what waits goes on waiting.
-        seen: The highest resourceVersion of a request that it was told of.
-        noticed: Requests that it was told of for the first time, since the process began.
+        seen: The highest resourceVersion of a request that it was notified of.
+        noticed: Requests that it was notified of first since the process began.
         known: What waits, for others to look at.
     """
 
@@ -126,7 +126,7 @@ class Dispatcher:
         self._changed.set()
 
     def saw(self, version: int) -> None:
-        """Take in the resourceVersion of a request that somebody was told of."""
+        """Note the resourceVersion of a request that somebody was notified of."""
         self.seen = max(self.seen, version)
 
     def on_deleted(self, name: str, uid: str = "") -> None:
@@ -284,7 +284,7 @@ class Dispatcher:
         self._tasks.discard(task)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A fault of ours must be seen.
+            # A bug must be seen.
             task.get_loop().call_exception_handler(
                 {"message": f"{task.get_name()} failed", "exception": error}
             )
@@ -328,7 +328,7 @@ class Dispatcher:
             self.queue.finish(name)
 
     async def _confess(self, name: str, error: Exception) -> None:
-        """Say in the status that a fault of ours is in the way."""
+        """Say in the status that a bug of kube-retrofit is in the way."""
         message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
         retry = Retry(reason=Reason.INTERNAL_ERROR, message=message, retry_after=_AFTER_FAULT)
         with contextlib.suppress(ClusterError):

@@ -55,7 +55,7 @@ class KnownRequests:
                 del self.held_by[holder]
 
     def is_news(self, request: UpdateRequest) -> bool:
-        """Tell whether a request is unknown, or newer than what is known of it."""
+        """Return whether a request is unknown, or newer than what is known of it."""
         known = self.by_name.get(request.name)
         return known is None or _newer(request, known)
 

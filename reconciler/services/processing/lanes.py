@@ -52,7 +52,7 @@ MAX_TOGETHER = 50
 
 
 Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
-"""Gives why an object is left alone, empty where it is not."""
+"""Gives why an object is excluded, empty where it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -198,7 +198,7 @@ class Lanes:
             results = await self._work(key, batch)
         except BaseException as error:
             if isinstance(error, Exception) and len(batch) > 1:
-                # A fault of ours at one request must not stop those that wait beside it.
+                # A bug that shows at one request must not stop those that wait beside it.
                 for job in batch:
                     await self._settle(key, [job])
                 return
@@ -292,7 +292,7 @@ class Lanes:
 
 
 def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
-    """Return results as they may be told: without what Secrets gave."""
+    """Return results that may be shown: without what Secrets gave."""
     # What one request made of the object, the others have read.
     if any(job.loads.confidential for job in batch):
         pairs = zip(batch, results, strict=True)

@@ -68,11 +68,11 @@ class MemoryBudget:
 
     @property
     def crowded(self) -> bool:
-        """Tell whether somebody waits."""
+        """Return whether somebody waits."""
         return any(not turn.done() for _, turn in self._waiting)
 
     def fits(self, size: int) -> bool:
-        """Tell whether so many bytes fit now."""
+        """Return whether so many bytes fit now."""
         return not self.limit or not self.used or self.used + size <= self.limit
 
     def admit(self) -> None:
@@ -156,7 +156,7 @@ class InFlight:
         """Return what an object of a kind is taken for before it is read: the largest lately.
 
         At least so much that no more than 64 are being read at the same time: small ones are read
-        in a moment, and whoever expects nothing else shall not be surprised by hundreds.
+        in a moment, and whoever expects nothing else must not be surprised by hundreds.
         """
         if not self.page:
             return 0

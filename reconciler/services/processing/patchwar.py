@@ -33,7 +33,7 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A rule leaves a target alone, until this time of the monotonic clock."""
+    """A rule skips a target until this time of the monotonic clock."""
 
     until: float
     message: str
@@ -265,7 +265,7 @@ class PatchWars:
         return f"{self.limit} times within {render_duration(self.window)}"
 
     def _leads(self, begin: str, end: str) -> bool:
-        """Tell whether our own writes lead from one object to another."""
+        """Return whether our own writes lead from one object to another."""
         follows: dict[str, set[str]] = {}
         for _, cause, target in self._laps:
             follows.setdefault(cause, set()).add(target)

@@ -55,7 +55,7 @@ class TargetResult:
         return evaluated or self.outcome in {Outcome.INVALID, Outcome.DENIED}
 
     def withheld(self, namespaces: frozenset[str]) -> Self:
-        """Return the result as it may be told where a Secret has a part in it.
+        """Return the result as it may be shown where a Secret has a part in it.
 
         Args:
             namespaces: Those that may be named.

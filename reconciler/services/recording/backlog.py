@@ -108,7 +108,7 @@ class BacklogEstimate:
     def end(self, version: str, holders: Sequence[str] = ()) -> None:
         """Take in the resourceVersion of a stored request; empty where none was stored."""
         self._underway -= 1
-        # The leader may have told of it before we heard that it is stored.
+        # The leader may have published it before this replica learnt that it is stored.
         if version.isdecimal() and int(version) > self._reported.seen:
             self._own.append((int(version), holders))
         else:

@@ -104,7 +104,7 @@ async def open_aggregate(requests: Requests, policy_uid: str, rule: str) -> str:
     """Return the name of the aggregate request of a rule now, empty where there is none.
 
     Raises:
-        ClusterError: It cannot be told.
+        ClusterError: It cannot be found out.
     """
     name = aggregate_name(policy_uid, rule)
     while True:

@@ -79,7 +79,7 @@ class EventRecorder:
     _buckets: dict[PolicyRef, _Bucket] = field(default_factory=dict)
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
-        """Tell of an attempt whose status is stored; what was told before is not repeated."""
+        """Report an attempt whose status is stored; nothing is reported twice."""
         spec = request.spec
         new = [item for item in attempt.targets if item not in request.status.targets]
         if self.wants_success(MUTATED):
@@ -99,7 +99,7 @@ class EventRecorder:
                 return
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
-        """Tell of one trigger of a sweep; what failed goes on as a request and is told there."""
+        """Report one trigger of a sweep; what failed goes on as a request, reported there."""
         if self.wants_success(MUTATED):
             self._applied(spec, attempt.targets)
 

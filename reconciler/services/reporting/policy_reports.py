@@ -34,7 +34,7 @@ from reconciler.errors import (
 )
 from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.reporting import ReportStore
@@ -68,7 +68,7 @@ class _Pending:
 
 
 @dataclass(slots=True, kw_only=True)
-class Reports(SaysOnce):
+class Reports(WarnsOnce):
     """All reports; only a leader runs it.
 
     Attributes:

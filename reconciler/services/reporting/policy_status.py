@@ -31,7 +31,7 @@ from reconciler.requests.figures import FIRED_NOTHING, share
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catalog.settings import Filters
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.policies import Policies
 from reconciler.services.reporting.summary import summarise
 
@@ -59,7 +59,7 @@ class _Account:
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress(SaysOnce):
+class Progress(WarnsOnce):
     """The figures of all policies; only a leader runs it.
 
     Attributes:

@@ -71,7 +71,7 @@ class InForce:
 
     @property
     def recalled(self) -> bool:
-        """Tell whether it is known what the process before this one knew."""
+        """Return whether it is known what the process before this one knew."""
         return self._recalled
 
     def recall(self, checkpoint: Checkpoint, policies: Iterable[Object]) -> None:
@@ -91,7 +91,7 @@ class InForce:
             self.outages.begin(Cause.UNWATCHED, self.confirmed)
 
     def is_untouched(self, version: str, asked: datetime) -> bool:
-        """Tell whether the stored configuration is the one that was in force last.
+        """Return whether the stored configuration is the one that was in force last.
 
         Args:
             version: Its resourceVersion, empty where there is none.
@@ -137,7 +137,7 @@ class InForce:
 
     @property
     def broken(self) -> bool:
-        """Tell whether something keeps all rules of a kind from being in force."""
+        """Return whether something keeps all rules of a kind from being in force."""
         return self.obstacle is not None or self.not_changing is not None
 
     def restored(self, margin: float) -> None:
@@ -156,7 +156,7 @@ class InForce:
         self.version, self._steady_at = "", None
 
     def stand_by(self) -> None:
-        """Nothing shall be in force; what happens meanwhile is nobody's loss."""
+        """Nothing is to be in force; what happens meanwhile is nobody's loss."""
         self.version, self._steady_at = "", None
         self.obstacle, self.not_changing = None, None
         self.confirmed = self.clock.now()

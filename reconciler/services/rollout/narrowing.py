@@ -47,7 +47,7 @@ class _Clause:
         return values + len(self.names or ()) + len(self.namespaces or ())
 
     def covers(self, selected: frozenset[str] | None) -> bool:
-        """Tell whether it lets through everything in some namespaces."""
+        """Return whether it lets through everything in some namespaces."""
         if selected is None or self.names is not None or self.labels:
             return False
         return self.namespaces is None or selected <= self.namespaces

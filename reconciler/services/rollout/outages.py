@@ -87,7 +87,7 @@ class Outages:
         self.revision += 1
 
     def is_open(self, policy: str = "") -> bool:
-        """Tell whether a policy is in no force of its own, or all are for an empty one."""
+        """Return whether a policy is in no force of its own, or all are for an empty one."""
         return policy in self._open
 
     def widen(self, since: datetime) -> None:

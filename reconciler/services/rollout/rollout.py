@@ -33,7 +33,7 @@ from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.catalog.caveats import Caveat, acts, caveats
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.requests import Requests
 from reconciler.services.rollout.delegation import Delegation
@@ -41,7 +41,7 @@ from reconciler.services.rollout.in_force import Obstacle
 from reconciler.services.rollout.manual_run import why_not
 from reconciler.services.rollout.webhook_writer import WebhookWriter
 
-Warn = Callable[[CompiledPolicy, Caveat], None]
+OnCaveat = Callable[[CompiledPolicy, Caveat], None]
 """Gets what a policy that is in force does not do."""
 _GATHER = 0.05
 """Seconds that changes of several policies are given to come together."""
@@ -62,11 +62,11 @@ _MARK = 128
 
 
 @dataclass(slots=True, kw_only=True)
-class Rollout(SaysOnce):
+class Rollout(WarnsOnce):
     """Keeps the cluster in step with the policies.
 
     Attributes:
-        warn: Gets what a policy that is in force does not do, when its status says so first.
+        on_caveat: Called with what a policy in force does not do, when its status first says so.
         held: Why nothing is rolled out and nobody asked; empty where it is.
         ending: The programs' namespace is being deleted, so the webhooks go first.
         ready_if_stored: A policy none of whose rules is acted on is Ready, and says so.
@@ -77,7 +77,7 @@ class Rollout(SaysOnce):
     policies: Policies
     requests: Requests
     webhook_writer: WebhookWriter
-    warn: Warn
+    on_caveat: OnCaveat
     held: str = ""
     ending: bool = False
     ready_if_stored: bool = False
@@ -114,8 +114,8 @@ class Rollout(SaysOnce):
     async def load(self) -> None:
         """Take in what is stored, and forget what is not.
 
-        The watch has not told of all policies yet when a Lease is won, and of a deletion that it
-        missed it never tells.
+        The watch has not delivered all policies yet when a Lease is won, and a deletion that it
+        missed it never delivers.
 
         Raises:
             ClusterError: The policies cannot be listed.
@@ -218,7 +218,7 @@ class Rollout(SaysOnce):
                 yield self._write(left.ref, _not_ready(reason, "StandingBy"))
 
     def _is_ours(self, ref: PolicyRef) -> bool:
-        """Tell whether a policy is acted on, and not left to the system that it was made for."""
+        """Return whether a policy is acted on, and not left to the system that it was made for."""
         languages = self.index.languages
         return languages.is_served(ref) and not languages.standing_by(ref)
 
@@ -261,7 +261,7 @@ class Rollout(SaysOnce):
         await self._write(ref, wanted)
         if _message(policy.get("status") or {}) != _message(wanted):
             for caveat in found:
-                self.warn(compiled, caveat)
+                self.on_caveat(compiled, caveat)
 
     def _held_back(self, policy: StoredPolicy) -> str | None:
         """Return why nothing of a policy is worked on now, None where it is."""
@@ -285,7 +285,7 @@ class Rollout(SaysOnce):
             name = run_name(compiled.uid, mark, program.rule)
             await self._sweep(name, compiled, program, Source.MANUAL)
         if refused:
-            self.say(f"policy {compiled.key} cannot run now in full: {'; '.join(refused)}")
+            self.warn(f"policy {compiled.key} cannot run now in full: {'; '.join(refused)}")
         return {"value": mark, "refused": refused}
 
     async def _sweep(
@@ -374,7 +374,7 @@ def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def _is_said(conditions: Sequence[Object], wanted: Object) -> bool:
-    """Tell whether a status has the one condition, as far as its definition keeps the fields."""
+    """Return whether a status has the one condition, as far as its definition keeps the fields."""
     if len(conditions) != 1:
         return False
     reported = {key: value for key, value in conditions[0].items() if key != "lastTransitionTime"}

@@ -35,7 +35,7 @@ class _Standing:
     resources: frozenset[str] = frozenset()
 
     def is_named(self, named: Iterable[tuple[str, str]]) -> bool:
-        """Tell whether a policy names one of the kinds itself."""
+        """Return whether a policy names one of the kinds itself."""
         return any(
             group == self.group and (not self.resources or plural in self.resources)
             for group, plural in named

@@ -78,7 +78,7 @@ class WebhookConfig:
         controller_users: Full names of the users whose requests are the controller's own.
         timeout: Seconds that the API server waits, where no policy asks for more.
         settings: What people add to the webhooks for triggers.
-        owner: Reference of an object with which the configurations shall be removed.
+        owner: Reference of an object with which the configurations are removed.
         forces_ignore: All policies are under ``Ignore``, whatever their authors wrote.
         installation: Whose they are.
         policy_kinds: The kinds of policies that are looked at when they are written; None: those

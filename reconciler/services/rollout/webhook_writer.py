@@ -276,7 +276,7 @@ class WebhookWriter:
         return True
 
     def _is_untouched(self, ref: ConfigurationRef, live: Object | None, asked: datetime) -> bool:
-        """Tell whether nobody else wrote a configuration that policies are in force by."""
+        """Return whether nobody else wrote a configuration that policies are in force by."""
         version = "" if live is None else resource_version(live)
         if ref == self.refs.resource:
             return self.in_force.is_untouched(version, asked)

@@ -428,7 +428,7 @@ def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
 
 
 def _check_entries(attempts: Iterable[Attempt | None]) -> None:
-    """Raise where every trigger waits for a GlobalContextEntry: then one request shall wait."""
+    """Raise where every trigger waits for a GlobalContextEntry: then one request must wait."""
     waits = _common_wait(attempts, Reason.ENTRY_NOT_READY)
     if waits is not None:
         raise NotReady(waits.message)

@@ -1,7 +1,7 @@
 """Is a live Kyverno at work in this cluster? Two programs for the same policies do harm.
 
 Both would apply every rule: twice the writes, and twice the effect of a rule that appends or
-counts. So we stand by while its Leases are renewed, unless told to work all the same.
+counts. So the programs stand by while its Leases are renewed, unless configured otherwise.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any, Final
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import parse_time
 from reconciler.clock import Clock
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.leases import Leases
 from reconciler.services.ports.reporting import Event
 from reconciler.signals import Signal
@@ -34,7 +34,7 @@ class _Beat:
 
 
 @dataclass(slots=True, kw_only=True)
-class KyvernoDetector(SaysOnce):
+class KyvernoDetector(WarnsOnce):
     """Looks at Kyverno's Leases.
 
     Attributes:
@@ -111,7 +111,7 @@ class KyvernoDetector(SaysOnce):
         self.looked.set()
         if bool(before) == bool(self.found):
             return
-        self.say(self.description or "the live Kyverno is gone: going on")
+        self.warn(self.description or "the live Kyverno is gone: going on")
         self.changed.emit()
 
     def _is_alive(self, name: str, lease: Object | None) -> bool:

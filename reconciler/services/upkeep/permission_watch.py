@@ -102,7 +102,7 @@ class PermissionWatch:
         return sorted(questions, key=lambda item: (self._asked.get(item, 0), str(item)))[:most]
 
     def _rested(self, question: _Question) -> bool:
-        """Tell whether to wake now; a right that seems to be there and is not is asked rarely."""
+        """Return whether to wake now; a right that only seems to be there is asked for rarely."""
         now = self.clock.monotonic()
         rest = self._rests.get(question)
         if rest is not None and now < rest.until:

@@ -23,7 +23,7 @@ AT_ONCE = "now"
 
 
 async def _nothing() -> None:
-    """Nobody has to be told."""
+    """Nobody has to be notified."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class FinishedRequestCollector:
     """Knows the finished requests by minute of removal; only a leader runs it.
 
     Attributes:
-        retries: Told of every finished request, and done before one is removed.
+        retries: Called with every finished request, and done before one is removed.
         keep: Finished requests kept per policy.
         pause: Seconds between two looks.
         before: Done before anything is removed: what is gone can be counted by nobody.
@@ -53,12 +53,12 @@ class FinishedRequestCollector:
         settings: ControllerSettings,
         requests: Requests,
         clock: Clock,
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
         *,
         before: Callable[[], Awaitable[None]] = _nothing,
     ) -> Self:
         """Return what removes the finished requests of a controller with these settings."""
-        retries = Retries(requests=requests, say=say)
+        retries = Retries(requests=requests, warn=warn)
         keep = settings.retain_per_policy
         return cls(requests=requests, clock=clock, retries=retries, keep=keep, before=before)
 
@@ -81,7 +81,7 @@ class FinishedRequestCollector:
         self._orphans |= _secrets_of(request)
 
     async def resync(self, on_recovered: Callable[[UpdateRequest], None] | None = None) -> None:
-        """Take in what is stored already, and tell somebody else of it."""
+        """Take in what is stored already, and call back with it."""
         async for request in self.requests.finished():
             self.on_stored(request)
             if on_recovered is not None and not request.ended_by:

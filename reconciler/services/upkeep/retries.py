@@ -13,12 +13,12 @@ from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.errors import ClusterError, NotFound
 from reconciler.requests.background_drafts import retry_draft
 from reconciler.requests.naming import retry_name
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import Requests
 
 
 @dataclass(slots=True, kw_only=True)
-class Retries(SaysOnce):
+class Retries(WarnsOnce):
     """Knows the failed requests that somebody wants done again; only a leader runs it.
 
     Attributes:

@@ -69,7 +69,7 @@ async def test_it_changes_a_target_and_has_a_status(world: World) -> None:
         clock=world.clock,
         waiting=world.dispatcher.known.unended,
         filters=lambda: world.filters,
-        say=pytest.fail,
+        warn=pytest.fail,
     )
     progress.begin()
     world.dispatcher.observe = lambda request, status, _: progress.observe(request, status)

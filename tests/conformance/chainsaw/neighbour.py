@@ -123,7 +123,7 @@ def calls(plane: ControlPlane) -> Iterator[tuple[str, str, str]]:
 
 
 def is_of_kyverno(address: str) -> bool:
-    """Tell whether an address is that of an object of its kinds, or of its Leases.
+    """Return whether an address is that of an object of its kinds, or of its Leases.
 
     What else is in its namespace is a target like any other: a policy may mean all namespaces.
     """

@@ -108,7 +108,7 @@ class Case:
         self.wanted = self.fields.part("expected")
 
     def expects_error(self) -> bool:
-        """Tell whether an error is expected: a field about errors is neither false nor null."""
+        """Return whether an error is expected: a field about errors is neither false nor null."""
         found = [self.wanted.get(name) for name in _ERRORS]
         return any(found)
 

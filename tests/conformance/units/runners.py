@@ -80,7 +80,7 @@ class Deviation:
     reason: str
 
     def covers(self, file: str, raw: Mapping[str, Any]) -> bool:
-        """Tell whether a case is meant."""
+        """Return whether a case is meant."""
         facts = {**raw, "file": file}
         if not all(fnmatchcase(str(facts.get(key)), text) for key, text in self.selectors.items()):
             return False

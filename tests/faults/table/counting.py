@@ -63,7 +63,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Tell whether the promise was kept: under Fail nothing is lost, else it is counted."""
+        """Return whether the promise was kept: under Fail nothing is lost, else it is counted."""
         allowed = self.reported if self.failure_policy == "Ignore" else 0
         return bool(
             self.accepted and self.lost == allowed and not self.twice and self.heal is not None

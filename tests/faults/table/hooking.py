@@ -81,7 +81,7 @@ class HookRow:
 
     @property
     def good(self) -> bool:
-        """Tell whether each event had its object, once and in order, and no queue held another."""
+        """Return whether each event had its object, once, in order, and no queue held another."""
         broken = self.lost or self.twice or self.unordered or self.heal is None
         return bool(self.events and self.stuck and not broken)
 

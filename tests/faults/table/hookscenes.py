@@ -189,7 +189,7 @@ async def _missing(hooks: HookStage, *, but: Collection[str]) -> object:
 
 
 async def _says_what_holds_it_up(hooks: HookStage) -> bool:
-    """Tell whether the queue whose first run always fails says so; not while it is tried."""
+    """Return whether the queue whose first run always fails says so; not while it is tried."""
 
     async def silent() -> str:
         message = str((await hooks.statuses()).get("stuck", {}).get("message"))

@@ -97,7 +97,7 @@ class Slow(MemoryCluster):
         await asyncio.Event().wait()
 
 
-class Told:
+class RecordedEvents:
     """Keeps the events that are emitted."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class World:
         self.cluster = cluster()
         self.requests = requests(self.cluster, "kyverno")
         self.metrics = create_metrics()
-        self.events = Told()
+        self.events = RecordedEvents()
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = clock or SystemClock()
         self.estimate = BacklogEstimate(thresholds=lambda: thresholds)

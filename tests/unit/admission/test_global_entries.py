@@ -33,11 +33,11 @@ def entries(index: PolicyStore) -> NamedEntries:
             loader=cluster,
             clock=clock,
             spread=lambda pause: pause,
-            say=said.append,
+            warn=said.append,
             isolation=ChildProcesses(),
             most_bytes=2_000,
         ),
-        verdicts=ProblemLog(say=said.append),
+        verdicts=ProblemLog(warn=said.append),
         wanted=frozenset(),
     )
     found = NamedEntries(context=context)

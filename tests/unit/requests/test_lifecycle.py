@@ -200,7 +200,7 @@ def test_the_newer_result_counts_but_a_patch_is_not_forgotten(before, after, mer
     )
     assert (result.outcome, result.attempts) == (merged, 3)
     if (before, after) == (Outcome.PATCHED, Outcome.UNCHANGED):
-        assert (result.before, result.after) == ("1", "2")
+        assert (result.version_before, result.version_after) == ("1", "2")
 
 
 def test_results_of_other_targets_and_subresources_stay_apart():

@@ -37,7 +37,7 @@ class Folder:
         executables = Executables(folder=self._path / "tmp", environment={"PATH": "/usr/bin:/bin"})
         hooks = self._path / "hooks"
         return await find_hooks(
-            hooks, executables, self._jq, namespace="shop", say=self.said.append
+            hooks, executables, self._jq, namespace="shop", warn=self.said.append
         )
 
 

@@ -180,6 +180,6 @@ def new_rollout(world: World, webhooks: Webhooks | None = None) -> Rollout:
         policies=world.policies,
         requests=world.requests,
         webhook_writer=new_webhook_writer(world, webhooks=webhooks),
-        say=lambda _text: None,
-        warn=lambda _policy, _caveat: None,
+        warn=lambda _text: None,
+        on_caveat=lambda _policy, _caveat: None,
     )

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from reconciler.errors import Interrupted, Unavailable
-from reconciler.services.jobs import SaysOnce, repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from tests.skipping import SkippingLoop
 
 
@@ -75,7 +75,7 @@ def test_a_pause_is_no_longer_than_what_is_right_now():
 
 def test_a_failure_is_said_once_and_again_after_a_success():
     said = []
-    once = SaysOnce(say=said.append)
+    once = WarnsOnce(warn=said.append)
     pauses_of(away(), away(), None, away(), every=1.0, tell=once.tell, failing="no lists: ")
     assert said == ["no lists: gone for lunch"] * 2
     assert once.problem
@@ -83,7 +83,7 @@ def test_a_failure_is_said_once_and_again_after_a_success():
 
 async def test_another_failure_is_said_too():
     said = []
-    once = SaysOnce(say=said.append)
+    once = WarnsOnce(warn=said.append)
     for problem in ("a", "a", "b", "", "b"):
         once.tell(problem)
     assert said == ["a", "b", "b"]

@@ -204,7 +204,10 @@ class TestShares:
     async def test_the_leader_tells_of_the_largest(self, world, make):
         store = MemoryStore()
         backlog_publisher = BacklogPublisher(
-            store=store, dispatcher=world.dispatcher, thresholds=lambda: self.THRESHOLDS, say=print
+            store=store,
+            dispatcher=world.dispatcher,
+            thresholds=lambda: self.THRESHOLDS,
+            warn=print,
         )
         policy = world.install(make.policy())
         trigger = world.cluster.add(make.object(data={"v": "1"}))
@@ -257,7 +260,7 @@ class TestTelling:
             store=store,
             dispatcher=world.dispatcher,
             thresholds=lambda: Thresholds(limit=20, hard=50),
-            say=said.append,
+            warn=said.append,
         )
 
     async def test_nothing_is_reported_before_all_is_listed(self, world):

@@ -166,7 +166,7 @@ class Declared:
 
 
 def is_declared(path: Path) -> bool:
-    """Tell whether a file declares hooks, and is none itself."""
+    """Return whether a file declares hooks, and is none itself."""
     return path.suffix in _SUFFIXES and path.is_file() and not os.access(path, os.X_OK)
 
 

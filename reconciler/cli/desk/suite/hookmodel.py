@@ -54,7 +54,7 @@ class HookTest:
 
 
 def is_hook_test(value: Any) -> bool:
-    """Tell whether a document is one."""
+    """Return whether a document is one."""
     return isinstance(value, Mapping) and value.get("kind") == KIND
 
 

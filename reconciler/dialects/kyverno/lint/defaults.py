@@ -83,10 +83,10 @@ def _works(expression: Expression, absent: _Path | None) -> bool:
 
 def _put(data: dict[str, Any], path: _Path) -> None:
     for step in path[:-1]:
-        below = data.setdefault(step, {})
-        if not isinstance(below, dict):
+        child = data.setdefault(step, {})
+        if not isinstance(child, dict):
             return
-        data = below
+        data = child
     data.setdefault(path[-1], {_PRESENT: _PRESENT} if path in _OPTIONAL else _PRESENT)
 
 

@@ -147,7 +147,7 @@ def _filters(block: Any) -> tuple[list[Mapping[str, Any]], bool]:
 
 
 def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
-    """Tell whether everything that fits one filter certainly fits another one."""
+    """Return whether everything that fits one filter certainly fits another one."""
     users = [name for name in FILTER_FIELDS if name != "resources" and wide.get(name)]
     if any(wide[name] != narrow.get(name) for name in users):
         return False

@@ -40,7 +40,7 @@ Answer = bool | None  # None: not known yet
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A part of a filter, with what to say when it fails or cannot be told yet."""
+    """A part of a filter, with what to say when it fails or is undecided."""
 
     predicate: Callable[[Subject], Answer]
     failure: str

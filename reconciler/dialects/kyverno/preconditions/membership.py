@@ -145,7 +145,7 @@ def _strings_in(value: str) -> list[str] | None:
 
 
 def _read_json(value: str) -> tuple[bool, list[str] | None]:
-    """Tell whether the text is JSON, and give its strings when it is a list of strings."""
+    """Return whether the text is JSON, and give its strings when it is a list of strings."""
     if value[:1] not in _JSON_STARTS:
         return False, None
     try:

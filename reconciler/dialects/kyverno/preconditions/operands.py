@@ -15,7 +15,7 @@ from reconciler.errors import EvaluationError
 _DATA_ROOT: Final = re.compile(
     r"request|target|images|serviceAccountName|serviceAccountNamespace|element(Index)?[0-9]*"
 )
-# A default such as ``|| '*'`` is the author's text, and cannot be told from data afterwards.
+# A default such as ``|| '*'`` is the author's text, and looks like data afterwards.
 _TYPED_WILDCARD: Final = re.compile(r"'[^']*[*?][^']*'|`[^`]*[*?][^`]*`")
 
 Resolve = Callable[[Scope], Any]
@@ -49,7 +49,7 @@ def compile_operand(raw: Any, *, location: str, check: Check | None = None) -> O
 
 
 def _is_data(template: Template) -> bool:
-    """Tell whether it gives nothing but data of objects and requests."""
+    """Return whether it gives nothing but data of objects and requests."""
     if not template.roots or not all(map(_DATA_ROOT.fullmatch, template.roots)):
         return False
     return not any(_TYPED_WILDCARD.search(item.source) for item in template.expressions)

@@ -114,7 +114,7 @@ def from_datetime(moment: datetime) -> Instant:
 
 
 def is_leap(year: int) -> bool:
-    """Tell whether a year has a 29th of February."""
+    """Return whether a year has a 29th of February."""
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 

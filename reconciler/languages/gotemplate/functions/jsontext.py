@@ -182,7 +182,7 @@ def _sound(run: Run, value: Any) -> Any:
 
 def _from_json(run: Run, text: str) -> Any:
     try:
-        # What could be read stays where an error is not told: all but such numbers.
+        # What could be read stays where an error is ignored: all but such numbers.
         return _read(run, text, _real_or_none)
     except Failure:
         return None

@@ -45,7 +45,7 @@ class Function:
     pure: bool = True
 
     def fits(self, count: int) -> bool:
-        """Tell whether the function can be called with `count` arguments."""
+        """Return whether the function can be called with `count` arguments."""
         return count == len(self.takes) or (self.variadic and count > len(self.takes))
 
     def accepted(self, position: int) -> Types:

@@ -33,7 +33,7 @@ def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findin
 
 
 def _reads_itself(program: Program) -> bool:
-    """Tell whether a rule reads more than GlobalContextEntries, which are for all rules."""
+    """Return whether a rule reads more than GlobalContextEntries, which are for all rules."""
     binding = program.binding
     is_shared = program.global_entries != frozenset() and not any(binding.read_rights())
     return binding.loads and not is_shared

@@ -122,7 +122,7 @@ def _loops(hook: DeclaredHook) -> Iterator[Finding]:
 def _may_see(
     hook: DeclaredHook, binding: KubernetesBinding, text: Mapping[str, Any], obj: Mapping[str, Any]
 ) -> bool:
-    """Tell whether a binding may select what an operation makes, whatever variables give."""
+    """Return whether a binding may select what an operation makes, whatever variables give."""
     target, chosen = written_target(text), binding.selection
     if not is_plain(target.kind) or target.kind.lower() != binding.kind.lower():
         return False
@@ -142,5 +142,5 @@ def _may_see(
 
 
 def _is_other(value: Any, named: Collection[str]) -> bool:
-    """Tell whether a part of an operation says by itself that it is none of these."""
+    """Return whether a part of an operation says by itself that it is none of these."""
     return bool(named) and is_plain(value) and value not in named

@@ -10,7 +10,7 @@ from reconciler.requests.limits import CANARY, KNOWN, PROMOTE, parse_limits, pla
 
 
 def limit_findings(policy: Object) -> Iterator[Finding]:
-    """Yield what is wrong with the annotations of ours that a policy carries."""
+    """Yield what is wrong with kube-retrofit's annotations of a policy."""
     of_language = dialect_of(policy).annotations
     for name in unread(policy):
         if name in of_language:

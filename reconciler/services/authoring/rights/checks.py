@@ -185,7 +185,7 @@ class RightsCheck:
 
 
 def _is_literal(need: Need) -> bool:
-    """Tell whether the text of the policy says what is read."""
+    """Return whether the text of the policy says what is read."""
     return all(ANY not in (right.group, right.resource) for right in need.options)
 
 
@@ -223,7 +223,7 @@ def _of_target(target: TargetNeed, kind: Kind) -> Iterator[Need]:
 
 
 def _keeps_past(program: Program, scope: KindScope) -> bool:
-    """Tell whether a rule keeps what nobody can read later of a kind that it matches."""
+    """Return whether a rule keeps what nobody can read later of a kind that it matches."""
     changed = not scope.operations or "UPDATE" in scope.operations
     return "DELETE" in scope.operations or (changed and bool(program.projection.old_object))
 

@@ -84,9 +84,9 @@ class Held:
     def problem(self) -> str:
         """Return why rules cannot read it, empty where they can.
 
-        All projections are evaluated once at the beginning, so that one which never works is told
-        before a rule needs it; later only while one is known to fail. What takes long goes on when
-        this returns.
+        All projections are evaluated once at the beginning, so that one which never works is
+        reported before a rule needs it; later only while one is known to fail. What takes long
+        goes on when this returns.
         """
         if self.fault or self.source is None:
             return self.fault
@@ -140,7 +140,7 @@ class Held:
         )
 
     def _due(self, source: Source, projections: Projections) -> bool:
-        """Tell whether the projections have to be looked at."""
+        """Return whether the projections have to be looked at."""
         if self._looked_at < 0:
             return True
         return bool(self._broken) and (self._looked_at != source.revision or projections.due)

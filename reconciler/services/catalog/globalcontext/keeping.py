@@ -55,7 +55,7 @@ class Dependencies:
     Attributes:
         loader: Reads what entries are made of, and everything else that rules read.
         spread: Gives a pause a random length near the wanted one.
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
         isolation: Evaluates projections that take long.
         most_bytes: Size of the objects of one entry, as JSON, at which they are not kept.
         protection: Tells what no entry keeps.
@@ -66,7 +66,7 @@ class Dependencies:
     loader: RuleLoader
     clock: Clock
     spread: Callable[[float], float]
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     isolation: Isolation
     most_bytes: int
     protection: Protection = field(default_factory=Protection)
@@ -176,7 +176,7 @@ class GlobalContext:
         return not self._listed or self._may_come(name)
 
     def _may_come(self, name: str) -> bool:
-        """Tell whether an entry that is missing may only not have been heard of yet."""
+        """Return whether an entry that is missing may only not have been heard of yet."""
         if self.wanted is None or name not in self.wanted:
             return False
         now = self.deps.clock.monotonic()
@@ -301,7 +301,7 @@ class GlobalContext:
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._reported:
-            self.deps.say(f"GlobalContextEntries: {problem}")
+            self.deps.warn(f"GlobalContextEntries: {problem}")
         self._reported = problem
 
 

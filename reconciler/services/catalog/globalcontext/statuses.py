@@ -1,4 +1,4 @@
-"""What is told of each GlobalContextEntry, and by whom."""
+"""The status of each GlobalContextEntry, and who writes it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class StatusWriter:
     """Writes statuses, in the one process that leads.
 
     Attributes:
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
         judged: The status of an entry, as stored, says something new: why rules cannot read it
             (empty: they can).
         failures: How often an entry could not be read any more, or never yet.
@@ -31,7 +31,7 @@ class StatusWriter:
 
     entries: Entries
     clock: Clock
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     judged: Signal[[Object, str]] = field(default_factory=Signal)
     failures: int = 0
 
@@ -55,12 +55,12 @@ class StatusWriter:
             return  # The newer version is on its way.
         except ClusterError as error:
             held.note_write(now + _REFRESH_PAUSE)
-            self.say(f"GlobalContextEntry {held.name}: its status: {error}")
+            self.warn(f"GlobalContextEntry {held.name}: its status: {error}")
 
     def _judge(self, held: Held, problem: str) -> None:
         if problem:
             self.failures += 1
-            self.say(f"GlobalContextEntry {held.name}: {problem}")
+            self.warn(f"GlobalContextEntry {held.name}: {problem}")
         self.judged.emit(held.stored, problem)
 
 
@@ -69,12 +69,12 @@ class ProblemLog:
     """Says what is in the way of an entry, where another process writes statuses.
 
     Attributes:
-        say: Gets a sentence for the log.
+        warn: Called with a sentence for the log.
         judged: Something is in the way of an entry that was not, or not any more.
         failures: As those of `StatusWriter`.
     """
 
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     judged: Signal[[Object, str]] = field(default_factory=Signal)
     failures: int = 0
 
@@ -84,7 +84,7 @@ class ProblemLog:
         if not held.turns_to(problem):
             return
         self.failures += bool(problem)
-        self.say(f"GlobalContextEntry {held.name}: {problem or 'rules can read it again'}")
+        self.warn(f"GlobalContextEntry {held.name}: {problem or 'rules can read it again'}")
         self.judged.emit(held.stored, problem)
 
 

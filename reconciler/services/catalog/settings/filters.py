@@ -35,7 +35,7 @@ _FORM = "write each as [kind,namespace,name], such as [Secret,team-a,*]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Objects that are left alone.
+    """Objects that are excluded.
 
     Attributes:
         text: As written, in its brackets.
@@ -93,7 +93,7 @@ class Filters:
         return bool(self.roles.texts or self.cluster_roles.texts)
 
     def exclude(self, subject: Subject) -> bool:
-        """Return whether a request is left alone."""
+        """Return whether a request is excluded."""
         user = subject.user
         return (user is not None and self._exclude_user(user)) or self.filter(subject)
 
@@ -105,7 +105,7 @@ class Filters:
         return f"{key} leaves out who sends it" if key else ""
 
     def filter(self, subject: Subject) -> bool:
-        """Return whether an object is left alone, whoever asks."""
+        """Return whether an object is excluded, whoever asks."""
         return any(item.fits(subject) for item in self.resources)
 
     def fitting(self, subject: Subject) -> str:
@@ -115,7 +115,7 @@ class Filters:
     def covering(self, listing: Listing, kind: KindSelector) -> tuple[str, ...]:
         """Return the resource filters that leave no object of a kind to a rule, as written.
 
-        There are none where an object may be left, or where that cannot be told.
+        There are none where an object may be left, or where that is unknown.
         """
         found: dict[str, None] = {}
         for count, subject in enumerate(_samples(listing, kind)):
@@ -132,7 +132,7 @@ class Filters:
         return frozenset[str]().union(*(item.texts for item in lists))
 
     def name(self, kind: Kind, namespace: str, name: str) -> bool:
-        """Return whether an object of which only this is known is left alone."""
+        """Return whether an object of which only this is known is excluded."""
         subject = Subject(
             obj={},
             group=kind.group,

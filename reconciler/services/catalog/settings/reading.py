@@ -171,4 +171,4 @@ _KEYS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
 }
 
 KNOWN_KEYS = frozenset(_KEYS) | WITHOUT_EFFECT
-"""Every key that the ConfigMap may have; what another one says is not heeded."""
+"""Every key that the ConfigMap may have; what another one says is ignored."""

@@ -73,7 +73,7 @@ def dependencies(
         loader=cluster,
         clock=world.clock,
         spread=lambda pause: pause,
-        say=said.append,
+        warn=said.append,
         most_bytes=2_000,
         pace=SHORT,
         isolation=isolated,
@@ -94,7 +94,7 @@ async def context(
     world: World, cluster: Cluster, said: list[str], dependencies: Dependencies
 ) -> AsyncIterator[GlobalContext]:
     """A store of all entries, as the controller has it."""
-    writer = StatusWriter(entries=cluster, clock=world.clock, say=said.append)
+    writer = StatusWriter(entries=cluster, clock=world.clock, warn=said.append)
     async with running(GlobalContext(dependencies, verdicts=writer)) as found:
         yield found
 
@@ -105,7 +105,7 @@ async def some(dependencies: Dependencies, said: list[str]) -> AsyncIterator[Glo
     pace = replace(SHORT, patience=0.05, missing=0.05)
     store = GlobalContext(
         replace(dependencies, pace=pace),
-        verdicts=ProblemLog(say=said.append),
+        verdicts=ProblemLog(warn=said.append),
         wanted=frozenset(),
     )
     async with running(store) as found:

@@ -60,7 +60,7 @@ class Chase:
             held=lambda: self.held,
             on_found=self.reported.append,
             lost=self._lose,
-            say=self.said.append,
+            warn=self.said.append,
         )
 
     async def _lose(self, loss: Loss) -> None:

@@ -19,7 +19,7 @@ async def test_a_schedule_is_missed_from_the_moment_on_at_which_its_hook_is_read
     }
     stored = world.cluster.create(HOOKS, obj)
     accounts = HookAccounts(
-        hooks=Objects(world.cluster, HOOKS, Ending()), clock=SystemClock(), say=print
+        hooks=Objects(world.cluster, HOOKS, Ending()), clock=SystemClock(), warn=print
     )
     accounts.open(compile_hook(stored), stored)
     await accounts.flush()

@@ -61,7 +61,7 @@ def keeper(stored: Stored, reported: dict[str, str]) -> HookConversions:
         namespace="shop",
         endpoint=lambda: Endpoint(service="svc", ca_bundle=b"CA"),
         converters=HOOK.converters,
-        say=lambda _: None,
+        warn=lambda _: None,
     )
     made.assessed.subscribe(lambda _hook, key, problem: reported.update({key: problem}))
     return made

@@ -93,7 +93,7 @@ class World:
             namespace="shop",
             order=lambda: 9,
             stored=self._stored,
-            say=print,
+            warn=print,
             most=1000,
         )
         operations = OperationRunner(

@@ -51,7 +51,7 @@ def registered(name: str, *, refused: str = "") -> RegisteredHook:
 
 
 def registration(registry: Registry, *hooks: RegisteredHook) -> HookRegistrar:
-    return HookRegistrar(registry=registry, hooks=hooks, say=print)
+    return HookRegistrar(registry=registry, hooks=hooks, warn=print)
 
 
 async def test_hooks_are_made_once() -> None:

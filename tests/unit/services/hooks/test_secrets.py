@@ -72,7 +72,7 @@ async def life(at: int) -> tuple[bool, list[str], list[str]]:
         await asyncio.wait({working})
     requests = MemoryRequests(world.cluster, "kyverno")
     collector = FinishedRequestCollector(
-        requests=requests, clock=Later(), retries=Retries(requests=requests, say=pytest.fail)
+        requests=requests, clock=Later(), retries=Retries(requests=requests, warn=pytest.fail)
     )
     await collector.resync()
     await collector.collect()

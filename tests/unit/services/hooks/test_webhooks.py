@@ -105,7 +105,7 @@ class World:
             namespace=namespace,
             endpoint=self.endpoint,
             asked=hook.asked,
-            say=self.said.append,
+            warn=self.said.append,
         )
         made.assessed.subscribe(self._tell)
         return made

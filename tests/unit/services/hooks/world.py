@@ -145,7 +145,7 @@ class Ending:
 
 
 def has_ended(trouble: Trouble) -> bool:
-    """Tell whether a process has come to its end."""
+    """Return whether a process has come to its end."""
     return isinstance(trouble, Ending) and trouble.came.is_set()
 
 
@@ -335,7 +335,7 @@ class World:
             yield obj
 
     def has(self, name: str) -> bool:
-        """Tell whether an object was ever created that hooks may be bound to."""
+        """Return whether an object was ever created that hooks may be bound to."""
         return any(event.object["metadata"]["name"] == name for event in self._past)
 
     async def made(self) -> Counter[str]:
@@ -351,11 +351,11 @@ class World:
 
     @property
     def missed(self) -> bool:
-        """Tell whether it was said that events are known to nobody any more."""
+        """Return whether it was said that events are known to nobody any more."""
         return any(event.reason == "EventsMissed" for event in self.events.emitted)
 
     async def ready(self) -> bool:
-        """Tell whether all hooks say that they are."""
+        """Return whether all hooks say that they are."""
         page = await self.cluster.list_page(self.hooks)
         said = [(item.get("status") or {}).get("conditions") or () for item in page.items]
         return all([item["status"] for item in items] == ["True"] for items in said)
@@ -443,7 +443,7 @@ def process(
             namespace="kyverno",
             order=orders.next,
             stored=dispatcher.add,
-            say=print,
+            warn=print,
             most=most,
         ),
         informer=InformerDeps(
@@ -461,9 +461,9 @@ def process(
         uncalled=lambda _hook, _key: "",
         orders=orders,
         clock=clock,
-        say=print,
+        warn=print,
     )
-    accounts = HookAccounts(hooks=objects, clock=clock, say=print)
+    accounts = HookAccounts(hooks=objects, clock=clock, warn=print)
     return Hooks(deps=deps, accounts=accounts, dispatcher=dispatcher, active=active)
 
 

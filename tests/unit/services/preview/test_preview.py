@@ -138,7 +138,7 @@ async def test_objects_come_in_pages_and_are_counted(world, make, see, open_prev
         world.cluster.add(make.object(name=f"c{number}"))
     world.cluster.add(make.object("Secret", "s"))
     preview = open_preview(parallel=2)
-    preview = replace(preview, existing=replace(preview.lister, page=3))
+    preview = replace(preview, lister=replace(preview.lister, page=3))
     seen = await see(make.policy(), preview=preview)
     assert seen.read == 7
     assert world.wire.calls["list"] == 3
@@ -151,7 +151,7 @@ async def test_a_list_that_expires_goes_on_where_it_was(world, make, see, open_p
         world.cluster.add(make.object(name=f"c{number}"))
     world.cluster.add(make.object("Secret", "s"))
     preview = open_preview()
-    preview = replace(preview, existing=replace(preview.lister, page=2))
+    preview = replace(preview, lister=replace(preview.lister, page=2))
 
     def expire(verb, kind):
         if (verb, kind) == ("list", "ConfigMap") and world.wire.calls["list"] == 2:

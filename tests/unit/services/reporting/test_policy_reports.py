@@ -82,7 +82,7 @@ def reports(world: World, make: type[Make], store: Store) -> Reports:
         kinds=world.cluster,
         reader=world.wire,
         clock=world.clock,
-        say=pytest.fail,
+        warn=pytest.fail,
     )
     world.install(make.policy())
     return reports
@@ -378,7 +378,7 @@ class TestFaults:
 
     def test_a_cluster_without_reports_is_reported_once(self, store, reports):
         said = []
-        reports.say = said.append
+        reports.warn = said.append
         store.fault = NoKindMatch("no", status=404)
         reports.add(spec(), [came()])
 

@@ -39,7 +39,7 @@ def lead(world: World, writes: list[Object]) -> Callable[[], Progress]:
             clock=world.clock,
             waiting=world.dispatcher.known.unended,
             filters=lambda: world.filters,
-            say=pytest.fail,
+            warn=pytest.fail,
         )
         progress.begin()
         world.dispatcher.observe = lambda request, status, _: progress.observe(request, status)

@@ -43,8 +43,8 @@ def rollout(world: World, log: list[str], monkeypatch: pytest.MonkeyPatch) -> Ro
         policies=world.policies,
         requests=world.requests,
         webhook_writer=new_webhook_writer(world, log=log),
-        say=log.append,
-        warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key} {caveat}"),
+        warn=log.append,
+        on_caveat=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key} {caveat}"),
     )
 
 
@@ -604,8 +604,8 @@ async def test_where_policies_only_have_to_be_stored_it_is_ready_and_says_so(
         policies=world.policies,
         requests=world.requests,
         webhook_writer=new_webhook_writer(world, log=log),
-        say=log.append,
-        warn=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key}"),
+        warn=log.append,
+        on_caveat=lambda policy, caveat: log.append(f"{caveat.reason} {policy.key}"),
         ready_if_stored=True,
     )
     policy = make.policy()

@@ -37,7 +37,7 @@ def detector(world: World, reported: list[str]) -> Callable[..., KyvernoDetector
             clock=world.clock,
             namespace="kyverno",
             take_over=options.get("take_over", False),
-            say=reported.append,
+            warn=reported.append,
         )
 
     return build

@@ -16,7 +16,7 @@ from tests.unit.services.conftest import START, Make, World
 
 @pytest.fixture
 def collector(world: World) -> FinishedRequestCollector:
-    retries = Retries(requests=world.requests, say=pytest.fail)
+    retries = Retries(requests=world.requests, warn=pytest.fail)
     return FinishedRequestCollector(
         requests=world.requests, clock=world.clock, retries=retries, keep=100
     )

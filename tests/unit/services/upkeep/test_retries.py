@@ -22,7 +22,7 @@ def warnings() -> list[str]:
 
 @pytest.fixture
 def retries(world: World, warnings: list[str]) -> Retries:
-    return Retries(requests=world.requests, say=warnings.append)
+    return Retries(requests=world.requests, warn=warnings.append)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_it_is_done_once_however_often_it_is_seen(world, retries, ended):
     # It ended and was removed meanwhile; a new leader sees the failed one for the first time.
     kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
     world.cluster.delete(kind, "kyverno", first.name)
-    later = Retries(requests=world.requests, say=pytest.fail)
+    later = Retries(requests=world.requests, warn=pytest.fail)
     later.on_stored(await world.requests.get(failed.name))
     await retries.settle()
     await later.settle()
