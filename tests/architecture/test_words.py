@@ -65,6 +65,26 @@ def messages(text: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def explanations(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings and the comments of a module, each with its line.
+
+    Comments on lines that follow one another are one text: a phrase may go on in the next line.
+    """
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(value := node.value, ast.Constant):
+            yield node.lineno, str(value.value)
+    block: list[tokenize.TokenInfo] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        if block and block[-1].start[0] + 1 != token.start[0]:
+            yield block[0].start[0], " ".join(item.string.lstrip("# ") for item in block)
+            block = []
+        block.append(token)
+    if block:
+        yield block[0].start[0], " ".join(item.string.lstrip("# ") for item in block)
+
+
 def avoided(text: str) -> list[str]:
     """Return what of the list a text says, and what it could say."""
     if not AVOIDED.search(text):
@@ -90,6 +110,25 @@ def test_a_retired_word_would_be_found() -> None:
     assert retired("# heeding\n'heeding'") == {}
 
 
+def test_a_phrase_would_be_found_in_docstrings_and_comments() -> None:
+    planted = '''
+"""A module that is told things."""
+
+def keep():
+    """Keep.
+
+    It shall be
+    kept.
+    """
+    work()  # Rules leave
+    # it alone.
+    text = "# of ours"
+'''
+    found = {line: avoided(text) for line, text in explanations(planted)}
+    assert list(found) == [2, 5, 10]
+    assert all(len(phrases) == 1 for phrases in found.values())
+
+
 def test_no_retired_word_is_a_name() -> None:
     found = {relative(path): retired(path.read_text()) for path in SOURCES}
     assert {path: words for path, words in found.items() if words} == {}
@@ -105,5 +144,14 @@ def test_a_message_says_it_in_plain_words() -> None:
         f"{relative(path)}:{line}": words
         for path in PRODUCT
         for line, text in messages(path.read_text())
+        if (words := avoided(text))
+    } == {}
+
+
+def test_docstrings_and_comments_say_it_in_plain_words() -> None:
+    assert {
+        f"{relative(path)}:{line}": words
+        for path in PRODUCT
+        for line, text in explanations(path.read_text())
         if (words := avoided(text))
     } == {}
