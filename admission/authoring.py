@@ -53,7 +53,7 @@ async def check_policy(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _CheckResults:
     """What the API server says of a policy that compiles.
 
     Attributes:
@@ -74,7 +74,7 @@ async def _checked(policy: Object, deps: ValidationDeps, deadline: Deadline) -> 
     try:
         compiled = await _compiled(policy, deps, deadline)
         async with asyncio.timeout(deadline.left):
-            asked = await _ask(compiled, deps)
+            results = await _ask(compiled, deps)
             refused = await _check_conditions(policy, compiled, deps)
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
@@ -84,9 +84,9 @@ async def _checked(policy: Object, deps: ValidationDeps, deadline: Deadline) -> 
         return refused
     async with deps.turn(deadline):
         findings = await asyncio.to_thread(
-            find_surprises, policy, compiled, scope=asked.scope, protection=deps.protection
+            find_surprises, policy, compiled, scope=results.scope, protection=deps.protection
         )
-    return _respond(policy, compiled, asked, findings, deps)
+    return _respond(policy, compiled, results, findings, deps)
 
 
 async def _compiled(policy: Object, deps: ValidationDeps, deadline: Deadline) -> CompiledPolicy:
@@ -99,9 +99,9 @@ async def _compiled(policy: Object, deps: ValidationDeps, deadline: Deadline) ->
     return compiled
 
 
-async def _ask(compiled: CompiledPolicy, deps: ValidationDeps) -> _Asked:
+async def _ask(compiled: CompiledPolicy, deps: ValidationDeps) -> _CheckResults:
     lack, missed = await _missing_rights(compiled, deps)
-    return _Asked(
+    return _CheckResults(
         lack=lack,
         missed=missed,
         scope=await deps.scope(),
@@ -113,26 +113,26 @@ async def _ask(compiled: CompiledPolicy, deps: ValidationDeps) -> _Asked:
 def _respond(
     policy: Object,
     compiled: CompiledPolicy,
-    asked: _Asked,
+    results: _CheckResults,
     findings: Sequence[Finding],
     deps: ValidationDeps,
 ) -> AdmissionResponse:
     """Return the refusal of a policy, or what its author should know."""
-    lack, installation = asked.lack, deps.installation
+    lack, installation = results.lack, deps.installation
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors or lack.unserved_targets:
         return refuse(policy, _lines(errors) or list(_unserved(lack)))
     if lack.rights and not deps.dry_run:
         return _not_allowed(policy, compiled, lack, deps)
-    if asked.missed:
-        return _not_the_authors(policy, asked.missed, deps.author_name, compiled.account)
+    if results.missed:
+        return _not_the_authors(policy, results.missed, deps.author_name, compiled.account)
     texts = (
         ((str(item), "") for item in filtered(compiled, deps.filters())),
         _of_rights(lack, compiled.account),
         _texts(item for item in findings if item.level is Level.WARNING),
         _unfired(lack),
-        _believed(asked.unverified, installation),
-        failing(asked.unread, installation),
+        _believed(results.unverified, installation),
+        failing(results.unread, installation),
     )
     return AdmissionResponse(warnings=warnings(chain.from_iterable(texts)))
 

@@ -49,7 +49,7 @@ class Address:
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedRules:
     """What a call asks.
 
     Attributes:
@@ -118,7 +118,7 @@ class RuleLookup:
 
     async def find(
         self, request: AdmissionRequest, address: Address, phase: Phase, deadline: Deadline
-    ) -> Asked:
+    ) -> RequestedRules:
         """Return what a call asks.
 
         Raises:
@@ -136,7 +136,7 @@ class RuleLookup:
         known = self._known(request, kind)
         rules = self._rules(known, address, phase)
         if not rules:
-            return Asked(request=request, kind=kind)
+            return RequestedRules(request=request, kind=kind)
 
         def every() -> tuple[CompiledRule, ...]:
             return self._rules(replace(known, labels=None), address, phase)
@@ -150,9 +150,9 @@ class RuleLookup:
             async with by(deadline, "the role bindings"):
                 held = await self.facts.roles_of(request.user)
         request = replace(request, roles=held.roles, cluster_roles=held.cluster_roles)
-        return Asked(request=request, kind=kind, rules=rules, every=every)
+        return RequestedRules(request=request, kind=kind, rules=rules, every=every)
 
-    async def subject(self, asked: Asked, deadline: Deadline) -> Subject:
+    async def subject(self, requested: RequestedRules, deadline: Deadline) -> Subject:
         """Return what the rules of a call are matched against before its object is stored.
 
         There is no later moment at which anybody could look again: labels of the namespace that
@@ -161,16 +161,16 @@ class RuleLookup:
         Raises:
             ClusterError: They cannot be read.
         """
-        namespace = asked.request.namespace
+        namespace = requested.request.namespace
         labels = self.facts.labels(namespace)
         if (
             labels is None
             and namespace
-            and any(self._asks_for_labels(item.program) for item in asked.every())
+            and any(self._asks_for_labels(item.program) for item in requested.every())
         ):
             async with by(deadline, f"the labels of namespace {namespace}"):
                 labels = await self.facts.labels_of(namespace)
-        return subject_of(asked.request, asked.kind, labels)
+        return subject_of(requested.request, requested.kind, labels)
 
     def _knows_policies(self, address: Address) -> bool:
         return self.is_caught_up() and self.digests.knows(address.digest, self.index.digest)
@@ -189,15 +189,15 @@ class RuleLookup:
             return None
         return TypeName(group=found.group, version=found.version, name=found.kind)
 
-    def looks_at_labels(self, asked: Asked) -> bool:
+    def looks_at_labels(self, requested: RequestedRules) -> bool:
         """Return whether some rules are looked up only for objects with certain labels."""
-        return self.index.looks_at_labels(asked.kind.name, Phase.ADMISSION)
+        return self.index.looks_at_labels(requested.kind.name, Phase.ADMISSION)
 
-    def further(self, asked: Asked, pairs: Iterable[Pair]) -> list[Program]:
+    def further(self, requested: RequestedRules, pairs: Iterable[Pair]) -> list[Program]:
         """Return all rules of a call if some are for objects with such labels, else none."""
-        if not self.index.turns_on(asked.kind.name, pairs, Phase.ADMISSION):
+        if not self.index.turns_on(requested.kind.name, pairs, Phase.ADMISSION):
             return []
-        return [item.program for item in asked.every()]
+        return [item.program for item in requested.every()]
 
     def _known(self, request: AdmissionRequest, kind: TypeName) -> Known:
         return Known(

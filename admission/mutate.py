@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from admission.decide import AdmissionResponse
 from admission.failures import RuleFailures
-from admission.lookup import Address, Asked, RuleLookup, is_standing
+from admission.lookup import Address, RequestedRules, RuleLookup, is_standing
 from reconciler.clock import Deadline
 from reconciler.engine.match.scopes import Pair
 from reconciler.engine.program import Phase, Program
@@ -50,10 +50,10 @@ class MutateWebhook:
         if self.standing_by() or request.object is None or is_standing(request, self.namespace):
             return AdmissionResponse()
         try:
-            asked = await self.lookup.find(request, address, Phase.ADMISSION, deadline)
-            if not asked.rules:
+            requested = await self.lookup.find(request, address, Phase.ADMISSION, deadline)
+            if not requested.rules:
                 return AdmissionResponse()
-            subject = await self.lookup.subject(asked, deadline)
+            subject = await self.lookup.subject(requested, deadline)
         except ClusterError as error:
             return self.failures.undecided(request, address, error)
         excluded = self.lookup.settings.current.filters.exclude(subject)
@@ -62,27 +62,31 @@ class MutateWebhook:
             return [item for item in programs if not (excluded and item.filtered)]
 
         def further(pairs: Iterable[Pair]) -> list[Program]:
-            return in_question(self.lookup.further(asked, pairs))
+            return in_question(self.lookup.further(requested, pairs))
 
         question = Question(
-            request=asked.request,
+            request=requested.request,
             subject=subject,
-            programs=in_question(item.program for item in asked.rules),
+            programs=in_question(item.program for item in requested.rules),
             failure_policy=address.failure_policy,
             exceptions=self.lookup.facts.exceptions.of,
-            further=further if self.lookup.looks_at_labels(asked) else None,
+            further=further if self.lookup.looks_at_labels(requested) else None,
         )
         admitted = await self.admit.run(question, deadline)
-        return self._respond(asked, address, admitted)
+        return self._respond(requested, address, admitted)
 
-    def _respond(self, asked: Asked, address: Address, admitted: Admitted) -> AdmissionResponse:
-        failed = self.failures.respond(asked.request, admitted.failures, address.failure_policy)
+    def _respond(
+        self, requested: RequestedRules, address: Address, admitted: Admitted
+    ) -> AdmissionResponse:
+        failed = self.failures.respond(
+            requested.request, admitted.failures, address.failure_policy
+        )
         if not failed.allowed:
             return failed
-        if not asked.request.dry_run:
-            self.events.changed(asked.request, admitted.changed)
+        if not requested.request.dry_run:
+            self.events.changed(requested.request, admitted.changed)
             for result in admitted.changed:
-                self.audit.changed(asked.request, result.policy, result.rule)
+                self.audit.changed(requested.request, result.policy, result.rule)
                 labels = self.metrics.labels.rule(result.policy.key, result.rule)
                 self.metrics.mutations.of(*labels).inc()
         warnings = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from admission.beliefs import Beliefs, rests_on_past
 from admission.decide import AdmissionResponse, Intent, Limits, decide, respond, unknown
-from admission.lookup import Address, Asked, RuleLookup, by
+from admission.lookup import Address, RequestedRules, RuleLookup, by
 from reconciler.clock import Clock, Deadline, SystemClock
 from reconciler.engine.program import IGNORE, Origin, Phase, Program
 from reconciler.errors import ClusterError
@@ -73,32 +73,32 @@ class ResourceWebhook:
         """
         failure_policy = address.failure_policy
         try:
-            asked = await self.lookup.find(request, address, Phase.TRIGGERED, deadline)
+            requested = await self.lookup.find(request, address, Phase.TRIGGERED, deadline)
         except ClusterError as error:
             return self._undecided(request, failure_policy, error)
-        if not asked.rules:
+        if not requested.rules:
             return AdmissionResponse()
-        intent = self._decide(asked)
-        if self.beliefs.questions(asked.request, intent.drafts):
+        intent = self._decide(requested)
+        if self.beliefs.questions(requested.request, intent.drafts):
             try:
                 async with by(deadline, "the object"):
-                    stored = await self.beliefs.stored(asked.request)
+                    stored = await self.beliefs.stored(requested.request)
             except ClusterError as error:
                 return self._undecided(request, failure_policy, error)
-            intent = self._of_stored(intent, stored, asked)
-        unrecorded = await self._record(asked.request, intent.drafts, deadline)
+            intent = self._of_stored(intent, stored, requested)
+        unrecorded = await self._record(requested.request, intent.drafts, deadline)
         missing = "lost" if failure_policy == IGNORE else "refused"
-        self.audit.triggered(missing, asked.request, [item.draft for item in unrecorded])
+        self.audit.triggered(missing, requested.request, [item.draft for item in unrecorded])
         if failure_policy == IGNORE:
             self._count_lost(len(intent.refused), unrecorded)
         return respond(failure_policy, intent.refused, unrecorded)
 
-    def _decide(self, asked: Asked) -> Intent:
-        facts, request = self.lookup.facts, asked.request
+    def _decide(self, requested: RequestedRules) -> Intent:
+        facts, request = self.lookup.facts, requested.request
         intent = decide(
             request,
-            asked.rules,
-            parent=asked.kind,
+            requested.rules,
+            parent=requested.kind,
             namespace_labels=facts.labels(request.namespace),
             limits=replace(self.limits, filters=self.lookup.settings.current.filters),
             exceptions=facts.exceptions.of,
@@ -109,10 +109,12 @@ class ResourceWebhook:
             self._spare(intent.costly)
         return intent
 
-    def _of_stored(self, intent: Intent, stored: AdmissionRequest | None, asked: Asked) -> Intent:
+    def _of_stored(
+        self, intent: Intent, stored: AdmissionRequest | None, requested: RequestedRules
+    ) -> Intent:
         """Return what a request leads to by the old object as it was read."""
         if stored is not None:
-            return self._decide(replace(asked, request=stored))
+            return self._decide(replace(requested, request=stored))
         # Nothing of the past is believed; what an aggregate request reads is live.
         kept = tuple(item for item in intent.drafts if not rests_on_past(item))
         return replace(intent, drafts=kept, refused=())

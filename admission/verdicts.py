@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from admission.decide import AdmissionResponse
 from admission.failures import RuleFailures
-from admission.lookup import Address, Asked, RuleLookup, is_standing
+from admission.lookup import Address, RequestedRules, RuleLookup, is_standing
 from admission.resources import ResourceWebhook
 from reconciler.clock import Deadline
 from reconciler.engine.program import IGNORE, Phase
@@ -65,27 +65,27 @@ class VerdictWebhook:
         if self.lookup.has_none(address, Phase.VERDICT) or is_standing(request, self.namespace):
             return AdmissionResponse()
         try:
-            asked = await self.lookup.find(request, address, Phase.VERDICT, deadline)
-            if not asked.rules:
+            requested = await self.lookup.find(request, address, Phase.VERDICT, deadline)
+            if not requested.rules:
                 return AdmissionResponse()
-            subject = await self.lookup.subject(asked, deadline)
+            subject = await self.lookup.subject(requested, deadline)
         except ClusterError as error:
             return self.failures.undecided(request, address, error)
         question = Question(
-            request=asked.request,
+            request=requested.request,
             subject=subject,
-            programs=[item.program for item in asked.rules],
+            programs=[item.program for item in requested.rules],
             failure_policy=address.failure_policy,
             exceptions=self.lookup.facts.exceptions.of,
         )
         judgement = await self.admit.judge(question, deadline)
         if judgement.refusals:
-            return self._refusal(asked, judgement)
-        failed = [item for item in judgement.failures if _is_of(item, asked, address)]
+            return self._refusal(requested, judgement)
+        failed = [item for item in judgement.failures if _is_of(item, requested, address)]
         return self.failures.respond(request, failed, address.failure_policy)
 
-    def _refusal(self, asked: Asked, judgement: Judgement) -> AdmissionResponse:
-        request = asked.request
+    def _refusal(self, requested: RequestedRules, judgement: Judgement) -> AdmissionResponse:
+        request = requested.request
         rules = [(item.policy.key, item.rule) for item in judgement.refusals]
         _log.info(
             "request rejected",
@@ -100,8 +100,8 @@ class VerdictWebhook:
         return AdmissionResponse(allowed=False, code=_FORBIDDEN, message=judgement.message)
 
 
-def _is_of(failure: Failure, asked: Asked, address: Address) -> bool:
+def _is_of(failure: Failure, requested: RequestedRules, address: Address) -> bool:
     """Return whether a call answers for a rule that failed; for the others another one does."""
-    policies = {item.policy.ref: item.policy for item in asked.rules}
+    policies = {item.policy.ref: item.policy for item in requested.rules}
     written = policies[failure.program.origin.policy].failure_policy
     return address.failure_policy == (IGNORE if address.forced else written)

@@ -63,20 +63,24 @@ class KubeMergeKeys:
         return math.inf if read_at is None else self._clock.monotonic() - read_at
 
     async def _read_index(self) -> None:
-        asked = self._clock.monotonic()
+        requested_at = self._clock.monotonic()
         answer = await self._read(_ROOT)
         if answer is not None:
             self._hashes = _hashes(answer)
         # Not before the answer is here: who asks meanwhile has to wait for it.
-        self._read_at[_ROOT] = asked
+        self._read_at[_ROOT] = requested_at
 
     async def _read_table(self, place: str) -> None:
-        path, asked, published = f"{_ROOT}/{place}", self._clock.monotonic(), self._hashes[place]
+        path, requested_at, published = (
+            f"{_ROOT}/{place}",
+            self._clock.monotonic(),
+            self._hashes[place],
+        )
         answer = await self._read(path)
         if answer is not None:
             kinds = await asyncio.to_thread(_kinds, answer)
             self._tables[place] = (published, SHIPPED.with_kinds(kinds))
-        self._read_at[path] = asked
+        self._read_at[path] = requested_at
 
     async def _read(self, path: str) -> bytes | None:
         try:

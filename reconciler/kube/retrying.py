@@ -98,8 +98,8 @@ async def holds(condition: Callable[[], Awaitable[bool]], *, within: float) -> b
 
 def _pause(state: RetryCallState) -> float:
     error = _failure(state)
-    asked = error.retry_after if isinstance(error, ClusterError) else None
-    return max(asked or 0.0, _CALL(state))
+    requested = error.retry_after if isinstance(error, ClusterError) else None
+    return max(requested or 0.0, _CALL(state))
 
 
 def _failure(state: RetryCallState) -> BaseException | None:

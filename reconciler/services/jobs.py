@@ -74,8 +74,8 @@ async def repeat(
             await work()
         except (ClusterError, Interrupted) as error:
             tell(f"{failing}{error}")
-            asked = error.retry_after if isinstance(error, ClusterError) else None
-            await asyncio.sleep(asked or pause)
+            requested = error.retry_after if isinstance(error, ClusterError) else None
+            await asyncio.sleep(requested or pause)
             pause = min(pause * 2, longest, at_most())
         else:
             tell("")

@@ -12,9 +12,9 @@ from reconciler.cli.desk.live import Address, address_of, cluster_options, live_
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.desk.summary import passed_over
-from reconciler.cli.explain.asked import Asked, Plan
 from reconciler.cli.explain.explanation import Explanation
 from reconciler.cli.explain.live import plan_live
+from reconciler.cli.explain.options import ExplainOptions, Plan
 from reconciler.cli.explain.outline import outline
 from reconciler.cli.explain.outline_writer import OutlineWriter, show
 from reconciler.cli.output.screen import screen_of, warn
@@ -81,11 +81,11 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
     names an object as it stands in the cluster; files are taken as well.
     """
     address = address_of(options)
-    asked = Asked(operation=operation_of_flag(operation), **options)
-    asked.check()
+    requested = ExplainOptions(operation=operation_of_flag(operation), **options)
+    requested.check()
     writer = OutlineWriter()
-    asyncio.run(_work(asked, address if cluster or address.given else None, writer))
-    if text := passed_over(asked.passed_over, whole=False):
+    asyncio.run(_work(requested, address if cluster or address.given else None, writer))
+    if text := passed_over(requested.passed_over, whole=False):
         warn(text)
     if output == "json":
         notes = [note.fields() for note in writer.notes]
@@ -94,14 +94,14 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
         show(writer.notes, sys.stdout, screen_of(sys.stdout))
 
 
-async def _work(asked: Asked, address: Address | None, writer: OutlineWriter) -> None:
+async def _work(requested: ExplainOptions, address: Address | None, writer: OutlineWriter) -> None:
     if address is None:
-        if asked.exception_namespace is not None:
+        if requested.exception_namespace is not None:
             raise click.UsageError("--exception-namespace needs --cluster")
-        await _tell(asked.plan(), writer)
+        await _tell(requested.plan(), writer)
         return
-    async with live_cluster(address, cue=asked.cue) as cluster:
-        await _tell(await plan_live(asked, cluster), writer)
+    async with live_cluster(address, cue=requested.cue) as cluster:
+        await _tell(await plan_live(requested, cluster), writer)
 
 
 async def _tell(plan: Plan, writer: OutlineWriter) -> None:

@@ -13,8 +13,8 @@ from reconciler.cli.desk.live_objects import readable
 from reconciler.cli.desk.policies import check_settings
 from reconciler.cli.desk.stored import honoured_exceptions, policy_key, stored_filters
 from reconciler.cli.desk.values import DeskValues
-from reconciler.cli.explain.asked import Asked, Plan, Policies, compiled
 from reconciler.cli.explain.object_source import LiveObjectSource
+from reconciler.cli.explain.options import ExplainOptions, Plan, Policies, compiled
 from reconciler.errors import InvalidSetting, NotFound
 
 _SHORT = {
@@ -30,7 +30,7 @@ _SHORT = {
 """Of kubectl's short names those that people type most; discovery does not keep the others."""
 
 
-async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
+async def plan_live(requested: ExplainOptions, cluster: LiveCluster) -> Plan:
     """Return what is to be explained of a cluster.
 
     Raises:
@@ -38,17 +38,17 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
         InvalidPolicy: A policy is refused.
         ClusterError: Something cannot be read.
     """
-    desk = asked.desk()
-    policies = await _policies(asked, desk, cluster)
+    desk = requested.desk()
+    policies = await _policies(requested, desk, cluster)
     requests = []
-    if asked.trigger is not None:
-        if _is_file(asked.trigger):
-            triggers = asked.objects([asked.trigger], Scopes())
+    if requested.trigger is not None:
+        if _is_file(requested.trigger):
+            triggers = requested.objects([requested.trigger], Scopes())
         else:
-            _, obj = await _object(asked.trigger, "--trigger", cluster)
+            _, obj = await _object(requested.trigger, "--trigger", cluster)
             triggers = [obj]
-        requests = asked.requests(triggers)
-    targets = [await _object(name, "--target", cluster) for name in asked.targets]
+        requests = requested.requests(triggers)
+    targets = [await _object(name, "--target", cluster) for name in requested.targets]
     return Plan(
         policies=policies,
         requests=requests,
@@ -56,18 +56,18 @@ async def plan_live(asked: Asked, cluster: LiveCluster) -> Plan:
         desk=desk,
         exceptions=await honoured_exceptions(
             cluster,
-            asked.exception_namespace,
+            requested.exception_namespace,
             {program.key for _, program in policies},
-            asked.policy_exceptions(),
+            requested.policy_exceptions(),
         ),
         filters=await stored_filters(cluster),
     )
 
 
-async def _policies(asked: Asked, desk: DeskValues, cluster: LiveCluster) -> Policies:
-    name = asked.policy
+async def _policies(requested: ExplainOptions, desk: DeskValues, cluster: LiveCluster) -> Policies:
+    name = requested.policy
     if _is_file(name):
-        return asked.policies(desk)
+        return requested.policies(desk)
     key = policy_key(name)
     if not key:
         raise InvalidSetting(f"{name}: there is no such file")

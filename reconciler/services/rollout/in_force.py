@@ -90,17 +90,17 @@ class InForce:
             # Nobody can say what became of the configuration since.
             self.outages.begin(Cause.UNWATCHED, self.confirmed)
 
-    def is_untouched(self, version: str, asked: datetime) -> bool:
+    def is_untouched(self, version: str, asked_at: datetime) -> bool:
         """Return whether the stored configuration is the one that was in force last.
 
         Args:
             version: Its resourceVersion, empty where there is none.
-            asked: When it was asked for.
+            asked_at: When it was asked for.
         """
         if self.version and version != self.version:
             return False
         if self.version and self.obstacle is None and self._registered:
-            self.confirmed = asked
+            self.confirmed = asked_at
         return True
 
     def doubt(self) -> None:
@@ -162,17 +162,17 @@ class InForce:
         self.confirmed = self.clock.now()
         self.outages.end(self.confirmed)
 
-    def settle(self, asked: datetime, policies: Iterable[CompiledPolicy]) -> None:
+    def settle(self, asked_at: datetime, policies: Iterable[CompiledPolicy]) -> None:
         """All is stored as it was wanted, and the API servers had their time to learn of it.
 
         Args:
-            asked: A moment before which the configuration was looked at.
+            asked_at: A moment before which the configuration was looked at.
             policies: What it is for.
         """
         if self.settling > 0:
             return
         self._steady_at, self.obstacle, self.not_changing = None, None, None
-        self._registered, self.confirmed = True, asked
+        self._registered, self.confirmed = True, asked_at
         now = self.clock.now()
         self.outages.end(now)
         for policy in policies:

@@ -183,7 +183,7 @@ class WebhookWriter:
         """
         if not self.in_force.recalled:
             self.in_force.recall(await self.cluster.checkpoint.load(), stored)
-        known, asked = {item.ref for item in policies}, self.clock.now()
+        known, asked_at = {item.ref for item in policies}, self.clock.now()
         bundle = await self.cluster.authority.ca_bundle()
         if bundle is None:
             msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
@@ -205,7 +205,7 @@ class WebhookWriter:
             if changed and not self.in_force.settling:
                 # The API servers learn of a new configuration by their own watch.
                 await asyncio.sleep(self.place.margin)
-            self.in_force.settle(asked, good)
+            self.in_force.settle(asked_at, good)
             return {item.ref: self._refused[item.ref][1] for item in policies if item not in good}
 
     async def stand_by(self) -> None:
@@ -256,9 +256,9 @@ class WebhookWriter:
         return any([await self._put(ref, body) for ref, body in bodies.items()])
 
     async def _put(self, ref: ConfigurationRef, body: Object) -> bool:
-        asked = self.clock.now()
+        asked_at = self.clock.now()
         live, written = await self.cluster.webhooks.get(ref), self._written.get(ref)
-        untouched = self._is_untouched(ref, live, asked)
+        untouched = self._is_untouched(ref, live, asked_at)
         if live is not None and is_in_step(live, body, written):
             self._keep(ref, body, live)
             if not untouched and ref == self.refs.resource:
@@ -275,11 +275,13 @@ class WebhookWriter:
             self.in_force.restored(self.place.margin)
         return True
 
-    def _is_untouched(self, ref: ConfigurationRef, live: Object | None, asked: datetime) -> bool:
+    def _is_untouched(
+        self, ref: ConfigurationRef, live: Object | None, asked_at: datetime
+    ) -> bool:
         """Return whether nobody else wrote a configuration that policies are in force by."""
         version = "" if live is None else resource_version(live)
         if ref == self.refs.resource:
-            return self.in_force.is_untouched(version, asked)
+            return self.in_force.is_untouched(version, asked_at)
         written = self._written.get(ref)
         return (
             ref != self.refs.mutating

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconciler.cli.desk.files import MAX_FILE, MAX_OBJECT
-from reconciler.cli.explain.asked import MAX_TRIGGERS
+from reconciler.cli.explain.options import MAX_TRIGGERS
 from reconciler.cli.main import retrofit
 from reconciler.languages.jmespath import braces
 

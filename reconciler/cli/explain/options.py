@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ExplainOptions:
     """The command line.
 
     Attributes:
