@@ -34,7 +34,7 @@ DISPOSITIONS: st.SearchStrategy[Disposition] = st.one_of(
         Retry,
         reason=TEXT,
         message=TEXT,
-        after=st.floats(0, 10_000),
+        retry_after=st.floats(0, 10_000),
         missing_permission=TEXT,
     ),
 )
