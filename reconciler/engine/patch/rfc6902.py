@@ -249,8 +249,8 @@ class _Patcher:
             place = path[position]
             child = parent.get(place) if isinstance(parent, dict) else None
             if child is None:
-                below = path[position + 1] if create else None
-                parent, place, child = self._enter(parent, place, below)
+                inner = path[position + 1] if create else None
+                parent, place, child = self._enter(parent, place, inner)
             way.append((parent, place))
             parent = child
         changed = edit(parent, path[last])
@@ -261,18 +261,18 @@ class _Patcher:
                 changed = _with(parent, place, changed)
         return changed
 
-    def _enter(self, parent: Any, part: str, below: str | None) -> tuple[Any, Place, Any]:
+    def _enter(self, parent: Any, part: str, inner: str | None) -> tuple[Any, Place, Any]:
         """Where in its parent a part stands, and what stands there.
 
-        What is not there is made where the part below is given, maybe with a parent that has
-        room for it.
+        What is not there is made where the part inside of it is given, maybe with a parent that
+        has room for it.
         """
-        if isinstance(parent, list) and below is None and parse_index(part) is None:
+        if isinstance(parent, list) and inner is None and parse_index(part) is None:
             raise _NoParent
         place = self._existing(parent, part)
         child = None if place is None else parent[place]
-        if child is None and below is not None:
-            child = self._new_container(below)
+        if child is None and inner is not None:
+            child = self._new_container(inner)
             if place is None:
                 parent, place = self._make_room(parent, part)
         if place is None:
@@ -280,7 +280,7 @@ class _Patcher:
         return parent, place, child
 
     def _new_container(self, part: str) -> dict[str, Any] | list[Any]:
-        """An empty map or, where the part below is a place in a list, a list padded up to it."""
+        """An empty map or, where the part in it is a place in a list, a list padded up to it."""
         if part == APPEND and self._profile.create_at_end:
             return []
         index = parse_index(part)
