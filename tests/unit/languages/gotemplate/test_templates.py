@@ -220,7 +220,7 @@ def test_a_template_says_whether_it_gives_the_same_each_time(
 def test_time_and_randomness_are_those_that_are_given() -> None:
     given: Mapping[str, Any] = {
         "now": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        "below": lambda bound: bound // 2,
+        "randbelow": lambda bound: bound // 2,
     }
     text = '{{ now }} {{ date "15:04" "no date" }} {{ ago (int64 0) }}'
     assert rendered(text, **given) == "2026-01-02 03:04:05 +0000 UTC 03:04 490923h4m5s"
