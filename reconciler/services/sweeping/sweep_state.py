@@ -8,7 +8,7 @@ from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Counts, SweepProgress, UpdateRequest
 from reconciler.config import render_duration
 from reconciler.errors import Conflict
-from reconciler.requests.lifecycle import count
+from reconciler.requests.lifecycle import Done, count
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt
 
@@ -108,3 +108,12 @@ class SweepState:
         rate = (self.progress.done - self.begun_at) / max(now - self.begun, 0.001)
         left = max(0, self.progress.total - self.progress.done)
         return render_duration(max(1, round(left / rate))) if rate > 0 and left else ""
+
+
+def summary_of(progress: SweepProgress) -> Done:
+    """Return how a sweep ends that came through all triggers."""
+    if not progress.done:
+        return Done(message="no existing object fits the rule's match")
+    if progress.failed:
+        return Done(message=f"{progress.failed} of {progress.done} triggers go on as requests")
+    return Done()

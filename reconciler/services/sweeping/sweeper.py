@@ -25,8 +25,8 @@ from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, NotFound, NotReady
-from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Done, Fail, Retry, Skip
+from reconciler.errors import ClusterError, NotFound
+from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Fail, Retry, Skip
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, labels
 from reconciler.requests.overload import Settling
@@ -45,8 +45,11 @@ from reconciler.services.sweeping.listing import (
     list_key,
 )
 from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed
-from reconciler.services.sweeping.sweep_state import SweepState
+from reconciler.services.sweeping.sweep_state import SweepState, summary_of
+from reconciler.services.sweeping.waiting import check_entries, common_wait
 
+_ROUNDS: Final = 4
+"""Triggers that each place of a sweep takes before its progress is noted."""
 _SHORT = 0.5
 """Seconds that a sweep waits for its turn without a word in its status."""
 _AGAIN: Final = Defer(reason=Reason.SETTLING, message="")
@@ -178,7 +181,7 @@ class Sweeper:
         state.advance(total=state.progress.done)
         if state.diverted and not await self._is_last_round(state):
             return _AGAIN
-        return _summary(state.progress)
+        return summary_of(state.progress)
 
     def _begin_round(self, state: SweepState) -> Defer | None:
         """Begin a round for the triggers that are settled; return why there is none yet."""
@@ -227,25 +230,33 @@ class Sweeper:
         lister = self._lister(program.origin.account)
         walk = self._chunks(state, program, lister, place, after)
         async with contextlib.aclosing(walk) as chunks:
-            async for page in chunks:
-                if (held := await self._gate(state, program, len(page))) is not None:
-                    return held
-                before = state.progress.done
-                if (stuck := await self._work(state, program, place, page)) is not None:
-                    return stuck
-                worked_on = state.progress.done - before
-                cursor = f"{place.label}:{list_key(page[worked_on - 1])}"
-                state.advance(cursor=cursor)
-                await state.report(self.requests, self.clock.monotonic())
-                current = await self._current(state.request.spec)
-                if isinstance(current, Skip | Fail):
-                    return current
-                if current.origin != program.origin:
-                    # Another generation, or in another name; that counts without one.
-                    return _AGAIN
-                if worked_on < len(page):
-                    return _AGAIN
+            async for chunk in chunks:
+                left = chunk
+                while left:
+                    done = state.progress.done
+                    if (ended := await self._step(state, program, place, left)) is not None:
+                        return ended
+                    # Something is left where all places had a trigger that failed.
+                    left = left[state.progress.done - done :]
         return None
+
+    async def _step(
+        self, state: SweepState, program: Program, place: ListScope, chunk: list[Object]
+    ) -> Disposition | None:
+        """Work on a chunk, or on its first part; return what is in the way after that."""
+        if (held := await self._gate(state, program, len(chunk))) is not None:
+            return held
+        done = state.progress.done
+        if (stuck := await self._work(state, program, place, chunk)) is not None:
+            return stuck
+        last = chunk[state.progress.done - done - 1]
+        state.advance(cursor=f"{place.label}:{list_key(last)}")
+        await state.report(self.requests, self.clock.monotonic())
+        current = await self._current(state.request.spec)
+        if isinstance(current, Skip | Fail):
+            return current
+        # Another generation, or in another name; that counts without one.
+        return _AGAIN if current.origin != program.origin else None
 
     async def _gate(self, state: SweepState, program: Program, triggers: int) -> Defer | None:
         """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
@@ -310,10 +321,16 @@ class Sweeper:
             async for page in pages:
                 items = [item for item in page.items if list_key(item) > after and chosen(item)]
                 while items:
-                    most = 1 if is_unproven(state, program, place) else self.parallel
-                    size = self.pacer.chunk(state.policy, most)
+                    size = self._size(state, program, place)
                     yield items[:size]
                     items = items[size:]
+
+    def _size(self, state: SweepState, program: Program, place: ListScope) -> int:
+        """Return how many triggers make a chunk, at whose end all places wait for the slowest."""
+        if is_unproven(state, program, place):
+            return 1
+        paced = self.pacer.limits(state.policy).rate > 0
+        return self.pacer.chunk(state.policy, self.parallel * (1 if paced else _ROUNDS))
 
     async def _work(
         self, state: SweepState, program: Program, place: ListScope, objects: list[Object]
@@ -331,7 +348,7 @@ class Sweeper:
             is_excluded=self.is_excluded,
         )
         attempts = await side_by_side.attempts(objects, width)
-        _check_entries(attempts)
+        check_entries(attempts)
         if is_unproven(state, program, place) and (refused := prove(state, place, attempts)):
             return refused
         if (held := self._paused(attempts)) is not None:
@@ -368,17 +385,18 @@ class Sweeper:
         return waiting[0]
 
     def _paused(self, attempts: Iterable[Attempt | None]) -> Defer | None:
-        waits = _common_wait(attempts, Reason.PATCH_WAR)
+        waits = common_wait(attempts, Reason.PATCH_WAR)
         if waits is None:
             return None
         until = self.clock.now() + timedelta(seconds=waits.retry_after)
         return Defer(reason=waits.reason, message=waits.message, until=until)
 
     def _width(self, state: SweepState, program: Program, objects: int) -> int:
+        most = min(objects, self.parallel)
         if state.diverted:
-            return objects
+            return most
         failed, allowed = state.progress.failed, allowed_failures(program)
-        return self.pacer.side_by_side(state.policy, objects, failed, allowed=allowed)
+        return self.pacer.side_by_side(state.policy, most, failed, allowed=allowed)
 
     async def _child(self, state: SweepState, obj: Object, attempt: Attempt) -> None:
         spec, ref = state.request.spec, ref_of(obj)
@@ -425,25 +443,3 @@ def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
         return lambda _: True
     canaries, wanted = compile_labels(progress.canary), progress.phase == _CANARY
     return lambda obj: canaries.accepts(obj["metadata"].get("labels") or {}) is wanted
-
-
-def _check_entries(attempts: Iterable[Attempt | None]) -> None:
-    """Raise where every trigger waits for a GlobalContextEntry: then one request must wait."""
-    waits = _common_wait(attempts, Reason.ENTRY_NOT_READY)
-    if waits is not None:
-        raise NotReady(waits.message)
-
-
-def _common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | None:
-    """Return what the first trigger waits for where all of them wait for that reason."""
-    ends = [attempt.disposition for attempt in attempts if attempt is not None]
-    waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
-    return waiting[0] if waiting and len(waiting) == len(ends) else None
-
-
-def _summary(progress: SweepProgress) -> Done:
-    if not progress.done:
-        return Done(message="no existing object fits the rule's match")
-    if progress.failed:
-        return Done(message=f"{progress.failed} of {progress.done} triggers go on as requests")
-    return Done()
