@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import RequestStatus, Source, State, SweepProgress, UpdateRequest
-from reconciler.errors import Gone, Unavailable
+from reconciler.errors import Denied, Gone, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip
 from reconciler.requests.naming import child_name
 from reconciler.services.processing.attempt import Attempt
@@ -415,3 +415,16 @@ async def test_what_somebody_asked_for_begins_anew_with_a_changed_rule(
     kind = world.cluster.exact("v1", "ConfigMap")
     page = await world.cluster.list_page(kind, labels="other=yes")
     assert len(page.items) == 3
+
+
+async def test_what_fails_side_by_side_is_listed_once(world, policy, triggers, sweep, go_on):
+    triggers(*(f"a/{number:02}" for number in range(30)))
+
+    def refuse(_before, _after):
+        raise Denied("no", status=403)
+
+    world.wire.before_change = refuse
+    _, ended = await go_on(await sweep(policy), page=30, parallel=3)
+    assert (ended.sweep.done, ended.sweep.failed) == (30, 30)
+    # One says how many there are.
+    assert world.wire.calls["list"] == 2
