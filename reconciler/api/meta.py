@@ -16,8 +16,8 @@ _OWN_GROUPS = (*GROUPS, "api.kubemod.io", "policy.kcloudlabs.io")
 _BELOW_OWN_GROUPS = tuple(f".{group}" for group in _OWN_GROUPS)
 _RECORDED = frozenset(item.recorded for item in INSTALLATIONS.values())
 FIELD_MANAGER = "kube-retrofit"
-RULE_MANAGERS = f"{FIELD_MANAGER}/"
-"""What the field managers begin with in whose names single rules write."""
+EXISTING_MANAGER = f"{FIELD_MANAGER}-existing"
+"""The field manager of what rules write on existing objects that no other rule is for."""
 
 LABEL_SHARD = f"{PREFIX}shard"
 LABEL_POLICY = f"{PREFIX}policy"
@@ -178,7 +178,7 @@ def ref_of(obj: Mapping[str, Any]) -> ObjectRef:
 def manager_of(entry: Mapping[str, Any]) -> str:
     """Return who wrote what an entry of ``managedFields`` lists; the controller has one name."""
     name = str(entry.get("manager") or "")
-    return FIELD_MANAGER if name.startswith(RULE_MANAGERS) else name
+    return FIELD_MANAGER if name == EXISTING_MANAGER else name
 
 
 def resource_version(obj: Mapping[str, Any]) -> str:

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from hashlib import blake2b
 from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import RULE_MANAGERS, PolicyRef
+from reconciler.api.meta import PolicyRef
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.ports import Binding, Condition, Match, Mutation, Refusal, Targets
 
@@ -47,12 +46,6 @@ class Origin:
     def namespace(self) -> str:
         """Return the namespace that the policy never leaves, empty where there is none."""
         return "" if self.everywhere else self.policy.namespace
-
-    @property
-    def field_manager(self) -> str:
-        """Return the name in which this rule of this generation writes what exists."""
-        text = f"{self.uid}/{self.generation}/{self.rule}"
-        return f"{RULE_MANAGERS}{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

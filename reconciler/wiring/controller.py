@@ -65,7 +65,7 @@ class Services:
                 index=base.index,
                 policies=cluster.policies,
                 requests=cluster.requests,
-                webhook_writer=WebhookWriter.of(cluster, settings, cluster.clock, base.live),
+                webhook_writer=WebhookWriter.of(cluster, settings, base.live, lanes.lone_rules),
                 warn=base.warn,
                 on_caveat=observers.event_recorder.caution,
                 ready_if_stored=settings.ready_if_stored,

@@ -5,7 +5,7 @@ one read, and written with one guarded patch; each request gets a result of its 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from reconciler.api.meta import (
     ANNOTATION_APPLIED,
-    FIELD_MANAGER,
     Kind,
     Object,
     TargetKey,
@@ -26,7 +25,7 @@ from reconciler.config import ControllerSettings
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, equal
-from reconciler.engine.program import Origin, Phase, Program
+from reconciler.engine.program import Origin, Program
 from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import (
@@ -39,6 +38,7 @@ from reconciler.errors import (
     Invalid,
     NotFound,
 )
+from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import MergeKeys, Reader, Writer
 from reconciler.services.processing.fairness import FairGate
@@ -101,6 +101,7 @@ class Lanes:
         unfinished: Whether a request's final status is not stored yet; its marker stays.
         protection: Tells what no policy reaches.
         flight: Bounds the bytes of targets in memory.
+        lone_rules: Those about whose writes the API server need not ask.
         wars: Pauses a rule at a target where somebody undoes its change again and again.
         conflicts: Writes that met a newer version of the target.
         shared: Requests whose change went with the write of another.
@@ -116,6 +117,7 @@ class Lanes:
     protection: Protection = field(default_factory=Protection)
     wars: PatchWars = field(default_factory=PatchWars)
     flight: InFlight = field(default_factory=InFlight)
+    lone_rules: LoneRules = field(default_factory=LoneRules)
     conflicts: int = 0
     shared: int = 0
     _waiting: dict[TargetKey, list[Job]] = field(default_factory=dict)
@@ -269,7 +271,8 @@ class Lanes:
         if marked and not key.kind.subresource:
             current = _mark(current, marked, self.unfinished)
         writer = self.writer.acting_as(batch[0].program.origin.account)
-        stored = await writer.change(key.kind, obj, current, manager=_manager(batch))
+        with self.lone_rules.writing(batch[0].program, key) as manager:
+            stored = await writer.change(key.kind, obj, current, manager=manager)
         self.wars.written(key, obj, steps)
         after = resource_version(stored)
         changed = sum(result.outcome is Outcome.PATCHED for result in results)
@@ -301,17 +304,6 @@ def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> 
         named = frozenset({key.namespace})
         return [item.withheld(named) if item.may_quote else item for item in results]
     return results
-
-
-def _manager(batch: Sequence[Job]) -> str:
-    """Return in whose name a write goes out: in a rule's own where it changes what exists.
-
-    By that name the webhooks tell it from writes that other rules have to see.
-    """
-    program = batch[0].program
-    if len(batch) > 1 or program.origin.account or Phase.EXISTING not in program.phases:
-        return FIELD_MANAGER
-    return program.origin.field_manager
 
 
 def _names(key: TargetKey, job: Job) -> bool:

@@ -14,6 +14,7 @@ from reconciler.dialects.registry import DIALECTS, required_kinds
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
 from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.installation import REPLACING, Installation
+from reconciler.services.catalog.lone_rules import LoneRule
 from reconciler.services.catalog.policy_store import digest_of
 from reconciler.services.catalog.protection import (
     NAMESPACE_NAME,
@@ -29,8 +30,7 @@ from reconciler.services.ports.webhooks import (
     Endpoint,
     render_configuration,
 )
-from reconciler.services.rollout import narrowing, standing, webhook_rules
-from reconciler.services.rollout.own_sweeps import OwnSweeps
+from reconciler.services.rollout import narrowing, own_sweeps, standing, webhook_rules
 from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
 
 VALIDATE = "validate"
@@ -108,10 +108,10 @@ def configurations(
     """
     # A replica that has not heard of these policies learns of them by the address.
     at = f"/at/{digest_of(policies)}"
-    sweeps = OwnSweeps.of(policies, kinds, config.controller_users)
+    lone = own_sweeps.lone_rules(policies, kinds)
     webhooks = (
-        _recording(at, policies, kinds, config, sweeps),
-        _mutating(at, policies, kinds, config, sweeps),
+        _recording(at, policies, kinds, config, lone),
+        _mutating(at, policies, kinds, config, lone),
         _of_authors(config),
     )
     refs = refs_of(config.installation)
@@ -171,7 +171,7 @@ def _recording(
     policies: Iterable[CompiledPolicy],
     kinds: Kinds,
     config: WebhookConfig,
-    sweeps: OwnSweeps,
+    lone: frozenset[LoneRule],
 ) -> Iterator[Object]:
     """Yield the webhooks that record what triggers rules with targets, if no rule refuses it."""
     for group in _groups(f"{at}/{VALIDATE}", policies, config):
@@ -182,7 +182,7 @@ def _recording(
                 programs,
                 kinds,
                 config,
-                sweeps,
+                lone,
                 rules=rules,
                 sideEffects="NoneOnDryRun",
             )
@@ -193,7 +193,7 @@ def _mutating(
     policies: Sequence[CompiledPolicy],
     kinds: Kinds,
     config: WebhookConfig,
-    sweeps: OwnSweeps,
+    lone: frozenset[LoneRule],
 ) -> Iterator[Object]:
     """Yield the webhooks for rules that change what is written.
 
@@ -215,7 +215,7 @@ def _mutating(
                     programs,
                     kinds,
                     config,
-                    sweeps,
+                    lone,
                     rules=rules,
                     sideEffects="NoneOnDryRun" if asks else "None",
                     reinvocationPolicy="Never" if once else "IfNeeded",
@@ -238,7 +238,7 @@ def _of_rules(
     programs: Sequence[Program],
     kinds: Kinds,
     config: WebhookConfig,
-    sweeps: OwnSweeps,
+    lone: frozenset[LoneRule],
     *,
     rules: Sequence[Object],
     **settings: Any,
@@ -257,7 +257,7 @@ def _of_rules(
             programs,
             kinds,
             config,
-            sweeps,
+            lone,
             labels_are_final=settings.get("reinvocationPolicy") != "IfNeeded",
         ),
         **settings,
@@ -385,7 +385,7 @@ def _conditions(
     programs: Sequence[Program],
     kinds: Kinds,
     config: WebhookConfig,
-    sweeps: OwnSweeps,
+    lone: frozenset[LoneRule],
     *,
     labels_are_final: bool,
 ) -> list[Object]:
@@ -399,7 +399,9 @@ def _conditions(
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
     # What keeps a cluster alive comes before what only saves calls.
     written += standing.exclusions(programs, kinds, _MOST_CONDITIONS - len(written))
-    written += sweeps.conditions(programs, _MOST_CONDITIONS - len(written))
+    written += own_sweeps.conditions(
+        programs, lone, config.controller_users, _MOST_CONDITIONS - len(written)
+    )
     return written + narrowing.conditions(
         programs,
         kinds,

@@ -20,6 +20,7 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
 from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.configurations import Written, is_in_step
+from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
 from reconciler.services.ports.access import Accesses
 from reconciler.services.ports.leases import CatchUpCheckpoint
@@ -33,6 +34,7 @@ from reconciler.services.ports.webhooks import (
 )
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.outages import Cause
+from reconciler.services.rollout.own_sweeps import lone_rules
 from reconciler.services.rollout.webhook_config import (
     ConfigurationRefs,
     WebhookConfig,
@@ -57,6 +59,11 @@ _KEY_OF_PLACE = {
 
 class Registry(Protocol):
     """What puts policies in force: what webhook configurations are made from and kept by."""
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock of the API server."""
+        ...
 
     @property
     def kinds(self) -> Kinds:
@@ -124,6 +131,7 @@ class WebhookWriter:
 
     Attributes:
         in_force: What is known about whether the policies are in force.
+        lone_rules: Learns about whose writes the API server need not ask.
         restored: A configuration is restored, and why.
     """
 
@@ -132,6 +140,7 @@ class WebhookWriter:
     place: Place
     live: SettingsHolder
     in_force: InForce
+    lone_rules: LoneRules = field(default_factory=LoneRules)
     restored: Signal[[ConfigurationRef, str]] = field(default_factory=Signal)
     _written: dict[ConfigurationRef, Written] = field(default_factory=dict)
     _accepted: WebhookSettings = field(default_factory=WebhookSettings)
@@ -143,12 +152,21 @@ class WebhookWriter:
 
     @classmethod
     def of(
-        cls, cluster: Registry, settings: ControllerSettings, clock: Clock, live: SettingsHolder
+        cls,
+        cluster: Registry,
+        settings: ControllerSettings,
+        live: SettingsHolder,
+        lone_rules: LoneRules,
     ) -> Self:
-        """Return the writer of a controller with these settings; the clock is a server's."""
-        in_force = InForce(clock=clock)
-        place = Place.of(settings)
-        return cls(cluster=cluster, clock=clock, place=place, live=live, in_force=in_force)
+        """Return the writer of a controller with these settings."""
+        return cls(
+            cluster=cluster,
+            clock=cluster.clock,
+            place=Place.of(settings),
+            live=live,
+            in_force=InForce(clock=cluster.clock),
+            lone_rules=lone_rules,
+        )
 
     @property
     def refs(self) -> ConfigurationRefs:
@@ -195,6 +213,8 @@ class WebhookWriter:
             config = replace(self._config(bundle), policy_kinds=kinds)
             good = [item for item in policies if not self._is_refused(item)]
             resolved = self.in_force.resolve(good, await self._served(good))
+            lone = lone_rules(good, resolved)
+            await self.lone_rules.clear(lone)
             try:
                 changed = await self._store(configurations(good, resolved, config))
             except Invalid as error:
@@ -206,6 +226,7 @@ class WebhookWriter:
                 # The API servers learn of a new configuration by their own watch.
                 await asyncio.sleep(self.place.margin)
             self.in_force.settle(asked_at, good)
+            self.lone_rules.learn(lone)
             return {item.ref: self._refused[item.ref][1] for item in policies if item not in good}
 
     async def stand_by(self) -> None:

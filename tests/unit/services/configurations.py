@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.meta import Object
+from reconciler.clock import Clock
 from reconciler.errors import AlreadyExists, Conflict, Invalid
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
@@ -139,6 +140,7 @@ class Registry:
     kinds: Kinds
     webhooks: Webhooks
     access: Account
+    clock: Clock
     authority: Authority = field(default_factory=Authority)
     checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
 
@@ -158,6 +160,7 @@ def new_webhook_writer(
             kinds=kinds or world.cluster,
             webhooks=webhooks or Configurations([] if log is None else log),
             access=access or Account(),
+            clock=world.clock,
             checkpoint=checkpoint or MemoryCheckpoint(),
         ),
         clock=world.clock,

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api.meta import FIELD_MANAGER
+from reconciler.api.meta import EXISTING_MANAGER, FIELD_MANAGER
 from reconciler.services.catchup.changes import Window, changed
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -48,8 +48,8 @@ def test_the_last_change_is_distinguished_from_those_that_fire_nothing(obj, seco
     assert changed(obj, but_by=frozenset({"ours"})) == expected
 
 
-def test_what_single_rules_write_is_our_own_work():
-    written = at(5, (f"{FIELD_MANAGER}/0123456789ab", 60))
+def test_what_rules_write_on_existing_objects_is_our_own_work():
+    written = at(5, (EXISTING_MANAGER, 60))
     assert changed(written, but_by=frozenset({FIELD_MANAGER})) == NOON + timedelta(seconds=5)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import ANNOTATION_EXISTING, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
 from reconciler.api.updaterequest import Reason, Source, UpdateRequest
 from reconciler.dialects.registry import compile_exception, compile_policy
 from reconciler.engine.program import Phase
@@ -15,6 +15,7 @@ from reconciler.errors import Conflict, Invalid, InvalidPolicy
 from reconciler.requests.lifecycle import Defer, Done
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.catalog.exceptions import ExceptionIndex
+from reconciler.services.catalog.lone_rules import ANYWHERE, LoneRule
 from reconciler.services.processing.attempt import Attempt
 from tests.unit.services.conftest import Make, World
 
@@ -64,17 +65,71 @@ async def test_each_object_is_changed_without_another_read(world, make, sweep):
         assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
     assert world.wire.calls["get"] == 0
     assert world.wire.calls["change"] == 5
-    (manager,) = set(world.wire.managers)
-    assert manager.startswith("kube-retrofit/")
+    assert set(world.wire.managers) == {"kube-retrofit"}
+
+
+def lone(policy: Object, **changes: Any) -> LoneRule:
+    compiled = compile_policy(policy)
+    (program,) = compiled.on_existing
+    kind = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
+    return replace(LoneRule.of(program.origin, kind, ANYWHERE), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "manager"),
+    [
+        ({}, "kube-retrofit-existing"),
+        ({"namespace": "a"}, "kube-retrofit-existing"),
+        ({"namespace": "other"}, "kube-retrofit"),
+        ({"plural": "secrets"}, "kube-retrofit"),
+        # Of another generation nobody knows which rules are beside it.
+        ({"generation": 7}, "kube-retrofit"),
+    ],
+)
+async def test_a_rule_that_is_alone_writes_in_a_name_of_its_own(
+    world, make, sweep, changes, manager
+):
+    (obj,) = objects(world, make, 1)
+    policy = world.install(existing(make))
+    world.lanes.lone_rules.learn([lone(policy, **changes)])
+    await sweep(policy)
+    assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
+    assert world.wire.managers == [manager]
 
 
 async def test_what_an_account_of_its_own_writes_has_the_common_name(world, make, sweep):
     (obj,) = objects(world, make, 1)
     policy = existing(make)
     policy["metadata"]["annotations"]["kube-retrofit.dev/service-account"] = "bots/bot"
-    await sweep(world.install(policy))
+    policy = world.install(policy)
+    world.lanes.lone_rules.learn([lone(policy)])
+    await sweep(policy)
     assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
     assert world.wire.managers == ["kube-retrofit"]
+
+
+async def test_what_is_under_way_is_waited_for_before_other_policies_count(world, make, sweep):
+    objects(world, make, 1)
+    policy = world.install(existing(make))
+    known = lone(policy)
+    world.lanes.lone_rules.learn([known])
+    sent, answer = asyncio.Event(), asyncio.Event()
+
+    async def wait(_before: Object, _after: Object) -> None:
+        sent.set()
+        await answer.wait()
+
+    world.wire.before_change = wait
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(sweep(policy))
+        await sent.wait()
+        # Nothing changes for who is alone.
+        await world.lanes.lone_rules.clear([known])
+        cleared = tasks.create_task(world.lanes.lone_rules.clear([]))
+        await asyncio.sleep(0)
+        assert not cleared.done()
+        answer.set()
+    assert cleared.done()
 
 
 async def test_an_object_that_changed_since_it_was_listed_is_matched_again(world, make, sweep):
