@@ -62,9 +62,9 @@ class LoneRules:
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextlib.contextmanager
-    def writing(self, program: Program, key: TargetKey) -> Iterator[str]:
-        """Give the field manager in whose name a rule writes an object, until that is done."""
-        if not self._has(program, key):
+    def writing(self, programs: Iterable[Program], key: TargetKey) -> Iterator[str]:
+        """Give the field manager in whose name rules write an object, until that is done."""
+        if not all(self._has(program, key) for program in programs):
             yield FIELD_MANAGER
             return
         self._under_way += 1

@@ -271,7 +271,8 @@ class Lanes:
         if marked and not key.kind.subresource:
             current = _mark(current, marked, self.unfinished)
         writer = self.writer.acting_as(batch[0].program.origin.account)
-        with self.lone_rules.writing(batch[0].program, key) as manager:
+        programs = [job.program for job in batch]
+        with self.lone_rules.writing(programs, key) as manager:
             stored = await writer.change(key.kind, obj, current, manager=manager)
         self.wars.written(key, obj, steps)
         after = resource_version(stored)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object
+from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object, TargetKey
 from reconciler.api.updaterequest import Reason, Source, UpdateRequest
 from reconciler.dialects.registry import compile_exception, compile_policy
 from reconciler.engine.program import Phase
@@ -15,12 +15,14 @@ from reconciler.errors import Conflict, Invalid, InvalidPolicy
 from reconciler.requests.lifecycle import Defer, Done
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.catalog.exceptions import ExceptionIndex
-from reconciler.services.catalog.lone_rules import ANYWHERE, LoneRule
+from reconciler.services.catalog.lone_rules import ANYWHERE, LoneRule, LoneRules
 from reconciler.services.processing.attempt import Attempt
 from tests.unit.services.conftest import Make, World
 
 OFF = {"pod-policies.kyverno.io/autogen-controllers": "none"}
 REFUSED = Invalid("spec: Forbidden: pod updates may not change fields", status=422)
+
+CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 
 Swept = Callable[..., Awaitable[tuple[UpdateRequest, Attempt]]]
 
@@ -71,8 +73,7 @@ async def test_each_object_is_changed_without_another_read(world, make, sweep):
 def lone(policy: Object, **changes: Any) -> LoneRule:
     compiled = compile_policy(policy)
     (program,) = compiled.on_existing
-    kind = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
-    return replace(LoneRule.of(program.origin, kind, ANYWHERE), **changes)
+    return replace(LoneRule.of(program.origin, CONFIG_MAPS, ANYWHERE), **changes)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,19 @@ async def test_what_an_account_of_its_own_writes_has_the_common_name(world, make
     await sweep(policy)
     assert (await world.read(obj))["metadata"]["labels"] == {"done": "yes"}
     assert world.wire.managers == ["kube-retrofit"]
+
+
+def test_what_another_rule_has_a_part_in_has_the_common_name(make):
+    policy, other = existing(make), make.policy("other")
+    rules = LoneRules()
+    rules.learn([lone(policy)])
+    (program,) = compile_policy(policy).on_existing
+    (triggered,) = compile_policy(other).programs
+    key = TargetKey(kind=CONFIG_MAPS, namespace="a", name="c")
+    with rules.writing([program, program], key) as manager:
+        assert manager == "kube-retrofit-existing"
+    with rules.writing([program, triggered], key) as manager:
+        assert manager == "kube-retrofit"
 
 
 async def test_what_is_under_way_is_waited_for_before_other_policies_count(world, make, sweep):
