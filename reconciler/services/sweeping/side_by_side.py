@@ -26,6 +26,7 @@ class SideBySide:
         request: The sweep.
         each: Called with the result for each trigger, as if requested for that trigger alone.
         is_excluded: Tells of a rule and an object that the settings do not let trigger it.
+        is_closed: Tells that nothing of the policy may be done now, as while it is paused.
     """
 
     processor: Processor
@@ -33,13 +34,15 @@ class SideBySide:
     program: Program
     each: Each
     is_excluded: Callable[[Program, Subject], bool]
+    is_closed: Callable[[], bool]
 
     async def attempts(self, objects: Sequence[Object], width: int) -> list[Attempt | None]:
-        """Return what became of objects in their order, up to where all places have failed.
+        """Return what became of objects in their order, up to where all places have ended.
 
         Args:
             objects: Triggers, begun one after the other; None of one that the rule is not for.
-            width: Places; one in which a trigger failed takes no other, so no more can fail.
+            width: Places; one in which a trigger failed takes no other, so no more can fail. None
+                takes another while the policy is closed.
         """
         labels = await self._labels(objects)
         ended: dict[int, Attempt | None] = {}
@@ -49,7 +52,7 @@ class SideBySide:
             while left:
                 index, obj = left.popleft()
                 ended[index] = attempt = await self._one(obj, labels)
-                if attempt is not None and has_failed(attempt):
+                if self.is_closed() or (attempt is not None and has_failed(attempt)):
                     return
 
         try:

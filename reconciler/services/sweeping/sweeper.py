@@ -346,6 +346,7 @@ class Sweeper:
             program=program,
             each=self.each,
             is_excluded=self.is_excluded,
+            is_closed=lambda: self.pacer.closed(state.policy) is not None,
         )
         attempts = await side_by_side.attempts(objects, width)
         check_entries(attempts)

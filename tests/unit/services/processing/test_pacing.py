@@ -189,7 +189,7 @@ class TestSweeps:
             return await change(kind, before, after, **name)
 
         world.wire.change = pause
-        ended = await self.run(world, request, page=1, parallel=1)
+        ended = await self.run(world, request, parallel=1)
         assert isinstance(ended.disposition, Defer)
         assert await done(world) == {"a"}
         await limit(paused="false")
