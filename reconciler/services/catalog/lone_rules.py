@@ -80,7 +80,7 @@ class LoneRules:
         if self._known == frozenset(following):
             return
         self._known = frozenset()
-        while self._under_way:
+        if self._under_way:
             self._idle.clear()
             await self._idle.wait()
 
