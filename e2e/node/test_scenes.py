@@ -345,7 +345,7 @@ def test_uninstall_leaves_what_the_page_names(
 
     wait_until(lambda: left() <= REPORTS | roles, within=60.0, what="the rest is gone")
     assert REPORTS | roles <= left()
-    run_commands(cluster, UNINSTALL, "3. Remove what is left")
+    run_commands(cluster, UNINSTALL, "3. Remove the rest")
     wait_until(lambda: not left(), within=30.0, what="nothing is left")
     text = cluster.kubectl("get", "deployment,configmap", "-A", "-o", "json")
     assert key not in text
