@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-import uvloop
 from prometheus_client import CollectorRegistry
 
 from admission.composing import RuleWebhooks, backlog_estimate, policy_webhook
@@ -51,7 +50,7 @@ from reconciler.observe.audit import AuditLog
 from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind, bind_optional
-from reconciler.observe.loops import forever, until_signal
+from reconciler.observe.loops import forever, new_event_loop, until_signal
 from reconciler.observe.memory import give_back_large_blocks, relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
 from reconciler.observe.settings import SettingsReport
@@ -86,7 +85,7 @@ def main(**values: Any) -> None:
         settings = build(AdmissionSettings, values)
         logs.configure(settings.log_format, settings.log_level)
         give_back_large_blocks()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run(settings))
     except RetrofitError as error:
         click.echo(f"Error: {error}", err=True)

@@ -5,11 +5,11 @@ import sys
 from typing import Any
 
 import click
-import uvloop
 
 from reconciler import controller
 from reconciler.config import ControllerSettings, build, options
 from reconciler.errors import RetrofitError
+from reconciler.observe.loops import new_event_loop
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,7 +22,7 @@ def main(**values: Any) -> None:
     """
     try:
         settings = build(ControllerSettings, values)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             code = runner.run(controller.run(settings))
     except RetrofitError as error:
         click.echo(f"Error: {error}", err=True)

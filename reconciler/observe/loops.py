@@ -5,6 +5,8 @@ import signal
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, NoReturn
 
+import uvloop
+
 from reconciler.errors import RetrofitError
 from reconciler.observe.logs import logger
 
@@ -13,6 +15,26 @@ _log = logger("loops")
 
 class LoopEnded(RetrofitError):
     """A loop of the process ended, by a bug of kube-retrofit."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of a program."""
+    loop = uvloop.new_event_loop()
+    loop.set_exception_handler(_report)
+    return loop
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what nobody awaits, but for bytes on a connection that we have ended.
+
+    Where a request times out while TLS is under way, uvloop answers the peer on the connection
+    that is closed by then, and would report that as a fatal error with a traceback.
+    """
+    # The transport itself says that it is not closing, and it has no class to be known by.
+    error = context.get("exception")
+    if isinstance(error, RuntimeError) and str(error).endswith("the handler is closed"):
+        return
+    loop.default_exception_handler(context)
 
 
 async def forever(name: str, loop: Awaitable[None]) -> NoReturn:

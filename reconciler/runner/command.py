@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 import click
-import uvloop
 
 from reconciler.errors import RetrofitError
+from reconciler.observe.loops import new_event_loop
 from reconciler.runner.app import run
 from reconciler.runner.settings import build, runner_options, without_effect
 
@@ -29,7 +29,7 @@ def start(**values: Any) -> None:
     try:
         settings = build(values)
         notes = tuple(without_effect(values, os.environ))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run(settings, notes))
     except RetrofitError as error:
         click.echo(f"Error: {error}", err=True)
