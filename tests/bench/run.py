@@ -7,7 +7,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from devcluster.cluster import ControlPlane, Options
 from devcluster.install import ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from reconciler.cli.manifests import find_manifests
+from reconciler.installation import REPLACING
 from tests.bench import (
     admit,
     audit,
@@ -212,14 +213,14 @@ async def _mod_rules(
     plane: ControlPlane, programs: Programs, settings: Settings, figures: Figures
 ) -> None:
     _PROGRESS.print("Pods that ModRules change before they are stored")
-    async with _wire(plane, settings) as wire:
+    async with _wire(plane, settings) as wire, _worker(plane, settings) as worker:
         log, folder = plane.layout.audit_log, plane.directory
         load = _load_of(settings)
         figures.mod_rules = await admit.measure_mod_rules(wire, log, load, folder)
         counts = settings.sweeps
         _PROGRESS.print(f"a ModRule on {' and on '.join(map(str, counts))} objects that exist")
         pids = {name: programs.supervision.pids[name] for name in (CONTROLLER, ADMISSION)}
-        figures.sweeps = await sweep.measure(wire, log, pids, counts, settings.parallel, folder)
+        figures.sweeps = await sweep.measure(wire, worker, log, pids, counts, settings.parallel)
 
 
 async def _hooks(
@@ -325,6 +326,16 @@ async def _make_ready(wire: Wire) -> None:
 
 def _wire(plane: ControlPlane, settings: Settings) -> Wire:
     return Wire.open(read(plane.kubeconfig), settings.parallel + _SPARE_CONNECTIONS)
+
+
+def _worker(plane: ControlPlane, settings: Settings) -> Wire:
+    """Return a client that acts as the controller does where a policy has no account."""
+    names = REPLACING
+    own = plane.service_account_kubeconfig(names.namespace, names.controller_account)
+    access = read(own)
+    user = f"system:serviceaccount:{names.namespace}:{names.background_account}"
+    access = replace(access, headers={**access.headers, "Impersonate-User": user})
+    return Wire.open(access, settings.parallel + _SPARE_CONNECTIONS)
 
 
 if __name__ == "__main__":
