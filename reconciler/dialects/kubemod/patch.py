@@ -30,6 +30,8 @@ _OPERATIONS: Final[Mapping[str, OperationName]] = {
     "replace": "replace",
 }
 _PLACEHOLDER: Final = re.compile(r"#(\d+)")
+_ESCAPES: Final = tuple((sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029")
+"""How Go writes what HTML does not take, and with it kubectl; only texts of JSON hold it."""
 _STEPS: Final = 256
 """What an operation takes of an allowance beside its value."""
 
@@ -186,7 +188,9 @@ def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -
         after = apply_operations(json.loads(text), operations, profile=KUBEMOD)
     except (ValueError, RecursionError, EvaluationError):
         return obj
-    written = json.dumps(after, ensure_ascii=False, separators=(",", ":"))
+    written = json.dumps(after, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    for sign, escape in _ESCAPES:
+        written = written.replace(sign, escape)
     return {
         **obj,
         "metadata": {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: written}},

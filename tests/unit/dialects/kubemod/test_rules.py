@@ -296,6 +296,21 @@ def test_what_was_applied_is_patched_in_a_request_and_not_in_an_object_that_exis
         assert labels(existing)["b"] == 2
 
 
+def test_what_was_applied_is_written_as_kubectl_writes_it() -> None:
+    name = "kubectl.kubernetes.io/last-applied-configuration"
+    pod = make_pod()
+    text = r'{"metadata":{"labels":{"b":"\u003c\u0026é"},"name":"web-1"},"spec":{"n":1}}'
+    pod["metadata"]["annotations"] = {name: text + "\n"}
+    rule = patching(
+        {"op": "add", "path": "/metadata/labels/a", "value": "{z: <, k: '>'}"},
+        {"op": "add", "path": "/metadata/annotations/x", "value": "1"},
+    )
+    assert request([rule], pod).obj["metadata"]["annotations"][name] == (
+        r'{"metadata":{"annotations":{"x":1},"labels":{"a":{"k":"\u003e","z":"\u003c"},'
+        r'"b":"\u003c\u0026é"},"name":"web-1"},"spec":{"n":1}}'
+    )
+
+
 @pytest.mark.parametrize("text", ["whatever", "[]", None, "{"])
 def test_what_was_applied_stays_where_it_cannot_be_patched(text: str | None) -> None:
     pod = make_pod()
