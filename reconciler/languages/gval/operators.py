@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from reconciler.languages.gval.powers import power
 from reconciler.languages.gval.values import Failure, same, text_of, to_number, to_word
 
 Operation = Callable[[Any, Any], Any]
@@ -93,18 +94,6 @@ def _remainder(left: float, right: float) -> float:
     return math.fmod(left, right)
 
 
-def _power(left: float, right: float) -> float:
-    try:
-        return math.pow(left, right)
-    except OverflowError:
-        odd = right % 2 == 1
-        return -math.inf if left < 0 and odd else math.inf
-    except ValueError:
-        # Zero to a negative power is infinite; a root of a negative number is none.
-        odd = right % 2 == 1
-        return math.nan if left else (math.copysign(math.inf, left) if odd else math.inf)
-
-
 def _bits(compute: Callable[[int, int], int]) -> Callable[[float, float], float]:
     return lambda left, right: float(_signed(compute(to_word(left), to_word(right))))
 
@@ -159,7 +148,7 @@ INFIX: Final[Mapping[str, Operation]] = MappingProxyType(
         "*": _arithmetic(operator.mul, "*"),
         "/": _arithmetic(_quotient, "/"),
         "%": _arithmetic(_remainder, "%"),
-        "**": _arithmetic(_power, "**"),
+        "**": _arithmetic(power, "**"),
         "^": _arithmetic(_bits(operator.xor), "^"),
         "&": _arithmetic(_bits(operator.and_), "&"),
         "|": _arithmetic(_bits(operator.or_), "|"),
