@@ -231,14 +231,14 @@ def _edit(raw: Any, location: str) -> Edit:
             errors.add(InvalidPolicy(f"{location}.op", reason))
         source = text_in(fields, "select", location, errors)
         select = None
-        if source:
+        if source is not None:
             place = f"{location}.select"
             select = errors.attempt(compile_selection, source, location=place)
         if select is not None:
             errors.attempt(refuse_misreadings, select.tree, f"{location}.select")
         text = text_in(fields, "path", location, errors)
         place = f"{location}.path"
-        path = errors.attempt(read_path, text, place, captures=bool(source))
+        path = errors.attempt(read_path, text, place, captures=source is not None)
         if path is not None and select is not None:
             errors.attempt(_check_captures, path, select)
         written = text_in(fields, "value", location, errors)

@@ -83,6 +83,7 @@ def with_item(**fields: Any) -> Object:
             with_patch(select="length($.spec)"),
             "spec.patch[0].select: this is no select expression",
         ),
+        (with_patch(select=""), "spec.patch[0].select: this is no select expression"),
         (
             with_patch(select="$.spec.containers[*].ports[*]", path="/spec/#3"),
             "spec.patch[0].path: #3 is none of the keys that select captures (2: #0 to #1)",
