@@ -13,3 +13,7 @@ class MissingKey(EvaluationError):
     def __init__(self, key: str) -> None:
         super().__init__(f'Unknown key "{key}" in path')
         self.key = key
+
+
+class Unforgiven(EvaluationError):
+    """An error that no position of an expression swallows: a limit, a variable inside of it."""

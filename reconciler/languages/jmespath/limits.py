@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.environment import ENVIRONMENT, NOTHING_KNOWN, EvaluationEnvironment
-from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath.faults import Unforgiven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,41 +89,41 @@ class Run:
         """Count elements that are about to be visited.
 
         Raises:
-            EvaluationError: The allowance of this evaluation is used up.
+            Unforgiven: The allowance of this evaluation is used up.
         """
         self.left -= elements
         if self.left < 0:
             msg = (
                 f"the expression visits more than {self.limits.elements} elements; narrow it down"
             )
-            raise EvaluationError(msg)
+            raise Unforgiven(msg)
 
     def read(self, characters: int) -> None:
         """Count characters that a function is about to work through.
 
         Raises:
-            EvaluationError: The allowance of this evaluation is used up.
+            Unforgiven: The allowance of this evaluation is used up.
         """
         self.text -= characters
         if self.text < 0:
             msg = f"the functions work through more than {self.limits.text} characters"
-            raise EvaluationError(msg)
+            raise Unforgiven(msg)
 
     def put_in(self, characters: int) -> None:
         """Count characters of values that become part of a document.
 
         Raises:
-            EvaluationError: The allowance of this evaluation is used up.
+            Unforgiven: The allowance of this evaluation is used up.
         """
         self.text -= characters
         if self.text < 0:
-            raise EvaluationError(f"the values have more than {self.limits.text} characters")
+            raise Unforgiven(f"the values have more than {self.limits.text} characters")
 
     def called(self) -> "Run":
         """Count the call of a function, which takes the time of many characters; give itself.
 
         Raises:
-            EvaluationError: The allowance of this evaluation is used up.
+            Unforgiven: The allowance of this evaluation is used up.
         """
         self.read(_CALL)
         return self
@@ -132,7 +132,7 @@ class Run:
         """Refuse a text that would be too long, before it is built, and count it.
 
         Raises:
-            EvaluationError: It is too long, or the allowance of this evaluation is used up.
+            Unforgiven: It is too long, or the allowance of this evaluation is used up.
         """
         self.check_text(length)
         self.read(length)
@@ -141,7 +141,7 @@ class Run:
         """Refuse a text that would be too long, before it is built."""
         if length > self.limits.output:
             msg = f"the result is longer than {self.limits.output} characters"
-            raise EvaluationError(msg)
+            raise Unforgiven(msg)
 
     def measure(self, value: Any) -> None:
         """Refuse a value that is too large when written out.

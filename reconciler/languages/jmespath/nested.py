@@ -15,7 +15,7 @@ from typing import Any
 
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath.expression import Expression, from_tree, with_inner
-from reconciler.languages.jmespath.faults import MissingKey
+from reconciler.languages.jmespath.faults import MissingKey, Unforgiven
 from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Limits, Run
 from reconciler.languages.jmespath.runtime import Node
 from reconciler.languages.jmespath.syntax import Source, decode_json, parse, quoted
@@ -227,7 +227,7 @@ def inner_text(inner: Expression, run: Run) -> str:
         return as_text(inner.resolve(run), run)
     except EvaluationError as error:
         msg = f"failed to resolve {inner.source}: {error}"
-        raise EvaluationError(msg) from error
+        raise Unforgiven(msg) from error
 
 
 def _quoted_parts(source: Source, holes: Sequence[Hole]) -> list[_Quoted]:

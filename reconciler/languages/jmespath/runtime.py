@@ -2,8 +2,9 @@
 
 A lookup on a map without the key raises `MissingKey`; on null and on what is no map it gives null.
 `_tolerant` marks the positions where a missing key becomes null: both sides of ``||``, the left of
-``&&``, ``!``, operands of comparisons, arguments, items of multi-selects, pipes, the elements of
-projections and the sources of flatten, filter and value projections. Nowhere else.
+``&&``, ``!``, operands of comparisons, arguments, items of multi-selects, pipes, the sources and
+elements of projections. `_forgiving` marks those where every error does: the sources of flatten,
+filter and value projections. Nowhere else.
 """
 
 import operator
@@ -11,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.languages.jmespath.faults import MissingKey
+from reconciler.engine.allowance import Exhausted
+from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath.faults import MissingKey, Unforgiven
 from reconciler.languages.jmespath.functions.signature import EXPRESSION, Function, check
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.syntax import Tree
@@ -88,6 +91,18 @@ def _tolerant(node: Node) -> Node:
         try:
             return node(value, run)
         except MissingKey:
+            return None
+
+    return run_node
+
+
+def _forgiving(node: Node) -> Node:
+    def run_node(value: Any, run: Run) -> Any:
+        try:
+            return node(value, run)
+        except (Unforgiven, Exhausted):
+            raise
+        except EvaluationError:
             return None
 
     return run_node
@@ -264,15 +279,15 @@ def _build_key(key: str, to: Build) -> Node:
 
 
 def _build_projection(tree: Tree, to: Build) -> Node:
-    source, each = (build(child, to) for child in tree["children"])
-    each = _tolerant(each)
+    source, each = (_tolerant(build(child, to)) for child in tree["children"])
     if tree["children"][1]["type"] == "identity":
         return lambda value, run: _without_nulls(source(value, run), run)
     return lambda value, run: _project(source(value, run), each, run)
 
 
 def _build_value_projection(tree: Tree, to: Build) -> Node:
-    source, each = (_tolerant(build(child, to)) for child in tree["children"])
+    source, each = (build(child, to) for child in tree["children"])
+    source, each = _forgiving(source), _tolerant(each)
 
     def project(value: Any, run: Run) -> Any:
         found = source(value, run)
@@ -284,7 +299,8 @@ def _build_value_projection(tree: Tree, to: Build) -> Node:
 
 
 def _build_filter(tree: Tree, to: Build) -> Node:
-    source, each, condition = (_tolerant(build(child, to)) for child in tree["children"])
+    source, each, condition = (build(child, to) for child in tree["children"])
+    source, each, condition = _forgiving(source), _tolerant(each), _tolerant(condition)
 
     def project(value: Any, run: Run) -> Any:
         found = source(value, run)
@@ -298,7 +314,7 @@ def _build_filter(tree: Tree, to: Build) -> Node:
 
 
 def _build_flatten(tree: Tree, to: Build) -> Node:
-    source = _tolerant(build(tree["children"][0], to))
+    source = _forgiving(build(tree["children"][0], to))
 
     def flatten(value: Any, run: Run) -> Any:
         found = source(value, run)
@@ -364,7 +380,7 @@ def _build_argument(
         )
         raise WrongCall(name, f"argument {position + 1} of {name} {word}")
     if wants_expression:
-        apply = build(tree["children"][0], to)
+        apply = _tolerant(build(tree["children"][0], to))
         return lambda _value, _run: apply
     argument = _tolerant(build(tree, to))
     if types == ("any",):

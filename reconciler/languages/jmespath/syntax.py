@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, cast
+from typing import Any, ClassVar, Final, NoReturn, cast
 
 from jmespath.exceptions import IncompleteExpressionError, LexerError, ParseError
 from jmespath.parser import Parser
@@ -14,6 +14,19 @@ from reconciler.languages.jmespath.limits import Limits
 from reconciler.languages.jmespath.values import plain
 
 Tree = dict[str, Any]
+
+
+class _Parser(Parser):
+    """The package's parser, whose ``a[0][1:].b`` is no projection; ``a[1:].b`` is one."""
+
+    _CACHE: ClassVar[dict[str, Any]] = {}
+
+    def _token_led_lbracket(self, left: Tree) -> Any:
+        ahead = self._lookahead  # type: ignore[attr-defined]
+        if left["type"] == "index_expression" and "colon" in {ahead(0), ahead(1)}:
+            left = {"type": "subexpression", "children": [left]}
+        return super()._token_led_lbracket(left)  # type: ignore[misc]
+
 
 _SHOWN = 120
 _WORD = re.compile(r"\S[A-Za-z0-9_]{0,40}")
@@ -55,7 +68,7 @@ def parse(source: Source, limits: Limits) -> Tree:
         source.refuse(limits.source, "the expression is too long")
     try:
         _check_literals(source)
-        tree = cast("Tree", Parser().parse(source.text).parsed)
+        tree = cast("Tree", _Parser().parse(source.text).parsed)
     except ParseError as error:
         source.refuse(error.lex_position, _reason(error, source.shown))
     except (ValueError, IndexError, KeyError):

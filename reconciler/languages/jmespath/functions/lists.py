@@ -59,8 +59,10 @@ def _sort_by(run: Run, items: list[Any], apply: Apply) -> list[Any]:
 
 
 def _by(run: Run, items: list[Any], apply: Apply) -> Callable[[Any], Any]:
-    """Give the sort key; all keys must be numbers, or all must be strings."""
+    """Give the sort key; all keys must be numbers, or all strings, unless there is only one."""
     run.spend(len(items))
+    if len(items) == 1:
+        return lambda _item: 0
     expected = ""
 
     def key(item: Any) -> Any:

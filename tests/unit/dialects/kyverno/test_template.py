@@ -185,6 +185,10 @@ def test_what_nested_variables_read(text, reads, dynamic):
             {"a": "{{ list[?@ == '{{ absent }}'] || 'x' }}"},
             "|| 'x' at path spec.a: failed to resolve absent: Unknown key \"absent\" in path",
         ),
+        (
+            {"a": "{{ split('{{ absent }}', ',')[] }}"},
+            "spec.a: failed to resolve absent: Unknown key",
+        ),
         ({"a": "{{- index }}!"}, "a variable written {{- }} must give a string"),
         ({"{{ index }}": 1}, 'expected string after substituting variables in key "{{ index }}"'),
         ({"{{ star }}": 1, "*": 2}, 'two keys become "*" after substituting variables'),

@@ -1,7 +1,7 @@
 import pytest
 
 from reconciler.errors import EvaluationError
-from reconciler.languages.jmespath import MissingKey, compile_expression
+from reconciler.languages.jmespath import Limits, MissingKey, compile_expression
 
 DATA = {
     "box": {"size": 4, "tags": {"b": "two", "a": "one"}},
@@ -33,6 +33,8 @@ def search(source, data=DATA):
         ("word[0]", None),
         ("rows[1:]", [{}, {"id": 3, "on": False}]),
         ("rows[::-1].id", [3, 1]),
+        ("grid[1][:1]", [3]),
+        ("[rows][0][1:].id", [3]),
         ("word[0:2]", None),
         ("rows[].id", [1, 3]),
         ("rows[*].id", [1, 3]),
@@ -76,12 +78,8 @@ def test_what_an_expression_gives(source, expected):
         "box.absent",
         "box.absent.deeper",
         "absent[0]",
-        "absent[*]",
-        "absent[0:1]",
         "word && absent",
         "rows[1].id",
-        "map(&id, rows)",
-        "sort_by(rows, &id)",
     ],
 )
 def test_where_a_missing_key_is_an_error(source):
@@ -107,6 +105,12 @@ def test_where_a_missing_key_is_an_error(source):
         ("box | absent", None),
         ("absent[]", None),
         ("absent[?a]", None),
+        ("absent[*]", None),
+        ("absent[*].id", None),
+        ("absent[0:1]", None),
+        ("map(&id, rows)", [1, None, 3]),
+        ("sort_by(rows[1:2], &id)", [{}]),
+        ("max_by(rows[1:2], &absent)", {}),
         ("absent.*", None),
         ("rows[*].absent.deeper", []),
         ("not_null(absent, word)", "abc"),
@@ -115,6 +119,19 @@ def test_where_a_missing_key_is_an_error(source):
 )
 def test_where_a_missing_key_is_null(source, expected):
     assert search(source) == expected
+
+
+@pytest.mark.parametrize(
+    "source", ["keys(absent)[?@ == 'a']", "parse_json(word)[]", "items(word, 'k', 'v').*"]
+)
+def test_where_every_error_is_null(source):
+    assert search(source) is None
+
+
+def test_a_limit_is_an_error_everywhere():
+    expression = compile_expression("map(&@, rows)[]", limits=Limits(elements=2))
+    with pytest.raises(EvaluationError, match="visits more than 2 elements"):
+        expression.search(DATA)
 
 
 @pytest.mark.parametrize(
