@@ -13,7 +13,7 @@ from reconciler.languages.jmespath.yamltext import decode_yaml
 def parse_operations(text: str, *, location: str) -> list[Any]:
     """Read the list of operations; text that begins with ``[`` is JSON, everything else YAML.
 
-    YAML yields JSON values only: `yes`, `on` and dates stay text, 0644 is octal, 1e3 is 1000.
+    YAML yields JSON values only: `yes` and `on` are true, dates stay text, 0644 is octal.
 
     Raises:
         InvalidPolicy: it is not readable, with line and column, or not a list.

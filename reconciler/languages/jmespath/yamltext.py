@@ -35,9 +35,15 @@ _CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+_WORDS: Final[dict[str, bool]] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,400})")
 _OTHER_BASE: Final = re.compile(r"([-+]?)0(?:x([0-9a-fA-F_]+)|b([01_]+)|o?([0-7_]+))")
-_FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_FLOAT: Final = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+)
 _TAG: Final = "tag:yaml.org,2002:"
 _PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"})
 
@@ -58,8 +64,8 @@ class TooManyValues(ValueError):
 def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
     """Read one document.
 
-    `yes`, `on` and dates stay text, 0644 is octal, 1e3 is 1000. What an alias repeats is shared,
-    but counts as deep and as large as it is when written out.
+    As in YAML 1.1, `yes` and `on` are true; dates stay text, 0644 is octal, 1e3 is 1000. What an
+    alias repeats is shared, but counts as deep and as large as it is when written out.
 
     Raises:
         TooManyValues: It has more than `values` of them, before more are built.
@@ -72,7 +78,7 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
 def decode_documents(
     text: str, *, depth: int, values: int = MAX_VALUES, texts: Collection[str] = ()
 ) -> list[Any]:
-    """Read all documents of a text, each as `decode_yaml` does; an empty one is None.
+    """Read all documents of a text, as `decode_yaml`, but `yes` is text; an empty one is None.
 
     Args:
         text: What to read.
@@ -143,12 +149,14 @@ class _Document:
     Attributes:
         texts: Its fields whose single value stays as it is written.
         unique: A key that a map has already is refused.
+        words: `yes`, `no`, `on`, `off`, `y` and `n` are booleans.
     """
 
     depth: int
     values: int
     texts: Collection[str] = ()
     unique: bool = False
+    words: bool = False
     root: list[Any] = field(default_factory=list)
     frames: list[_Frame] = field(default_factory=list)
     anchors: dict[str, _Node] = field(default_factory=dict)
@@ -163,7 +171,7 @@ class _Document:
         """Store a value where it stands in the text; a key waits for its value."""
         frame = self.frames[-1] if self.frames else _Frame(self.root)
         if isinstance(frame.value, dict) and frame.key is None:
-            frame.key = _key(event)
+            frame.key = _key(event, node.value if self.words else None)
             if self.unique and frame.key in frame.value:
                 raise _Unreadable(event, f"the key {frame.key!r:.80} stands there twice")
             return
@@ -184,7 +192,7 @@ class _Document:
 
     def scalar(self, event: ScalarEvent) -> Any:
         """Return what a scalar means where it stands."""
-        value = _scalar(event)
+        value = _scalar(event, words=self.words)
         if value is None or len(self.frames) != 1 or self.frames[0].key not in self.texts:
             return value
         return event.value
@@ -207,7 +215,7 @@ class _Document:
 
 
 def _build(events: Iterable[Event], depth: int, values: int) -> _Document:
-    document = _Document(depth=depth, values=values)
+    document = _Document(depth=depth, values=values, words=True)
     _fill(document, events)
     return document
 
@@ -233,12 +241,14 @@ def _fill(document: _Document, events: Iterable[Event]) -> None:
                 raise _Unreadable(event, "a second document begins; only one is allowed")
 
 
-def _key(event: Event) -> str:
+def _key(event: Event, value: Any) -> str:
     if not isinstance(event, ScalarEvent):
         raise _Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
     if event.value == "<<" and event.implicit[0]:
         raise _Unreadable(event, "merge keys (<<) are not supported; write the fields out")
-    return str(event.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value if isinstance(value, int) else event.value)
 
 
 def _refuse_tag(event: Any) -> None:
@@ -246,13 +256,15 @@ def _refuse_tag(event: Any) -> None:
         raise _Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
 
 
-def _scalar(event: Any) -> Any:
+def _scalar(event: Any, *, words: bool) -> Any:
     if not event.implicit[0]:
         _refuse_tag(event)
         return event.value
     text: str = event.value
     if text in _CONSTANTS:
         return _CONSTANTS[text]
+    if words and text in _WORDS:
+        return _WORDS[text]
     if _DECIMAL.fullmatch(text):
         return int(text.replace("_", ""))
     if found := _OTHER_BASE.fullmatch(text):
@@ -267,7 +279,7 @@ def _integer(sign: str, digits: str, base: int, text: str) -> int | str:
 
 
 def _float(text: str) -> float | str:
-    value = float(text)
+    value = float(text.replace("_", ""))
     if not math.isfinite(value):
         return text
     return int(value) if value.is_integer() else value

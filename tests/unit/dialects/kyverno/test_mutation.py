@@ -193,10 +193,10 @@ class TestPatches:
         assert found == ["a", "b", "c", "a of 3", "b of 3", "c of 3"]
 
     def test_a_block_that_does_nothing_hides_no_other(self):
-        never = block("target.spec.items", LOG % "no", preconditions=when("a", "b"))
-        always = block("target.spec.one", LOG % "yes")
-        assert log(never, always) == ["yes"]
-        assert log(always, never) == ["yes"]
+        never = block("target.spec.items", LOG % "none", preconditions=when("a", "b"))
+        always = block("target.spec.one", LOG % "one")
+        assert log(never, always) == ["one"]
+        assert log(always, never) == ["one"]
         done = changed(never, never)
         assert (done.status, done.message) == (SKIP, "0 elements processed")
 

@@ -12,7 +12,11 @@ import pytest
         ("md5('a')", "0cc175b9c0f1b6a831c399e269772661"),
         ("parse_json('[1, 2.50, \"ä\", null]')", [1, 2.5, "ä", None]),
         ("parse_json('123456789012345678901234567890')", 1.2345678901234568e29),
-        ("parse_yaml('a: yes')", {"a": "yes"}),
+        (
+            "parse_yaml('{a: yes, b: [no, On, \"off\"], y: 0x10, 010: n}')",
+            {"a": True, "b": [False, True, "off"], "true": 16, "8": False},
+        ),
+        ("parse_yaml('[08, 1_000.5, 0.1_1]')", [8, 1000.5, 0.11]),
         ("parse_yaml('')", None),
         ("parse_yaml(text).b", [{"c": 0o644}, "2026-11-21"]),
         ("parse_yaml('[&x [1], *x]')", [[1], [1]]),
