@@ -87,6 +87,8 @@ def _evaluate_list(keys: list[str], value: Any, *, every: bool, negated: bool) -
             if len(keys) == 1 and wildcard.literal(keys[0]) == wildcard.literal(value):
                 return not negated
             if pattern.is_range(value):
+                if every and negated:
+                    return not any(pattern.in_range(key, value) for key in keys)
                 return quantifier(pattern.in_range(key, value, negated=negated) for key in keys)
             items = _strings_in(value)
         case bool() | int() | float() if not every:

@@ -90,7 +90,8 @@ def test_a_key_that_cannot_be_searched_for_is_false_for_all(key: Any) -> None:
         (["a"], None, INVALID),
         (["a"], {}, INVALID),
         ([], ["a"], (False, True, False, True)),
-        (["x"], "1-2", INVALID),
+        (["x"], "1-2", (False, False, False, True)),
+        (["x", 1], "1-2", (True, False, False, False)),
     ],
 )
 def test_list(key: Any, value: Any, wanted: tuple[bool, bool, bool, bool]) -> None:
