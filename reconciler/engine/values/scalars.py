@@ -149,7 +149,7 @@ def parse_quantity(value: str) -> Quantity | None:
         scale += _DECIMAL[decimal]
     amount = int(digits) * factor
     nano = amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
-    places = min(_NANO_DIGITS - scale, _NANO_DIGITS)
+    places = _NANO_DIGITS if binary and fraction else min(_NANO_DIGITS - scale, _NANO_DIGITS)
     return Quantity(nano=-nano if sign == "-" else nano, format=format_, places=places)
 
 

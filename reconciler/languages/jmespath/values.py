@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from reconciler.errors import EvaluationError
@@ -19,6 +20,11 @@ _NAMES = {
     dict: "object",
 }
 _INT64 = 2**63
+_EXPONENT = 1e21  # from here on JSON has an exponent, as Go writes it
+_PLAIN_FLOATS = 1e-4  # below, Python's own form has an exponent
+_SMALLEST_PLAIN = 1e-6
+# What Go's JSON writes as \\u003c, so that HTML may contain it; all of it stands in strings.
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _WRITING = 8  # a character of JSON takes the time of so many that are copied
 
 
@@ -59,7 +65,7 @@ def equal(left: Any, right: Any, run: Run) -> bool:
 
 
 def as_text(value: Any, run: Run) -> str:
-    """Give a string as it is and everything else as compact JSON, keys sorted, 1.0 as 1.
+    """Give a string as it is, everything else as compact JSON as Go writes it: 1.0 as 1.
 
     Raises:
         EvaluationError: The text would be too long, or the value has no JSON form.
@@ -67,6 +73,8 @@ def as_text(value: Any, run: Run) -> str:
     if isinstance(value, str):
         run.check_text(len(value))
         return value
+    if isinstance(value, float) and 0 < abs(value) < _PLAIN_FLOATS:
+        return _small(value)
     run.measure(value)
     try:
         text = json.dumps(
@@ -79,6 +87,8 @@ def as_text(value: Any, run: Run) -> str:
     except (TypeError, ValueError):
         msg = f"a value of type {type(value).__name__} has no JSON form"
         raise EvaluationError(msg) from None
+    text = text.translate(_ESCAPES)
+    run.check_text(len(text))
     run.read(len(text) * _WRITING)
     return text
 
@@ -177,9 +187,16 @@ def bounded(number: float) -> float:
     return result
 
 
+def _small(value: float) -> str:
+    """Write a float below 0.0001 as Go's JSON has it: 0.00001, but 1e-7."""
+    if abs(value) >= _SMALLEST_PLAIN:
+        return format(Decimal(repr(value)), "f")
+    return repr(value).replace("e-0", "e-")
+
+
 def _whole_floats_as_integers(value: Any) -> Any:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
+    if isinstance(value, float) and abs(value) < _EXPONENT:
+        return int(Decimal(repr(value))) if value.is_integer() else value
     if isinstance(value, dict):
         return {key: _whole_floats_as_integers(item) for key, item in value.items()}
     if isinstance(value, list):

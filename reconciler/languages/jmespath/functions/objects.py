@@ -11,6 +11,7 @@ from reconciler.languages.jmespath.functions.signature import (
     LIST,
     MAP,
     TEXT,
+    WRONG_TYPE,
     Function,
     extension,
     refusal,
@@ -71,6 +72,8 @@ def _object_from_lists(run: Run, keys: list[Any], values: list[Any]) -> dict[str
 
 
 def _key(run: Run, key: Any) -> str:
+    if key is None or isinstance(key, dict | list):
+        raise refusal("object_from_lists", WRONG_TYPE.format(1, "StringArray"))
     text = as_text(key, run)
     run.read(len(text))
     return text

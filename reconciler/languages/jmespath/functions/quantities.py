@@ -86,9 +86,9 @@ def _sum(run: Run, items: list[Any]) -> Any:
     run.spend(len(items))
     if not items:
         raise refusal("sum", _EMPTY)
-    total = _operand(run, items[0], "sum")
     if len(items) == 1:
         return items[0]
+    total = _operand(run, items[0], "sum")
     for item in items[1:]:
         total = _plus(total, _operand(run, item, "sum"), "sum", 1)
     return _written(total, "sum")
@@ -206,7 +206,7 @@ def _remainder(dividend: int, divisor: int) -> int:
 
 
 def _scalar(number: float, name: str) -> Quantity:
-    quantity = parse_quantity(str(number))
+    quantity = parse_quantity(str(tidy(number)))
     if quantity is None or abs(number) >= _INT64:
         raise refusal(name, _OUT_OF_RANGE)
     return quantity

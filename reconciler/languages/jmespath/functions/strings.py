@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from reconciler.engine.values.wildcard import matches
-from reconciler.errors import EvaluationError
-from reconciler.languages.jmespath.functions.arithmetic import whole_number
 from reconciler.languages.jmespath.functions.signature import (
     NUMBER,
     TEXT,
@@ -82,11 +80,8 @@ def _to_lower(run: Run, text: str) -> str:
 
 
 def _replace(run: Run, text: str, old: str, new: str, count: float) -> str:
-    try:
-        times = whole_number(count)
-    except EvaluationError as error:
-        raise refusal("replace", str(error)) from None
-    return _replaced(run, text, old, new, times)
+    # A fraction is dropped, also from -0.5; what is too large for an integer means all.
+    return _replaced(run, text, old, new, int(min(count, len(text) + 1)))
 
 
 def _replace_all(run: Run, text: str, old: str, new: str) -> str:

@@ -13,7 +13,8 @@ from reconciler.languages.jmespath.functions.signature import TEXT, Function, ex
 from reconciler.languages.jmespath.limits import Run
 
 _ALTERNATIVES = re.compile(r"\s*\|\|\s*")
-_COMPARISON = re.compile(r"(==|=|!=|!|>=|>|<=|<|)\s*([0-9][^\s|]*)(?:\s+|\Z)")
+# The reference drops a word of one character that is no number, as in 1.0.0 - 2.0.0.
+_COMPARISON = re.compile(r"(?:-\s+)?(==|=|!=|!|>=|>|<=|<|)\s*([0-9][^\s|]*)(?:\s+|\Z)")
 _WILD = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.(0|[1-9][0-9]{0,19}))?\.x(?:\.x)?")
 _NONE: SemverKey = (0, 0, 0, 1, ())
 _LONGEST = 4096

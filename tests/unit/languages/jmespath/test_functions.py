@@ -78,7 +78,11 @@ def search(source):
         ("to_string(`0.5`)", "0.5"),
         ("to_string(`true`)", "true"),
         ("to_string(none)", "null"),
-        ('to_string(`["ä<b>"]`)', '["ä<b>"]'),
+        ('to_string(`["ä<b>&"]`)', r'["ä\u003cb\u003e\u0026"]'),
+        ("to_string(`1e21`)", "1e+21"),
+        ("to_string(`1.23e20`)", "123000000000000000000"),
+        ("to_string(`1e-7`)", "1e-7"),
+        ("to_string(`0.000015`)", "0.000015"),
         ("type(n)", "number"),
         ("type(flag)", "boolean"),
         (

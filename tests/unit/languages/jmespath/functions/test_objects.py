@@ -21,7 +21,7 @@ DATA = {"map": {"b": 2, "a": {"x": [1]}}, "list": ["zero", None, "two"]}
             [{"at": 0, "is": "zero"}, {"at": 1, "is": None}, {"at": 2, "is": "two"}],
         ),
         ("items(map, 'same', 'same')[1]", {"same": 2}),
-        ("object_from_lists(list, `[1]`)", {"zero": 1, "null": None, "two": None}),
+        ("object_from_lists(['zero', 'two'], `[1]`)", {"zero": 1, "two": None}),
         ("object_from_lists(`[1, 2.0, true]`, `[1, 2, 3, 4]`)", {"1": 1, "2": 2, "true": 3}),
         ("label_match(`{}`, map)", True),
         ('label_match(`{"b": 2.0}`, map)', True),
@@ -56,6 +56,14 @@ def test_what_a_function_gives(run, source, expected):
         ("lookup('text', `1`)", "'lookup': argument #1 is not of type Object or Array"),
         ("items(map, `1`, 'v')", "'items': argument #2 is not of type string"),
         ("label_match(map, absent)", "'label_match': argument #2 is not of type object"),
+        (
+            "object_from_lists(list, `[1]`)",
+            "'object_from_lists': argument #1 is not of type StringArray",
+        ),
+        (
+            "object_from_lists([map], `[1]`)",
+            "'object_from_lists': argument #1 is not of type StringArray",
+        ),
         ("object_from_lists(map, list)", "'object_from_lists': argument #1 is not of type array"),
     ],
 )
