@@ -15,6 +15,7 @@ from typing import Any, Final
 from reconciler.engine.patch import directives
 from reconciler.engine.patch.diff import equal
 from reconciler.engine.patch.keys import KeyTable, Schema
+from reconciler.engine.values import scalars
 from reconciler.errors import EvaluationError
 from reconciler.values import value_class
 
@@ -67,6 +68,9 @@ class _Merge:
             )
         if isinstance(patch, list):
             return self._list(old, patch, schema, path)
+        if isinstance(old, str):
+            # A label that counts stays a text, whatever type the expression has.
+            patch = scalars.text(patch)
         return old if equal(old, patch) else patch
 
     def _insert(self, patch: Any, schema: Schema | None, path: Path) -> Any:

@@ -50,6 +50,17 @@ def test_null_below_what_is_absent_makes_the_way_to_it() -> None:
     assert found["metadata"]["annotations"] == {}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [("front", 3, "3"), ("front", True, "true"), ("1", 2.5, "2.5"), (1, "2", "2"), (1, 3, 3)],
+)
+def test_what_replaces_a_text_is_a_text(old: Any, new: Any, expected: Any) -> None:
+    resource = {"kind": "Pod", "metadata": {"labels": {"tier": old}}}
+    found = merge(resource, {"metadata": {"labels": {"tier": new}}}, SHIPPED)
+    assert found["metadata"]["labels"] == {"tier": expected}
+    assert type(found["metadata"]["labels"]["tier"]) is type(expected)
+
+
 def test_nulls_in_an_atomic_list_are_content() -> None:
     patch = {"spec": {"tolerations": [{"key": "a", "value": None}]}}
     assert merge(pod(), patch, SHIPPED)["spec"]["tolerations"] == [{"key": "a", "value": None}]
