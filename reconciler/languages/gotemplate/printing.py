@@ -272,14 +272,15 @@ class _Form:
 
     def _index(self) -> None:
         """Take an explicit index of an argument, as ``[2]``."""
+        self._indexed = False
         if self._at() != "[":
             return
-        self._reordered = self._indexed = True
+        self._reordered = True
         end = self._form.find("]", self._position)
         inner = self._form[self._position + 1 : end] if end > 0 else ""
-        number = int(inner) if _NUMBER.fullmatch(inner) and len(inner) < len(str(_LARGEST)) else 0
+        self._indexed = bool(_NUMBER.fullmatch(inner)) and len(inner) < len(str(_LARGEST))
+        number = int(inner) if self._indexed else 0
         self._position = end + 1 if end > 0 else self._position + 1
-        self._indexed = bool(number)
         if 1 <= number <= len(self._values):
             self._argument = number - 1
         else:

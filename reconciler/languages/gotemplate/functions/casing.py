@@ -177,7 +177,8 @@ class _Joined:
         return self._words[self._at][0] if self._at < len(self._words) else ""
 
     def _write(self, word: str) -> None:
-        self._pieces.append(lower(word))
+        # Only what is a capital, which one of two letters is not.
+        self._pieces += (lower(each) if category(each) == "Lu" else each for each in word)
 
     def _take_word(self) -> None:
         while self._next() in _WORDS:

@@ -16,7 +16,7 @@ from reconciler.languages.gotemplate.signature import (
     function,
     plain,
 )
-from reconciler.languages.gotemplate.values import Map, Slice, is_nil, kind, loaded
+from reconciler.languages.gotemplate.values import Slice, is_nil, loaded, type_name
 
 _Values = dict[str, Any]
 _LEAST = 3
@@ -77,8 +77,8 @@ def _dig(*path: Any) -> Any:
     if any(not isinstance(key, str) for key in keys):
         raise Failure("a key is no string")
     for key in keys:
-        if type(entries) is not dict and not isinstance(entries, Map):
-            raise Failure(f"it takes a map, not {kind(entries)}")
+        if type_name(entries) != MAP:
+            raise Failure(f"it takes a map of any values, not {type_name(entries)}")
         if key not in entries:
             return instead
         entries = loaded(entries[key])

@@ -68,7 +68,7 @@ def _base64_fault(content: bytes) -> int | None:
     if wanted == 2 and len(padding) < wanted:  # noqa: PLR2004
         return len(content)
     if wanted == 2 and padding[1] != _PAD:  # noqa: PLR2004
-        return kept[first + 1][0]
+        return kept[first + 1][0] - 1
     return kept[first + wanted][0] if len(padding) > wanted else None
 
 
@@ -85,7 +85,7 @@ def _base32_fault(content: bytes) -> int | None:
         return len(content)
     wrong = next((at for at, byte in enumerate(padding[: 8 - in_group]) if byte != _PAD), None)
     if wrong is not None:
-        return first + wrong
+        return first + wrong - 1
     return first if in_group in _UNEVEN else None
 
 

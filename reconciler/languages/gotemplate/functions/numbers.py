@@ -63,7 +63,8 @@ def to_float(value: Any) -> float:
     """Give a value as a float; 0 where it is none."""
     value = deref(value)
     if isinstance(value, str):
-        return parse_float(value) or 0.0
+        number = parse_float(value)
+        return 0.0 if number is None else number
     if isinstance(value, bool | int | float) and not hasattr(value, "text"):
         return float(value)
     return 0.0
@@ -135,7 +136,7 @@ def _extreme(choose: Callable[..., float], one: Any, others: tuple[Any, ...]) ->
     numbers = [to_float(value) for value in (one, *others)]
     if any(map(math.isnan, numbers)):
         return math.nan
-    return choose(numbers)
+    return choose(numbers, key=lambda number: (number, math.copysign(1, number)))
 
 
 def _floor(value: Any) -> float:

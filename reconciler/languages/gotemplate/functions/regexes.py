@@ -22,6 +22,7 @@ from reconciler.languages.gotemplate.values import Slice
 _CALL: Final = 1024
 _SEARCH: Final = 128
 _TEMPLATE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _NAMED: Final = re.compile(r"\(\?<")
 """A group with a name as RE2 takes it, and Go 1.19 does not."""
@@ -142,7 +143,7 @@ def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | 
             pieces.append("$")
             continue
         name = found[2] or found[3]
-        number = int(name) if name.isdecimal() and name.isascii() else names.get(name)
+        number = int(name) if _NUMBER.fullmatch(name) else names.get(name)
         if number is not None and number <= groups:
             pieces.append(number)
     return [*pieces, template[position:]]

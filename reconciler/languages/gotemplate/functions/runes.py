@@ -45,7 +45,8 @@ def title(character: str) -> str:
 
 def _upper(character: str) -> str:
     mapped = character.upper()
-    return mapped if len(mapped) == 1 else character
+    # Where it would become two, the one that has both in it is the one of title case.
+    return mapped if len(mapped) == 1 else title(character)
 
 
 def _lower(character: str) -> str:

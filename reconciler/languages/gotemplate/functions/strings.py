@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.languages.gotemplate.functions.runes import SPACES, is_space
 from reconciler.languages.gotemplate.limits import Run
-from reconciler.languages.gotemplate.printing import sprint, text_of
+from reconciler.languages.gotemplate.printing import text_of
 from reconciler.languages.gotemplate.quoting import quote as quoted
 from reconciler.languages.gotemplate.signature import (
     ANY,
@@ -227,15 +227,16 @@ def _numbered(parts: list[str]) -> Map:
 
 
 def _to_strings(run: Run, value: Any) -> Slice:
+    if isinstance(value, Slice) and value.element == STRING:
+        return value  # itself, as in the original
     return strings(strslice(run, value))
 
 
 def _sort_alpha(run: Run, value: Any) -> Slice:
-    texts = strslice(run, value)
+    texts = strings([text_of(run, value)]) if value is None else _to_strings(run, value)
     run.visit(len(texts))
-    if not isinstance(value, list) and value is None:
-        texts = [sprint(run, [value])]
-    return strings(sorted(texts, key=encode))
+    texts.sort(key=encode)  # a list of texts is sorted where it is, as in the original
+    return texts
 
 
 def _plural(one: str, many: str, count: int) -> str:

@@ -45,6 +45,7 @@ _DURATION: Final = "time.Duration"
 _STRING_LAYOUT: Final = "2006-01-02 15:04:05.999999999 -0700 MST"
 _JSON_LAYOUT: Final = "2006-01-02T15:04:05.999999999Z07:00"
 _DATE: Final = "2006-01-02"
+_LAST_YEAR: Final = 9999
 _LONGEST: Final = 1024
 _COMPILING: Final = 64
 """A layout costs as much as so many times its characters."""
@@ -133,6 +134,8 @@ class Time(Opaque):
 
     @override
     def json(self) -> str:
+        if not 0 <= self.at.civil().year <= _LAST_YEAR:
+            raise Failure("JSON has no time of such a year")
         return format_time(_JSON_LAYOUT, self.at)
 
     @classmethod
@@ -279,7 +282,7 @@ def _duration_round(run: Run, value: Any) -> str:
     elif type(value) is Int64:
         size = abs(int(value))
     elif isinstance(value, Time):
-        size = abs(_now(run).at.nanoseconds - value.at.nanoseconds)
+        size = abs(_clamped(_now(run).at.nanoseconds - value.at.nanoseconds))
     for unit, seconds in _UNITS:
         if size > seconds * SECOND:
             return f"{size // (seconds * SECOND)}{unit}"

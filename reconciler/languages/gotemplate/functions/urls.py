@@ -124,16 +124,11 @@ def _join(parts: dict[str, Any]) -> str:
         for name in ("scheme", "host", "path", "query", "opaque", "fragment", "userinfo")
     )
     if user:
-        user = _authority(f"{user}@host")[0] if "/" not in user else _first_user(user)
+        user = _parse(f"proto://{user}@host")["userinfo"]  # as the original reads it back
     text = f"{scheme}:" if scheme else ""
     text += opaque or _located(text, user, host, path)
     text += f"?{query}" if query else ""
     return text + (f"#{_escaped(fragment, 'fragment')}" if fragment else "")
-
-
-def _first_user(user: str) -> str:
-    # The original reads it back from a URL, whose authority ends at the first slash.
-    return _authority(user.partition("/")[0])[0]
 
 
 def _located(start: str, user: str, host: str, path: str) -> str:

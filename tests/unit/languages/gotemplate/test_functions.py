@@ -1,0 +1,55 @@
+"""Functions of templates where they do what one would not expect; the originals were asked."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.engine.environment import EvaluationEnvironment
+from reconciler.errors import EvaluationError
+from reconciler.languages import gotemplate
+
+
+def rendered(text: str) -> str:
+    environment = EvaluationEnvironment(now=datetime(2026, 1, 2, tzinfo=UTC))
+    return gotemplate.compile(text).render({}, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        # A number of a group has no leading zero.
+        ('{{ regexReplaceAll "(a)" "bab" "$1-${01}-$00" }}', "ba--b"),
+        ('{{ printf "%[1].2[1]d %[0][1]d %[1]d" 1 }}', "%!d(BADINDEX) %![(BADINDEX)1]d 1"),
+        (
+            '{{ float64 "-0" }} {{ minf "0" "-0" }} {{ maxf "-0" "0" }} {{ addf "-0" }}',
+            "-0 -0 0 0",
+        ),
+        ('{{ b64dec "AA=A" }}', "illegal base64 data at input byte 2"),
+        ('{{ b32dec "AA==AA==" }}', "illegal base32 data at input byte 3"),
+        ('{{ upper "ᾳß" }} {{ snakecase "AǅBⅧ" }}', "ᾼß aǅ_bⅧ"),
+        ('{{ urlJoin (dict "host" "h" "userinfo" "u#x") }}', "//h"),
+        ('{{ urlJoin (dict "host" "h" "userinfo" "u/x") }}', "//h"),
+        ('{{ $l := splitList "," "b,a" }}{{ sortAlpha $l }} {{ $l }}', "[a b] [a b]"),
+        ('{{ $l := list "b" "a" }}{{ sortAlpha $l }} {{ $l }}', "[a b] [b a]"),
+        ('{{ toJson (sortAlpha (regexFindAll "x" "a" -1)) }}', "null"),
+        ('{{ durationRound (toDate "2006" "x") }}', "292y"),
+        ('{{ toDate "2006" "9999" | dateModify "9000h" | toJson }}', ""),
+    ],
+)
+def test_a_function_gives_what_the_original_gives(text: str, wanted: str) -> None:
+    assert rendered(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{{ dig "a" "b" "x" (dict "a" (split "," "x")) }}', "not map[string]string"),
+        ('{{ dig "a" "x" (split "," "x") }}', "not map[string]string"),
+        ('{{ toDate "2006" "9999" | dateModify "9000h" | mustToJson }}', "no time of such a year"),
+        ('{{ urlJoin (dict "host" "h" "userinfo" "u%zz") }}', "a URL cannot be read"),
+    ],
+)
+def test_a_function_refuses_what_the_original_refuses(text: str, problem: str) -> None:
+    with pytest.raises(EvaluationError, match="line 1") as caught:
+        rendered(text)
+    assert problem in str(caught.value)
