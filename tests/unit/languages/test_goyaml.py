@@ -41,6 +41,11 @@ from reconciler.languages import goyaml
         ("a: 1\n---\n[", {"a": 1}),
         ("", None),
         ("\ufeffa: 1", {"a": 1}),
+        (r'"it\'s {a:}"', "it's {a:}"),
+        ("[it's a:, {b:}]", ["it's a:", {"b:": None}]),
+        ("a: &x {b: &x {c: 1}}\nd: *x", {"a": {"b": {"c": 1}}, "d": {"c": 1}}),
+        ("['a?', {? b : c}, ?d]", ["a?", {"b": "c"}, {"d": None}]),
+        ("%YAML 1.1\n---\na?", "a?"),
     ],
 )
 def test_a_value_is_what_go_makes_of_it(text: str, value: Any) -> None:
@@ -67,6 +72,11 @@ def test_a_value_is_what_go_makes_of_it(text: str, value: Any) -> None:
         ("[" * 300, "nested deeper than 200 levels"),
         ("a: [b", "did not find expected ',' or ']'"),
         ("%secret", "found unknown directive name"),
+        ("%YAML 1.2\n---\na", "only YAML 1.1 is read"),
+        ("{a: b, c: http://d/?e=f}", "line 1, column 11: a text with ? needs quotes"),
+        ("[a?:]", "found unexpected ':'"),
+        ("{a:[1]}", "found unexpected ':'"),
+        ("[" + r'"\'", ' * 60_000 + "]", "found unknown escape character"),
         (b"\xff", "UTF-8"),
     ],
 )

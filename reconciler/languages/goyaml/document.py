@@ -1,0 +1,245 @@
+"""A document built from the parser's events.
+
+The library would compose it by recursion, and a hundred thousand brackets, which may come out of
+an object, would end the process.
+"""
+
+import math
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceStartEvent,
+)
+
+from reconciler.engine.values.gonumbers import INT64_MAX
+from reconciler.languages.goyaml.faults import YAMLError, refusal
+from reconciler.languages.goyaml.scalars import TAG, float_key, scalar
+
+_SOLIDUS: Final = re.compile(r"(?<!\\)(?:\\\\)*\\/")
+_EXPONENT: Final = 1e21
+"""From here on JSON numbers are written with an exponent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A value that is complete.
+
+    Attributes:
+        value: What it is.
+        count: The values in it, itself among them, as it is when written out.
+        height: How deep it is.
+        aliased: It was named by an alias.
+    """
+
+    value: Any
+    count: int = 1
+    height: int = 0
+    aliased: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Endless:
+    """Stands for a number that JSON has not, for as long as no later key takes its place."""
+
+    refusal: YAMLError
+
+
+def refuse_endless(value: Any) -> None:
+    """Refuse a value in which a number has no end."""
+    if isinstance(value, _Endless):
+        raise value.refusal
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            refuse_endless(part)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A map or list that is being filled.
+
+    Attributes:
+        value: Of the map or list.
+        anchor: Its name, where it has one.
+        before: The values of the document before this one.
+        key: Of the value that comes next, None where a key comes next.
+        merges: The value that comes next is merged.
+        height: How deep it is so far.
+        flows: It stands in brackets.
+    """
+
+    value: dict[str, Any] | list[Any]
+    anchor: str | None
+    before: int
+    key: str | None = None
+    merges: bool = False
+    height: int = 1
+    flows: bool = False
+
+
+@dataclass(slots=True)
+class Document:
+    """The document so far; an anchor without a node belongs to a value that is not complete.
+
+    Attributes:
+        text: Of the whole document, where it may hold the escape that only the parser knows.
+        depth: Levels that it may have.
+        values: Values that it may have.
+        root: Its value, once it is complete.
+        frames: Maps and lists that are being filled, the outermost first.
+        anchors: What aliases may name.
+        count: Its values so far.
+        is_endless: A number in it is infinite, or none.
+    """
+
+    text: str
+    depth: int
+    values: int
+    root: list[Any] = field(default_factory=list)
+    frames: list[_Frame] = field(default_factory=list)
+    anchors: dict[str, _Node | None] = field(default_factory=dict)
+    count: int = 0
+    is_endless: bool = False
+
+    def take(self, event: Event) -> None:
+        """Work an event in."""
+        match event:
+            case DocumentStartEvent() if event.version not in {None, (1, 1)}:
+                raise refusal(event, "only YAML 1.1 is read")
+            case ScalarEvent():
+                if not event.style and "?" in event.value and self._is_in_brackets:
+                    raise refusal(event, "a text with ? needs quotes in brackets")
+                if self.text and event.style == '"':
+                    self._refuse_solidus(event)
+                node = _Node(scalar(event))
+                if event.anchor:
+                    self.anchors[event.anchor] = node
+                self._put(event, node)
+            case SequenceStartEvent():
+                self._open(event, [])
+            case MappingStartEvent():
+                self._open(event, {})
+            case CollectionEndEvent():
+                self._close(event)
+            case AliasEvent():
+                self._put(event, self._named(event))
+            case _:
+                pass
+
+    @property
+    def _is_in_brackets(self) -> bool:
+        return bool(self.frames) and self.frames[-1].flows
+
+    def _put(self, event: Event, node: _Node) -> None:
+        self.count += node.count
+        if self.count > self.values:
+            problem = f"it has more than {self.values} values, those behind aliases counted"
+            raise refusal(event, problem)
+        if len(self.frames) + node.height > self.depth:
+            raise refusal(event, f"it is nested deeper than {self.depth} levels")
+        if not self.frames:
+            self.root.append(self._value(event, node.value))
+            return
+        frame = self.frames[-1]
+        frame.height = max(frame.height, node.height + 1)
+        if isinstance(frame.value, list):
+            frame.value.append(self._value(event, node.value))
+        else:
+            self._put_into(frame, frame.value, event, node)
+
+    def _put_into(self, frame: _Frame, into: dict[str, Any], event: Event, node: _Node) -> None:
+        """Take a node as the next key or value of a map."""
+        if frame.merges:
+            _merge(event, into, node)
+            frame.merges = False
+        elif frame.key is not None:
+            into[frame.key] = self._value(event, node.value)
+            frame.key = None
+        elif _is_merge(event):
+            frame.merges = True
+        else:
+            frame.key = _key(event, node.value)
+
+    def _value(self, event: Event, value: Any) -> Any:
+        """Give what JSON makes of a value: it has one kind of numbers, and none without an end."""
+        if not isinstance(value, float):
+            return value
+        if not math.isfinite(value):
+            self.is_endless = True
+            problem = "JSON has no infinite number, and none that is not a number"
+            return _Endless(refusal(event, problem))
+        # The digits that JSON text would have, not those of the binary value.
+        is_whole = value.is_integer() and abs(value) < _EXPONENT
+        return int(Decimal(repr(value))) if is_whole else value
+
+    def _refuse_solidus(self, event: ScalarEvent) -> None:
+        start, end = event.start_mark, event.end_mark
+        quoted = self.text[start.index : end.index] if start and end else ""
+        if _SOLIDUS.search(quoted):
+            raise refusal(event, "an unknown escape character; a / needs no backslash")
+
+    def _open(self, event: CollectionStartEvent, value: dict[str, Any] | list[Any]) -> None:
+        if len(self.frames) >= self.depth:
+            raise refusal(event, f"it is nested deeper than {self.depth} levels")
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.frames.append(_Frame(value, event.anchor, self.count, flows=bool(event.flow_style)))
+
+    def _close(self, event: Event) -> None:
+        frame = self.frames.pop()
+        node = _Node(frame.value, self.count - frame.before + 1, frame.height)
+        self.count = frame.before
+        # The anchor names what took its name last, also where that stands inside.
+        if frame.anchor and self.anchors[frame.anchor] is None:
+            self.anchors[frame.anchor] = node
+        self._put(event, node)
+
+    def _named(self, event: AliasEvent) -> _Node:
+        if event.anchor not in self.anchors:
+            raise refusal(event, "an alias names an anchor that does not stand before it")
+        node = self.anchors[event.anchor]
+        if node is None:
+            raise refusal(event, "the value of an anchor contains itself")
+        return _Node(node.value, node.count, node.height, aliased=True)
+
+
+def _is_merge(event: Event) -> bool:
+    if not isinstance(event, ScalarEvent) or event.value != "<<":
+        return False
+    return bool(event.implicit[0]) or event.tag == f"{TAG}merge"
+
+
+def _merge(event: Event, into: dict[str, Any], node: _Node) -> None:
+    """Write a map, or the maps of a list, over what is there; of a list the first one counts."""
+    listed = isinstance(node.value, list) and not node.aliased
+    for part in reversed(node.value) if listed else [node.value]:
+        if not isinstance(part, dict):
+            raise refusal(event, "<< takes a map or a list of maps")
+        into.update(part)
+
+
+def _key(event: Event, value: Any) -> str:
+    """Give the text that a key becomes.
+
+    Raises:
+        YAMLError: JSON has no such key.
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return float_key(value)
+        case int() if value <= INT64_MAX:
+            return str(value)
+    raise refusal(event, "a key that is no text, truth value or number; write it in quotes")

@@ -1,0 +1,91 @@
+"""Texts read, with what the original takes and the parser does not."""
+
+import re
+from typing import Any, Final
+
+import yaml
+from yaml.events import DocumentEndEvent, StreamEndEvent
+
+from reconciler.languages.goyaml.document import Document, refuse_endless
+from reconciler.languages.goyaml.faults import YAMLError, place
+
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+MAX_DEPTH: Final = 200
+MAX_VALUES: Final = 100_000
+"""Values of one document, those behind aliases counted each time they are named."""
+_REREAD: Final = 256 * 1024
+"""Characters that are read once more, in all, after something was rewritten."""
+_QUOTED: Final = re.compile(r'"([ !#-\[\]-~]*)"')
+
+
+def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> Any:
+    """Read the first document; None where there is none.
+
+    Args:
+        content: Any text; bytes are UTF-8.
+        depth: Levels of maps and lists that it may have.
+        values: Values that it may have, those behind aliases counted each time.
+
+    Raises:
+        YAMLError: It cannot be read.
+    """
+    try:
+        text = content if isinstance(content, str) else content.decode()
+        # Most values are a text in quotes, which is what stands between them.
+        if found := _QUOTED.fullmatch(text):
+            return found[1]
+        return _first_document(text, depth, values)
+    except yaml.MarkedYAMLError as error:
+        problem = error.problem or "it cannot be parsed"
+        raise YAMLError(problem, *place(error.problem_mark)) from error
+    except yaml.YAMLError as error:
+        raise YAMLError("control characters are not allowed") from error
+    except UnicodeError as error:
+        raise YAMLError("it is not valid UTF-8: a character was cut in its middle") from error
+
+
+def _first_document(text: str, depth: int, values: int) -> Any:
+    text, left = text.removeprefix("\ufeff"), _REREAD
+    while True:
+        try:
+            return _read(text, depth, values)
+        except yaml.MarkedYAMLError as error:
+            left -= len(text)
+            accepted = _accepted(text, error) if left >= 0 else None
+            if accepted is None:
+                raise
+            text = accepted
+
+
+def _accepted(text: str, error: yaml.MarkedYAMLError) -> str | None:
+    """Write a text anew whose error the original has not, None where it has it, too."""
+    start, end = error.context_mark, error.problem_mark
+    if start is None or end is None:
+        return None
+    first, at = start.index, end.index
+    if error.problem == "found unknown escape character" and text.startswith("\\'", at):
+        return f"{text[:at]}'{text[at + 2 :]}"
+    plain = text[first : at + 1]
+    # In brackets a colon may end a text, as in [a:].
+    ends = error.problem == "found unexpected ':'" and text[at + 1 : at + 2] in {",", "]", "}"}
+    if not ends or "?" in plain:
+        return None
+    quoted = plain.replace("'", "''")
+    return f"{text[:first]}'{quoted}'{text[at + 1 :]}"
+
+
+def _read(text: str, depth: int, values: int) -> Any:
+    parser = _Parser(text)
+    document = Document(text if "\\/" in text else "", depth, values)
+    try:
+        # What stands behind the first document is not even parsed, as in the original.
+        while not isinstance(event := parser.get_event(), DocumentEndEvent | StreamEndEvent):
+            document.take(event)
+    finally:
+        parser.dispose()
+    if not document.root:
+        return None
+    if document.is_endless:
+        refuse_endless(document.root)
+    return document.root[0]
