@@ -17,6 +17,7 @@ from reconciler.engine.match import (
 ALL: Final = KindSelector(group="*", version="*", kind="*", subresource="")
 ALL_SUBRESOURCES: Final = replace(ALL, subresource="*")
 _CONNECT: Final = "CONNECT"
+_NAMESPACE: Final = "Namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +88,15 @@ class Scope:
     def _why_not(self, subject: Subject) -> str:
         if subject.operation and subject.operation not in self.operations:
             return f"the rule is for {', '.join(self.operations)}, not for {subject.operation}"
-        if self.namespace and subject.namespace != self.namespace:
+        # A request for a Namespace names it as its own; it lies in none.
+        is_namespace = subject.kind == _NAMESPACE and not subject.group
+        place = "" if is_namespace else subject.namespace
+        if self.namespace and place != self.namespace:
             return f"it is not in namespace {self.namespace}"
         if not self.selectors:
             return ""
         selected = any(
-            selector.matches(subject.obj, name=subject.name, namespace=subject.namespace)
+            selector.matches(subject.obj, name=subject.name, namespace=place)
             for selector in self.selectors
         )
         return "" if selected else "none of resourceSelectors selects it"

@@ -357,6 +357,20 @@ def test_a_policy_is_for_its_operations_and_its_namespace(
     assert (program.match.evaluate(subject).decision is Decision.MATCH) is matches
 
 
+@pytest.mark.parametrize(("namespace", "place"), [("shop", ""), ("", "shop")])
+def test_a_namespace_lies_in_none(namespace: str, place: str) -> None:
+    # A request for one names it as its own namespace.
+    selector = {"apiVersion": "v1", "kind": "Namespace", "namespace": place}
+    spec = {"resourceSelectors": [selector], "overrideRules": [ADDING]}
+    kind = "OverridePolicy" if namespace else "ClusterOverridePolicy"
+    (program,) = KINITIRAS.compile(policy(kind, spec, namespace)).programs
+    obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    subject = Subject(
+        obj=obj, group="", version="v1", kind="Namespace", name="shop", namespace="shop"
+    )
+    assert program.match.evaluate(subject).decision is Decision.NO_MATCH
+
+
 def labelling(name: str, label: str, namespace: str = "", where: str = "") -> dict[str, Any]:
     edit = {"type": "labels", "labels": {label: "1"}}
     selector: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod"}
