@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from reconciler.dialects.kinitiras.resources import read_factor, scaled
+from reconciler.dialects.kinitiras.resources import read_ratio, scaled
 from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_texts
 from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
@@ -187,7 +187,7 @@ def _factors(raw: Any, location: str) -> dict[str, dict[str, float]]:
     parts = reading.mapping(raw, location, allowed=("requests", "limits", "request", "limit"))
     return {
         name if name.endswith("s") else f"{name}s": {
-            resource: read_factor(factor, f"{location}.{name}.{resource}")
+            resource: read_ratio(factor, f"{location}.{name}.{resource}")
             for resource, factor in (amounts or {}).items()
         }
         for name, amounts in parts.items()

@@ -8,6 +8,8 @@ from typing import Any, Final
 from reconciler.engine.values.scalars import Quantity, format_quantity, parse_quantity
 from reconciler.errors import EvaluationError, InvalidPolicy
 
+_SHARED: Final = frozenset({"cpu", "memory", "storage", "ephemeral-storage"})
+"""What an oversell of ``origin`` is about; of anything else the original takes no share."""
 CPU: Final = "cpu"
 _MILLI: Final = 10**6
 """Billionths in a thousandth."""
@@ -20,17 +22,38 @@ def read_factor(raw: Any, location: str) -> float:
     Raises:
         InvalidPolicy: It does not lie between 0 and 1.
     """
-    try:
-        value = float(raw) if isinstance(raw, str | int | float) else 0.0
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
+    value = _number(raw)
+    if value is None or not 0 < value < 1:
         raise InvalidPolicy(location, 'expected a number between 0 and 1, as "0.5"')
     return value
 
 
+def read_ratio(raw: Any, location: str) -> float:
+    """Read a factor that may also be 0, or more than all.
+
+    Raises:
+        InvalidPolicy: It is no such number.
+    """
+    value = _number(raw)
+    if value is None or not 0 <= value < math.inf:
+        raise InvalidPolicy(location, 'expected a factor, as "0.5"')
+    return value
+
+
+def _number(raw: Any) -> float | None:
+    try:
+        return float(raw) if isinstance(raw, str | int | float) else None
+    except ValueError:
+        return None
+
+
+def _nearest(units: Fraction) -> int:
+    """Round as the original does; Python would round halves to even numbers."""
+    return math.floor(units + Fraction(1, 2))
+
+
 def share(
-    name: str, amount: Any, factor: float, *, to_whole: Callable[[Fraction], int] = round
+    name: str, amount: Any, factor: float, *, to_whole: Callable[[Fraction], int] = _nearest
 ) -> str:
     """Return a share of an amount: of CPU in thousandths, of everything else in whole units.
 
@@ -51,10 +74,10 @@ def share(
 def scaled(amounts: Mapping[str, Any], factors: Mapping[str, float]) -> dict[str, str]:
     """Return shares of the amounts that there are factors for, without the last fraction.
 
-    What is 0 stays.
+    What is 0 stays, and so does what is no processor, memory or storage.
     """
     return {
         name: share(name, amounts[name], factor, to_whole=math.floor)
         for name, factor in factors.items()
-        if name in amounts and str(amounts[name]) not in {"0", ""}
+        if name in _SHARED and str(amounts.get(name) or "0") != "0"
     }

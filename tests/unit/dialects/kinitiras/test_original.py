@@ -78,7 +78,8 @@ def test_a_template_for_tolerations(
     [
         ("100m", "1", "0.5", "500m"),
         ("0", "1", "0.5", "0"),
-        (None, "333m", "0.5", "166m"),
+        (None, "333m", "0.5", "167m"),
+        (None, "5m", "0.5", "3m"),
         (None, "335m", "0.5", "168m"),
     ],
 )
@@ -199,6 +200,13 @@ def test_an_edit_of_origin(edit: dict[str, Any], current: Any, value: Any) -> No
             {"cpu": "0.5", "memory": "0.5"},
             {"cpu": "0", "memory": "1"},
         ),
+        # It may be more than all, or nothing; of anything else there is no share.
+        (
+            {"cpu": "1", "memory": "1Gi"},
+            {"cpu": "1.5", "memory": "0"},
+            {"cpu": "1500m", "memory": "0"},
+        ),
+        ({"cpu": "1", "gpu": "1"}, {"cpu": "1", "gpu": "0.5"}, {"cpu": "1000m", "gpu": "1"}),
     ],
 )
 def test_an_oversell_of_origin_leaves_the_last_fraction_out(
