@@ -1,13 +1,16 @@
 """Conditions that let a request pass or refuse it: ``template.condition``."""
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from reconciler.dialects.kinitiras.texts import ABSENT, read_number
 from reconciler.dialects.kinitiras.values import (
+    Constant,
     PartOf,
     Source,
     read_reference,
@@ -34,7 +37,7 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
 _EXISTENCE: Final = frozenset({"Exist", "NotExist"})
 _LISTS: Final = frozenset({"In", "NotIn"})
 _CONDITIONS: Final = (*SIGNS, "Exist", "NotExist", "In", "NotIn")
-_CALCULATIONS: Final[Mapping[str, Callable[[float, float], float]]] = MappingProxyType(
+_CALCULATIONS: Final[Mapping[str, Callable[[Fraction, Fraction], Fraction]]] = MappingProxyType(
     {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 )
 
@@ -46,7 +49,7 @@ class Process:
     operation: str
     operand: float
 
-    def result(self, value: Any) -> float:
+    def result(self, value: Any) -> Fraction:
         """Return the result.
 
         Raises:
@@ -54,7 +57,7 @@ class Process:
         """
         if not _is_number(value):
             raise EvaluationError("valueProcess takes a number")
-        return _CALCULATIONS[self.operation](value, self.operand)
+        return _CALCULATIONS[self.operation](_exact(value), _exact(self.operand))
 
 
 class Refuses(Condition, Protocol):
@@ -168,13 +171,25 @@ class RefusedWhen:
         value = others[0] if others else ABSENT
         if data is ABSENT or value is ABSENT:
             return None
-        return _compare(
-            self.condition, data, self.process.result(value) if self.process else value
-        )
+        if self.process is not None:
+            value = self.process.result(value)
+            data = _exact(data) if _is_number(data) else data
+        return _compare(self.condition, data, value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+
+
+def _exact(number: float) -> Fraction:
+    """Return a number as it is written, so that 7 is 7% of 100.
+
+    Raises:
+        EvaluationError: It is too large to be one.
+    """
+    if not math.isfinite(number):
+        raise EvaluationError("valueProcess takes a number")
+    return Fraction(str(number))
 
 
 def _compare(condition: str, data: Any, value: Any) -> bool:
@@ -195,7 +210,9 @@ def _compare(condition: str, data: Any, value: Any) -> bool:
 
 
 def _kind_of(value: Any) -> str:
-    return "a text" if isinstance(value, str) else reading.kind_of(value)
+    if isinstance(value, str):
+        return "a text"
+    return "a number" if _is_number(value) else reading.kind_of(value)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -217,15 +234,26 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
     source = read_source(fields, location, "")
     if source is None and condition not in _EXISTENCE:
         raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
+    if condition in _LISTS and isinstance(source, Constant):
+        _check_list(source.value, condition, f"{location}.value")
     process = fields.get("valueProcess")
+    if process is not None:
+        process = _process(process, f"{location}.valueProcess")
     return RefusedWhen(
         condition=condition,
         data=read_reference(fields.get("dataRef"), f"{location}.dataRef", ""),
         wanted=source,
-        process=None if process is None else _process(process, f"{location}.valueProcess"),
+        # A list is compared with as it is.
+        process=None if condition in _LISTS else process,
         allows=mode == "allow",
         text=str(fields.get("message") or "it is refused"),
     )
+
+
+def _check_list(value: Any, condition: str, location: str) -> None:
+    if not isinstance(value, list):
+        reason = f"{condition} takes a list: stringSlice, integerSlice or floatSlice"
+        raise InvalidPolicy(location, reason)
 
 
 def _process(raw: Any, location: str) -> Process:

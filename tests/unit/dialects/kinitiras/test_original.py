@@ -28,9 +28,11 @@ def program(kind: str, spec: dict[str, Any]) -> Program:
     return found
 
 
-def context(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Context:
+def context(
+    obj: dict[str, Any], old: dict[str, Any] | None = None, operation: str = "UPDATE"
+) -> Context:
     return request_context(
-        operation="UPDATE",
+        operation=operation,
         obj=obj,
         old_object=old,
         name="web",
@@ -279,6 +281,47 @@ def test_values_of_two_types_cannot_be_compared(
             found.condition.evaluate(asked)
     else:
         assert found.condition.evaluate(asked).passed is (fits is (cond == "Equal"))
+
+
+def verdict(condition: dict[str, Any], data: Any, operation: str = "UPDATE") -> bool:
+    """Return whether a condition on a field, which was there before as well, refuses."""
+    whole = {"dataRef": {"from": "current", "path": "/spec/data"}, **condition}
+    rule = {"template": {"type": "condition", "condition": whole}}
+    found = program("ClusterValidatePolicy", {"validateRules": [rule]})
+    obj = {"spec": {"data": data}}
+    asked = context({} if operation == "DELETE" else obj, obj, operation)
+    assert found.condition is not None
+    return found.condition.evaluate(asked).passed
+
+
+@pytest.mark.parametrize(
+    ("value", "operation", "operand", "result"),
+    [
+        ({"integer": 100}, "*", "7%", 7),
+        ({"integer": 100}, "*", "29%", 29),
+        ({"integer": 3}, "*", "0.1", 0.3),
+        ({"float": ".5"}, "-", "29%", 0.21),
+        ({"float": "0.1"}, "+", "0.2", 0.3),
+        ({"integer": 21}, "/", "70%", 30),
+    ],
+)
+def test_a_value_is_processed_in_decimals(
+    value: dict[str, Any], operation: str, operand: str, result: float
+) -> None:
+    process = {"operation": operation, "operationWith": operand}
+    for cond, fits in (("Equal", True), ("Gte", True), ("Lte", True), ("Gt", False)):
+        condition = {"cond": cond, "value": value, "valueProcess": process}
+        assert verdict(condition, result) is fits
+
+
+@pytest.mark.parametrize(("cond", "fits"), [("In", True), ("NotIn", False)])
+def test_a_list_is_compared_with_as_it_is(cond: str, *, fits: bool) -> None:
+    process = {"operation": "*", "operationWith": "50%"}
+    condition = {"cond": cond, "value": {"integerSlice": [1, 2]}, "valueProcess": process}
+    assert verdict(condition, 2) is fits
+    with pytest.raises(InvalidPolicy, match=f"{cond} takes a list") as caught:
+        verdict({"cond": cond, "value": {"string": "a"}}, "a")
+    assert caught.value.location == "spec.validateRules[0].template.condition.value"
 
 
 @pytest.mark.parametrize("labels", [{"app": "w*"}, {"app?": "web"}])
