@@ -60,9 +60,11 @@ class CueProgram:
     def given(self, context: Context, obj: Mapping[str, Any], old: Mapping[str, Any]) -> Any:
         """Return what it gives for these objects, as `of`."""
         data: dict[str, Any] = {"object": obj}
+        is_update = context.data["request"].get("operation") == "UPDATE"
         if self.rendered:
-            data = {"data": {**data, "oldObject": old, "extraParams": {}}}
-        elif self.refuses and context.data["request"].get("operation") == "UPDATE":
+            seen = old if is_update else {}
+            data = {"data": {**data, "oldObject": seen, "extraParams": {}}}
+        elif self.refuses and is_update:
             data["oldObject"] = old
         load = CueLoad(
             source=self.source,

@@ -20,6 +20,7 @@ _CONSTANTS: Final = (
 )  # fmt: skip
 _REFERENCE: Final = ("from", "path", "k8s", "http")
 _OBJECTS: Final[Mapping[str, str]] = {"current": "object", "old": "oldObject"}
+_DELETE: Final = "DELETE"
 _SOURCES: Final = (*_OBJECTS, "k8s", "owner", "http")
 
 
@@ -88,8 +89,14 @@ class Reference:
     loads = False
 
     def of(self, context: Context) -> Any:
-        """Return it, `ABSENT` where the object does not have it."""
-        return self.path.look_up(context.data["request"].get(self.field) or {})
+        """Return it, `ABSENT` where the object does not have it.
+
+        What is deleted is the object as it is; only an UPDATE has an old one.
+        """
+        request = context.data["request"]
+        if self.field == _OBJECTS["old"] and request.get("operation") == _DELETE:
+            return ABSENT
+        return self.path.look_up(request.get(self.field) or {})
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:

@@ -324,6 +324,14 @@ def test_a_list_is_compared_with_as_it_is(cond: str, *, fits: bool) -> None:
     assert caught.value.location == "spec.validateRules[0].template.condition.value"
 
 
+@pytest.mark.parametrize(("operation", "old"), [("UPDATE", True), ("DELETE", False)])
+def test_only_an_update_has_an_old_object(operation: str, *, old: bool) -> None:
+    reference = {"from": "old", "path": "/spec/data"}
+    assert verdict({"cond": "Exist", "dataRef": reference}, 1, operation) is old
+    assert verdict({"cond": "NotExist", "dataRef": reference}, 1, operation) is not old
+    assert verdict({"cond": "Equal", "valueRef": reference}, 1, operation) is old
+
+
 @pytest.mark.parametrize("labels", [{"app": "w*"}, {"app?": "web"}])
 def test_a_label_of_a_selector_is_no_pattern(labels: dict[str, str]) -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", "labelSelector": {"matchLabels": labels}}
