@@ -11,7 +11,7 @@ from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 
 _PLACEHOLDER: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _INDEX: Final = re.compile(r"[0-9]+")
-_STEP: Final = re.compile(r'(?:^|\.)(?:"([^"]+)"|([^.\[\]"]+))|\[([0-9]+)\]')
+_STEP: Final = re.compile(r'(?:^|\.)(?:"([^"]+)"|([^.\[\]"]+))|\[(?:"([^"]+)"|([0-9]+))\]')
 _LONGEST_INDEX: Final = 9
 
 
@@ -78,21 +78,23 @@ def read_texts(raw: Any, location: str) -> dict[str, str]:
 def read_path(raw: Any, location: str) -> Path:
     """Read ``/spec/containers/0/image`` or ``spec.containers[0].image``.
 
+    A key in the second notation may be quoted: ``metadata.labels."a/b"`` or ``["a/b"]``.
+
     Raises:
         InvalidPolicy: It is neither.
     """
     if not isinstance(raw, str) or not raw.strip("/"):
         raise InvalidPolicy(location, "expected a path, as /spec/replicas")
-    if "/" in raw:
+    if raw.startswith("/") or ("/" in raw and '"' not in raw):
         names = (part.replace("~1", "/").replace("~0", "~") for part in raw.strip("/").split("/"))
         return Path(tuple(int(name) if _is_index(name) else name for name in names))
     steps: list[str | int] = []
     position = 0
     while position < len(raw):
         found = _STEP.match(raw, position)
-        if found is None or (found[3] and not _is_index(found[3])):
+        if found is None or (found[4] and not _is_index(found[4])):
             raise InvalidPolicy(location, "expected a path, as spec.containers[0].image")
-        steps.append(int(found[3]) if found[3] else found[1] or found[2])
+        steps.append(int(found[4]) if found[4] else found[1] or found[2] or found[3])
         position = found.end()
     return Path(tuple(steps))
 

@@ -332,6 +332,22 @@ def test_only_an_update_has_an_old_object(operation: str, *, old: bool) -> None:
     assert verdict({"cond": "Equal", "valueRef": reference}, 1, operation) is old
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/spec/data/a-b/0",
+        'spec.data."a-b"[0]',
+        'spec.data["a-b"][0]',
+        'spec["data"]["a-b"][0]',
+        'spec.data["c/d.e"][0]',
+        'spec.data."c/d.e"[0]',
+    ],
+)
+def test_a_key_of_a_path_may_be_quoted(path: str) -> None:
+    data = {"a-b": [1], "c/d.e": [1]}
+    assert verdict({"cond": "Exist", "dataRef": {"from": "current", "path": path}}, data)
+
+
 @pytest.mark.parametrize("labels", [{"app": "w*"}, {"app?": "web"}])
 def test_a_label_of_a_selector_is_no_pattern(labels: dict[str, str]) -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", "labelSelector": {"matchLabels": labels}}
