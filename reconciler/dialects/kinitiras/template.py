@@ -26,6 +26,7 @@ from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
 from reconciler.engine.context import Context
 from reconciler.engine.patch.rfc6902 import Operation
+from reconciler.engine.values.scalars import parse_quantity
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 _FIELDS: Final = (
@@ -241,16 +242,27 @@ def _read_entries(
         raise InvalidPolicy(f"{location}.path", "expected a key, as example.com/owner")
     if source is None and operation != "remove":
         raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
-    return TemplateEdit(type=type_, operation=operation, key="" if several else key, source=source)
+    if several and operation != "remove":
+        key = ""
+    return TemplateEdit(type=type_, operation=operation, key=key, source=source)
 
 
 def _read_resources(raw: Any, location: str, *, removes: bool) -> dict[str, dict[str, str]]:
     del removes
     fields = reading.mapping(raw, location, allowed=("requests", "limits"))
     return {
-        part: {name: str(amount) for name, amount in (amounts or {}).items()}
+        part: {
+            name: _amount(amount, f"{location}.{part}.{name}")
+            for name, amount in (amounts or {}).items()
+        }
         for part, amounts in fields.items()
     }
+
+
+def _amount(raw: Any, location: str) -> str:
+    if parse_quantity(str(raw)) is None:
+        raise InvalidPolicy(location, "expected a quantity, as 500m or 1Gi")
+    return str(raw)
 
 
 def _read_oversell(raw: Any, location: str, *, removes: bool) -> dict[str, float]:

@@ -348,6 +348,18 @@ def test_a_key_of_a_path_may_be_quoted(path: str) -> None:
     assert verdict({"cond": "Exist", "dataRef": {"from": "current", "path": path}}, data)
 
 
+def test_a_template_removes_the_annotation_of_its_path() -> None:
+    template = {"type": "annotations", "operation": "add", "value": {"stringMap": {"a": "1"}}}
+    assert changed(template, {})["metadata"]["annotations"] == {"a": "1"}
+    rules = [{**template, "operation": "remove", "path": path} for path in ("b", "a")]
+    spec = {"overrideRules": [{"overriders": {"template": rule}} for rule in rules]}
+    head = {"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": "ClusterOverridePolicy"}
+    obj: Any = {"kind": "Pod", "metadata": {"annotations": {"a": "1", "c": "2"}}}
+    for rule in KINITIRAS.compile({**head, "metadata": {"name": "p"}, "spec": spec}).programs:
+        obj = rule.mutation.apply(None, context(obj), obj, SHIPPED)
+    assert obj["metadata"]["annotations"] == {"c": "2"}
+
+
 @pytest.mark.parametrize("labels", [{"app": "w*"}, {"app?": "web"}])
 def test_a_label_of_a_selector_is_no_pattern(labels: dict[str, str]) -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", "labelSelector": {"matchLabels": labels}}

@@ -495,6 +495,26 @@ def test_what_is_named_is_looked_for_whatever_its_labels_are() -> None:
             "template.resourcesOversell.cpuFactor",
             "between 0 and 1",
         ),
+        (
+            {
+                "origin": [
+                    {"type": "resourceOversell", "resourcesOversell": {"limits": {"cpu": "-1"}}}
+                ]
+            },
+            "origin[0].resourcesOversell.limits.cpu",
+            "expected a factor",
+        ),
+        (
+            {
+                "template": {
+                    "type": "resources",
+                    "operation": "add",
+                    "resources": {"limits": {"cpu": "much"}},
+                }
+            },
+            "template.resources.limits.cpu",
+            "expected a quantity",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place(
