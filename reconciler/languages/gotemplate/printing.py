@@ -110,7 +110,10 @@ class _Printer:
         return f"{'interface {}(nil)' if self.spec.sharp_v else _NIL}"
 
     def _bad(self, value: Any, verb: str) -> str:
-        return f"%!{verb}({type_name(value)}={self._scalar(value, 'v')})"
+        # A value with a text of its own is shown without it.
+        is_whole = isinstance(value, Int)
+        text = self.spec.integer(value, "v") if is_whole else self._scalar(value, "v")
+        return f"%!{verb}({type_name(value)}={text})"
 
     def _list(self, value: list[Any], verb: str, depth: int) -> str:
         if self.spec.sharp_v:
@@ -247,7 +250,7 @@ class _Form:
         self._given["width"] = width if width is None or width <= _LARGEST else None
 
     def _precision(self) -> None:
-        if self._at() != "." or self._position + 1 > len(self._form):
+        if self._at() != "." or self._position + 1 == len(self._form):
             return
         self._position += 1
         self._good = self._good and not self._indexed

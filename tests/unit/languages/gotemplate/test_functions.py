@@ -24,6 +24,11 @@ def rendered(text: str) -> str:
             '{{ float64 "-0" }} {{ minf "0" "-0" }} {{ maxf "-0" "0" }} {{ addf "-0" }}',
             "-0 -0 0 0",
         ),
+        ('{{ printf "%5." 1 }} {{ printf "%." }}', "%!.(int=    1) %!.(MISSING)"),
+        (
+            '{{ $m := (toDate "1" "5").Month }}{{ printf "%v %d %t" $m $m $m }}',
+            "May 5 %!t(time.Month=5)",
+        ),
         ('{{ b64dec "AA=A" }}', "illegal base64 data at input byte 2"),
         ('{{ b32dec "AA==AA==" }}', "illegal base32 data at input byte 3"),
         ('{{ upper "ᾳß" }} {{ snakecase "AǅBⅧ" }}', "ᾼß aǅ_bⅧ"),
