@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.engine.values import gojson
 from reconciler.errors import EvaluationError
 
 _LARGEST: Final = "1.7976931348623157e+308"
@@ -21,9 +22,6 @@ _INEXACT: Final = re.compile(rb"[:\[,]-?[0-9](?:[0-9]{15,}|[0-9]*[.eE][-+0-9.eE]
 """A number that Go may write in another way than it stands there; in a text it does no harm."""
 _PLAIN: Final = 1e21
 """From here on Go writes a number with an exponent."""
-_LEAST_PLAIN: Final = 1e-6
-"""Below this Go writes one with an exponent, and Python already below the next."""
-_LEAST_HERE: Final = 1e-4
 
 
 def to_input(value: Any) -> Any:
@@ -139,23 +137,9 @@ def _rendered(value: Any) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    found = json.dumps(text, ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        found = found.replace(character, f"\\u{ord(character):04x}")
-    return found
+    return gojson.escape(json.dumps(text, ensure_ascii=False))
 
 
 def _number(value: float) -> str:
     number = _float64(value)
-    if isinstance(number, int):
-        return str(number)
-    # Python pads an exponent of one digit; Go does not below zero, and has none down to 1e-6.
-    text = repr(number)
-    if _LEAST_PLAIN <= abs(number) < _LEAST_HERE:
-        return f"{number:.{_places(text)}f}"
-    return re.sub(r"e-0(\d)$", r"e-\1", text)
-
-
-def _places(text: str) -> int:
-    digits, _, exponent = text.partition("e-")
-    return int(exponent) + len(digits.partition(".")[2])
+    return str(number) if isinstance(number, int) else gojson.write_float(number)

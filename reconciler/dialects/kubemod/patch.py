@@ -16,6 +16,7 @@ from reconciler.engine.patch import KeyTable
 from reconciler.engine.patch.paths import APPEND, MAX_DEPTH, Pointer, parse_index, parse_pointer
 from reconciler.engine.patch.rfc6902 import KUBEMOD, Operation, OperationName, apply_operations
 from reconciler.engine.reading import mapping, sequence
+from reconciler.engine.values import gojson
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
 from reconciler.languages.gval import Selection, compile_selection
 from reconciler.languages.gval.syntax import Descent, Key, Script
@@ -30,8 +31,6 @@ _OPERATIONS: Final[Mapping[str, OperationName]] = {
     "replace": "replace",
 }
 _PLACEHOLDER: Final = re.compile(r"#(\d+)")
-_ESCAPES: Final = tuple((sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029")
-"""How Go writes what HTML does not take, and with it kubectl; only texts of JSON hold it."""
 _STEPS: Final = 256
 """What an operation takes of an allowance beside its value."""
 
@@ -189,11 +188,12 @@ def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -
     except (ValueError, RecursionError, EvaluationError):
         return obj
     written = json.dumps(after, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    for sign, escape in _ESCAPES:
-        written = written.replace(sign, escape)
     return {
         **obj,
-        "metadata": {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: written}},
+        "metadata": {
+            **obj["metadata"],
+            "annotations": {**annotations, LAST_APPLIED: gojson.escape(written)},
+        },
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
+from reconciler.engine.values import gojson
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath.limits import Run
 
@@ -22,9 +23,6 @@ _NAMES = {
 _INT64 = 2**63
 _EXPONENT = 1e21  # from here on JSON has an exponent, as Go writes it
 _PLAIN_FLOATS = 1e-4  # below, Python's own form has an exponent
-_SMALLEST_PLAIN = 1e-6
-# What Go's JSON writes as \\u003c, so that HTML may contain it; all of it stands in strings.
-_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _WRITING = 8  # a character of JSON takes the time of so many that are copied
 
 
@@ -74,7 +72,7 @@ def as_text(value: Any, run: Run) -> str:
         run.check_text(len(value))
         return value
     if isinstance(value, float) and 0 < abs(value) < _PLAIN_FLOATS:
-        return _small(value)
+        return gojson.write_float(value)
     run.measure(value)
     try:
         text = json.dumps(
@@ -87,7 +85,7 @@ def as_text(value: Any, run: Run) -> str:
     except (TypeError, ValueError):
         msg = f"a value of type {type(value).__name__} has no JSON form"
         raise EvaluationError(msg) from None
-    text = text.translate(_ESCAPES)
+    text = gojson.escape(text)
     run.check_text(len(text))
     run.read(len(text) * _WRITING)
     return text
@@ -185,13 +183,6 @@ def bounded(number: float) -> float:
     if not math.isfinite(result):
         raise ValueError("number out of range")
     return result
-
-
-def _small(value: float) -> str:
-    """Write a float below 0.0001 as Go's JSON has it: 0.00001, but 1e-7."""
-    if abs(value) >= _SMALLEST_PLAIN:
-        return format(Decimal(repr(value)), "f")
-    return repr(value).replace("e-0", "e-")
 
 
 def _whole_floats_as_integers(value: Any) -> Any:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from reconciler.engine.values.gonumbers import format_float
+from reconciler.engine.values import gojson
 from reconciler.languages.gotemplate.functions.runes import runes
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.signature import (
@@ -30,8 +30,6 @@ _ESCAPED: Final = re.compile('[\x00-\x1f"\\\\\u2028\u2029\udc80-\udcff]')
 _HTML: Final = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029\udc80-\udcff]')
 _LONE: Final = re.compile("[\ud800-\udfff]")
 _SURROGATE: Final = 0xD800
-_LARGE: Final = 1e21
-_SMALL: Final = 1e-6
 
 
 class _Writer:
@@ -109,10 +107,7 @@ def _escape(found: re.Match[str]) -> str:
 def _number(value: float) -> str:
     if not math.isfinite(value):
         raise Failure("JSON has no infinite number, and none that is not a number")
-    if value and not _SMALL <= abs(value) < _LARGE:
-        text = format_float(value, "e")
-        return re.sub(r"e-0", "e-", text)
-    return format_float(value, "f")
+    return gojson.write_float(value)
 
 
 def _to_json(run: Run, value: Any) -> str:
