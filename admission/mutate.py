@@ -5,6 +5,7 @@ cannot be read is an error of the rules that ask for it. Exceptions are taken as
 of last; there is no later moment at which anybody could look again.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from admission.decide import AdmissionResponse
 from admission.failures import RuleFailures
 from admission.lookup import Address, RequestedRules, RuleLookup, is_standing
 from reconciler.clock import Deadline
+from reconciler.engine.chain import StepResult
 from reconciler.engine.match.scopes import Pair
 from reconciler.engine.program import Phase, Program
 from reconciler.errors import ClusterError
@@ -87,11 +89,16 @@ class MutateWebhook:
             self.events.changed(requested.request, admitted.changed)
             for result in admitted.changed:
                 self.audit.changed(requested.request, result.policy, result.rule)
-                labels = self.metrics.labels.rule(result.policy.key, result.rule)
-                self.metrics.mutations.of(*labels).inc()
+            # With many rules that takes a while, and whoever sent the request waits.
+            asyncio.get_running_loop().call_soon(self._count, admitted.changed)
         warnings = [
             f"policy {result.policy.key}.{result.rule}: {result.message}"
             for result in admitted.changed
             if (made := self.lookup.index.get(result.policy)) is not None and made.emit_warning
         ]
         return AdmissionResponse(warnings=(*warnings, *failed.warnings), patch=admitted.patch)
+
+    def _count(self, changed: Iterable[StepResult]) -> None:
+        for result in changed:
+            labels = self.metrics.labels.rule(result.policy.key, result.rule)
+            self.metrics.mutations.of(*labels).inc()

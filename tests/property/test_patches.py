@@ -36,8 +36,8 @@ SCALARS = st.one_of(
 )
 VALUES = st.recursive(
     SCALARS | st.none(),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=4),
-    max_leaves=12,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=6),
+    max_leaves=16,
 )
 DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=4)
 
@@ -48,9 +48,11 @@ def contains_null(value: Any) -> bool:
     return False
 
 
-@given(before=DOCUMENTS, after=DOCUMENTS)
-def test_a_json_diff_leads_from_one_document_to_the_other(before: Any, after: Any) -> None:
-    found = json_diff(before, after)
+@given(before=DOCUMENTS, after=DOCUMENTS, folded=st.booleans())
+def test_a_json_diff_leads_from_one_document_to_the_other(
+    before: Any, after: Any, folded: bool
+) -> None:
+    found = json_diff(before, after, folded=folded)
     operations = compile_operations(found, location="diff")
     assert equal(apply_operations(before, operations, profile=LENIENT), after)
     assert equal(jsonpatch.apply_patch(copy.deepcopy(before), copy.deepcopy(found)), after)

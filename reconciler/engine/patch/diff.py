@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any, Final
 
+import orjson
+
 from reconciler.engine.patch.paths import escaped
 
 Operation = dict[str, Any]
 
+# Below this many operations in a map nothing is gained by replacing it, whatever is in it.
+_FEWEST_FOLDED: Final = 4
 # Above this many pairs of differing elements a list is compared place by place.
 _MAX_PAIRS: Final = 10_000
 _MISSING: Final = object()
@@ -16,6 +20,28 @@ _MISSING: Final = object()
 
 class _Inexpressible(Exception):
     """A null would have to be stored, which in a merge patch means delete."""
+
+
+class _Operations(list[Operation]):
+    """Those of a JSON patch, in order.
+
+    Attributes:
+        folded: Maps are replaced where that is shorter.
+    """
+
+    def __init__(self, *, folded: bool) -> None:
+        super().__init__()
+        self.folded = folded
+
+    def fold(self, first: int, path: str, after: dict[str, Any]) -> None:
+        """Replace a map, if that is shorter than what changes it; that begins at a place."""
+        count = len(self) - first
+        # Not every implementation replaces a document, which has the empty path.
+        if count < _FEWEST_FOLDED or not self.folded or not path:
+            return
+        whole = {"op": "replace", "path": path, "value": after}
+        if len(orjson.dumps(whole)) < len(orjson.dumps(self[first:])):
+            self[first:] = [whole]
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -63,14 +89,21 @@ def _merge_map(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return patch
 
 
-def json_diff(before: Any, after: Any) -> list[dict[str, Any]]:
-    """JSON patch operations (RFC 6902), to be applied in order; empty when nothing changed."""
-    operations: list[Operation] = []
+def json_diff(before: Any, after: Any, *, folded: bool = False) -> list[dict[str, Any]]:
+    """JSON patch operations (RFC 6902), to be applied in order; empty when nothing changed.
+
+    Args:
+        before: The document.
+        after: What it is to be.
+        folded: For a program rather than for a person: a map of which much changes is replaced
+            where that is shorter, and nothing of it is named.
+    """
+    operations = _Operations(folded=folded)
     _diff(before, after, "", operations)
     return operations
 
 
-def _diff(before: Any, after: Any, path: str, operations: list[Operation]) -> None:
+def _diff(before: Any, after: Any, path: str, operations: _Operations) -> None:
     """Add what leads from one value to another; the path is the pointer to both."""
     if before is after:
         return
@@ -83,8 +116,9 @@ def _diff(before: Any, after: Any, path: str, operations: list[Operation]) -> No
 
 
 def _diff_map(
-    before: dict[str, Any], after: dict[str, Any], path: str, operations: list[Operation]
+    before: dict[str, Any], after: dict[str, Any], path: str, operations: _Operations
 ) -> None:
+    first = len(operations)
     operations += [
         {"op": "remove", "path": f"{path}/{escaped(key)}"} for key in before if key not in after
     ]
@@ -94,11 +128,10 @@ def _diff_map(
             operations.append({"op": "add", "path": f"{path}/{escaped(key)}", "value": value})
         elif old is not value:
             _diff(old, value, f"{path}/{escaped(key)}", operations)
+    operations.fold(first, path, after)
 
 
-def _diff_list(
-    before: list[Any], after: list[Any], path: str, operations: list[Operation]
-) -> None:
+def _diff_list(before: list[Any], after: list[Any], path: str, operations: _Operations) -> None:
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and equal(before[start], after[start]):
@@ -125,7 +158,7 @@ def _align(old: list[Any], new: list[Any]) -> Iterator[tuple[list[Any], list[Any
 
 
 def _diff_part(
-    old: list[Any], new: list[Any], path: str, at: int, operations: list[Operation]
+    old: list[Any], new: list[Any], path: str, at: int, operations: _Operations
 ) -> None:
     paired = min(len(old), len(new))
     for offset in range(paired):

@@ -129,7 +129,8 @@ def _played(name: str, playing: Coroutine[Any, Any, R], unplayed: Callable[[str]
     except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having
         _PROGRESS.print_exception()
         row = unplayed(str(error))
-    _PROGRESS.print(f"{name}: {clock.monotonic() - begun:.0f} s: {row}", markup=False)
+    what = "kept" if row.good else "BROKEN"
+    _PROGRESS.print(f"{name}: promise {what}, {clock.monotonic() - begun:.0f} s", markup=False)
     return row
 
 

@@ -1,7 +1,9 @@
 """Differences of documents."""
 
+import copy
 from typing import Any
 
+import jsonpatch
 import pytest
 
 from reconciler.engine.patch import apply_merge_patch, equal, json_diff, merge_diff
@@ -77,3 +79,35 @@ def test_a_long_list_is_compared_place_by_place() -> None:
     operations = json_diff(before, after)
     assert len(operations) == 2999
     assert operations[-1] == {"op": "remove", "path": "/1499"}
+
+
+MANY = {f"key-{number}": "value" for number in range(4)}
+LONG = {"of-others": "x" * 200}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"labels": {"a": "b"}}, {"labels": {"a": "b", **MANY}}, [("replace", "/labels")]),
+        ({"labels": {"a": "b", **MANY}}, {"labels": {"a": "b"}}, [("replace", "/labels")]),
+        (
+            {"labels": {**MANY, "a": {"b": 1}}},
+            {"labels": {"a": {"b": 2}}},
+            [("replace", "/labels")],
+        ),
+        # What is left alone is longer than what changes.
+        ({"labels": LONG}, {"labels": LONG | MANY}, [("add", f"/labels/{key}") for key in MANY]),
+        # Of a document only parts are replaced.
+        ({}, MANY, [("add", f"/{key}") for key in MANY]),
+        # One by one is clear, and costs no more.
+        (
+            {"labels": {"a": "b"}},
+            {"labels": {"a": "b", "c": "d"}},
+            [("add", "/labels/c")],
+        ),
+    ],
+)
+def test_a_map_of_which_much_changes_is_replaced(before: Any, after: Any, expected: Any) -> None:
+    found = json_diff(before, after, folded=True)
+    assert [(item["op"], item["path"]) for item in found] == expected
+    assert jsonpatch.apply_patch(copy.deepcopy(before), found) == after
