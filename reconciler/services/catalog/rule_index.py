@@ -54,6 +54,7 @@ class _Indexed:
         names: The only ones that it matches, None where one is open.
         pairs: Labels, as `MatchNeeds` has them.
         namespace_pairs: The same, of the namespace.
+        named: The kinds and subresources that it names.
     """
 
     position: int
@@ -63,6 +64,7 @@ class _Indexed:
     names: frozenset[str] | None
     pairs: PairSets
     namespace_pairs: PairSets
+    named: frozenset[tuple[str, str]]
 
     @classmethod
     def of(cls, position: int, policy: CompiledPolicy, program: Program) -> Self:
@@ -71,14 +73,16 @@ class _Indexed:
         home = program.origin.namespace
         namespaces = (home,) if home else own
         names, needs = program.match.names, program.match.needs
+        selectors = tuple(item.selector for item in program.match.kinds())
         return cls(
             position=position,
             rule=CompiledRule(policy, program),
-            selectors=tuple(item.selector for item in program.match.kinds()),
+            selectors=selectors,
             namespaces=None if namespaces is None else frozenset(namespaces),
             names=None if names is None else frozenset(names),
             pairs=needs.pairs,
             namespace_pairs=needs.namespace_pairs,
+            named=frozenset((item.kind, item.subresource) for item in selectors),
         )
 
     def may_match(self, known: Known) -> bool:
@@ -91,7 +95,9 @@ class _Indexed:
         if not namespace and self.rule.program.origin.namespace:
             return False
         kind, subresource = known.kind, known.subresource
-        return any(_may_match(selector, kind, subresource) for selector in self.selectors)
+        return (kind, subresource) in self.named or any(
+            _may_match(selector, kind, subresource) for selector in self.selectors
+        )
 
 
 _Value: TypeAlias = str | Pair
