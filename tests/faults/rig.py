@@ -38,6 +38,7 @@ FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 # A killed leader is followed after seconds instead of a quarter of a minute.
 SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
 
+_PAGE = 500
 SHORT_WAR = ("--patch-war-window=15s",)
 _WRONG_CLOCK = Path(__file__).with_name("wrong_clock")
 MANAGER = "person"
@@ -271,9 +272,16 @@ class Rig:
 
     async def items(self, kind: str, namespace: str | None = None, **query: str) -> list[Object]:
         """Return the objects of a namespace; an empty one means all."""
-        resource = self._client.resource(self._kinds[kind])
-        answer = await resource.get(namespace=self._place(namespace), **query)
-        return list(answer["items"])
+        resource, place = self._client.resource(self._kinds[kind]), self._place(namespace)
+        found: list[Object] = []
+        token = ""
+        while True:
+            # In pages, for as long as this process decodes one no thread of it passes a call on.
+            answer = await resource.get(namespace=place, limit=_PAGE, _continue=token, **query)
+            found += answer["items"]
+            token = answer["metadata"].get("continue") or ""
+            if not token:
+                return found
 
     async def merge(
         self,

@@ -9,6 +9,7 @@ At most one write per policy and tick, and none where nothing changed.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,7 +24,14 @@ from reconciler.api.policystatus import (
     render_progress,
     stored_alike,
 )
-from reconciler.api.updaterequest import Reason, RequestSpec, RequestStatus, State, UpdateRequest
+from reconciler.api.updaterequest import (
+    Counts,
+    Reason,
+    RequestSpec,
+    RequestStatus,
+    State,
+    UpdateRequest,
+)
 from reconciler.clock import Clock
 from reconciler.config import parse_duration
 from reconciler.errors import ClusterError, Conflict, NotFound
@@ -40,6 +48,7 @@ TICK = 1.0
 _PER_TICK = 20
 """Policies written per tick; the others have their turn at the next."""
 _NO_ERROR = frozenset({"", Reason.UNCONFIRMED})
+_NOTHING_DONE = Counts()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,6 +256,7 @@ class Progress(WarnsOnce):
 
     def _running(self) -> dict[PolicyRef, Running]:
         found: dict[PolicyRef, Running] = {}
+        untouched = Counter[PolicyRef]()
         for request in self.waiting():
             spec, status = request.spec, request.status
             policy = self.index.entry(spec.policy)
@@ -254,7 +264,14 @@ class Progress(WarnsOnce):
                 continue
             if spec.sweep and spec.policy_generation != _generation(policy):
                 continue
-            found[spec.policy] = _with(found.get(spec.policy, Running()), spec, status)
+            if spec.sweep or status.missing_permission or status.counts != _NOTHING_DONE:
+                found[spec.policy] = _with(found.get(spec.policy, Running()), spec, status)
+            else:
+                # Where many thousands wait, hardly any has done something.
+                untouched[spec.policy] += 1
+        for ref, count in untouched.items():
+            running = found.get(ref, Running())
+            found[ref] = replace(running, pending=running.pending + count)
         return found
 
 
