@@ -49,7 +49,7 @@ def new_identity(pod: str = "") -> str:
 
 
 class Election:
-    """One candidate; give it a client of its own, so that load never delays a renewal.
+    """One candidate; give it a client of its own, so that a renewal waits for no other call.
 
     Attributes:
         holder: Who held the Lease when it was last seen; empty is nobody.

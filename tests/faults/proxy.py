@@ -22,9 +22,9 @@ from reconciler.serving.pki import make_ca, make_serving
 HOST = "127.0.0.1"
 _HOP = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 _STARTED_WITHIN = 10.0
-# The server is surprised by connections that break, which is what this is for.
-_QUIET = logging.getLogger(f"{__name__}.quiet")
-_QUIET.disabled = True
+# Servers are surprised by connections that break, which is what these tests are for.
+QUIET = logging.getLogger(f"{__name__}.quiet")
+QUIET.disabled = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Proxy:
             file.flush()
             context.load_cert_chain(file.name)
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        runner = web.AppRunner(app, access_log=None, logger=_QUIET, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=0.1)
         connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(

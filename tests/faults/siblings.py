@@ -13,6 +13,7 @@ from aiohttp import web
 from reconciler.api.meta import Object
 from reconciler.clock import SystemClock
 from reconciler.serving.pki import make_ca, make_serving
+from tests.faults.proxy import QUIET
 from tests.faults.rig import Rig
 
 HOST = "127.0.0.1"
@@ -65,7 +66,7 @@ async def open_sibling(rig: Rig) -> AsyncIterator[Sibling]:
         context.load_cert_chain(file.name)
     app = web.Application()
     app.router.add_post("/", sibling.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, HOST, 0, ssl_context=context)
     await site.start()
