@@ -88,7 +88,7 @@ class Beliefs:
             return
         self._said[plural] = None
         _log.warning(
-            "what callers say of old and deleted objects is recorded unread",
+            "old and deleted objects cannot be verified: recording what the caller sent",
             resource=plural,
             reason=reason,
             cure=f"ask callers for a certificate, or grant get to {self.account}",

@@ -62,14 +62,14 @@ class Heartbeat:
             tasks.create_task(self._note(), name="missed triggers")
             reporting = tell_problems(
                 lambda: election.problem,
-                lambda text: _log.warning("the heartbeat cannot be written", reason=text),
+                lambda text: _log.warning("cannot write the heartbeat", reason=text),
                 every=_PATROL,
             )
             tasks.create_task(reporting, name="election problems")
 
     async def _note(self) -> None:
         def warn(reason: str) -> None:
-            _log.warning("missed triggers are not noted", reason=reason)
+            _log.warning("cannot record missed triggers", reason=reason)
 
         await repeat(
             self._note_missed,

@@ -50,7 +50,7 @@ class PolicyFeed:
         ref = policy_ref(policy)
         if change == "DELETED":
             self.index.on_deleted(policy)
-            _log.info("policy forgotten", policy=ref.key)
+            _log.info("policy removed", policy=ref.key)
         else:
             self._apply(ref, policy)
         self.metrics.policies.labels(state="ready").set(len(self.index.policies()))
@@ -109,7 +109,7 @@ class Informer:
             lambda: self.watch.problem,
             lambda text: _log.warning("watch interrupted", watch=self.name, reason=text),
             every=_PATROL,
-            over=lambda: _log.info("watch goes on", watch=self.name),
+            over=lambda: _log.info("watch resumed", watch=self.name),
         )
 
     def fresh(self) -> bool:

@@ -124,7 +124,7 @@ class ResourceWebhook:
         if self.costly.add(program):
             origin = program.origin
             _log.warning(
-                "a rule costs too much to be decided here: all that it matches is recorded",
+                "a rule is too costly to evaluate at admission: everything it matches is recorded",
                 policy=origin.policy.key,
                 rule=origin.rule,
                 seconds=self.costly.period,

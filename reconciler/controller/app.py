@@ -71,21 +71,21 @@ class Controller:
         self.log.info("leading", identity=self.election.identity)
         if self.election.abandoned:
             self.log.warning(
-                "the leader before ended without giving the Lease back: what waits now is noted"
-                " before it is worked on, so that a request which ends the controller is found"
+                "the previous leader ended without releasing the Lease: each pending request is"
+                " marked before it is processed, to identify one that crashes the controller"
             )
             self.services.dispatcher.suspects.expect()
         self.leadership.start()
 
     def on_lost(self) -> None:
         """The Lease was lost."""
-        self.log.error("the Lease is lost: the process ends, so that only one works")
+        self.log.error("lost the Lease: exiting, so that only the new leader works")
         self._end()
 
     def on_failed(self, error: BaseException) -> None:
         """The work of the leader ended by itself."""
         self.log.error(
-            "the work ended because of a bug in kube-retrofit: the process ends", exc_info=error
+            "the leader's work stopped because of a bug in kube-retrofit: exiting", exc_info=error
         )
         self._end()
 

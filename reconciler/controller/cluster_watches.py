@@ -157,7 +157,7 @@ class ClusterWatches:
             at_once=False,
             pauses=(_PATROL, _PATROL),
             tell=WarnsOnce(warn=self.warn).tell,
-            failing="the Secrets of the certificates cannot be made: ",
+            failing="cannot create the Secrets of the certificates: ",
         )
 
     async def _restore(self) -> None:
@@ -208,7 +208,7 @@ class ClusterWatches:
 
     def _tell_restored(self, ref: ConfigurationRef, text: str) -> None:
         self.metrics.webhooks_restored.labels(kind=ref.kind, configuration=ref.name).inc()
-        self.warn(f"{ref} is restored: {text}")
+        self.warn(f"restored {ref}: {text}")
         self.events.emit(
             Event(
                 regarding={
@@ -245,7 +245,7 @@ class ClusterWatches:
     async def _tell(self, name: str, watch: Watch) -> None:
         await tell_problems(
             lambda: watch.problem,
-            lambda text: self.warn(f"{name} cannot be followed: {text}"),
+            lambda text: self.warn(f"cannot watch {name}: {text}"),
             every=_PATROL,
         )
 

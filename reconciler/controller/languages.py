@@ -124,7 +124,7 @@ class OptionalLanguage:
     async def _tell(self, what: str, watch: Watch) -> None:
         await tell_problems(
             lambda: watch.problem,
-            lambda text: self.warn(f"{what} cannot be followed: {text}"),
+            lambda text: self.warn(f"cannot watch {what}: {text}"),
             every=_PATROL,
         )
 

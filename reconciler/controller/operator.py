@@ -129,7 +129,7 @@ class Operator:
             _log.error("kopf ended because of a bug in kopf or kube-retrofit", exc_info=error)
             problem = None
         said = problem or (f"{type(error).__name__}: {error}" if error else "kopf ended")
-        return ClusterError(f"policies and requests are not followed any more: {said}")
+        return ClusterError(f"policies and requests are no longer watched: {said}")
 
     async def _login(self, *, runtime: timedelta, **_: object) -> kopf.AiohttpSession:
         """Open a session; asked again after a refusal, wait a while for better credentials."""

@@ -143,7 +143,7 @@ class Credentials:
         try:
             await self.read(anew=anew)
         except InvalidSetting as error:
-            _LOG.warning("%s; going on with the old ones", error)
+            _LOG.warning("%s; continuing with the old ones", error)
 
 
 def _meaning(error: Exception) -> str:

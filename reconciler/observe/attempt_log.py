@@ -63,7 +63,7 @@ class AttemptLog:
             case State.FAILED:
                 self.log.warning("request failed", detail=status.message, **facts)
             case State.PENDING:
-                self.log.info("request waits", detail=status.message, **facts)
+                self.log.info("request waiting", detail=status.message, **facts)
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Count one trigger of a sweep; what failed goes on as a request and counts there."""

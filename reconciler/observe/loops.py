@@ -49,13 +49,13 @@ async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
     except RetrofitError:
         raise
     except Exception as error:
-        _log.exception("a loop ended because of a bug in kube-retrofit", loop=name)
+        _log.exception("a background loop crashed because of a bug in kube-retrofit", loop=name)
         text = (
             f"{name} ended because of a bug in kube-retrofit"
             f" ({type(error).__name__}); its log has it"
         )
         raise LoopEnded(text) from error
-    _log.error("a loop ended that should never end", loop=name)
+    _log.error("a background loop ended unexpectedly", loop=name)
     raise LoopEnded(f"{name} ended: a bug in kube-retrofit")
 
 

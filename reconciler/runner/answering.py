@@ -67,7 +67,7 @@ def conversion_posts(
             try:
                 answer = converted(uid, await answers.convert(chosen, review))
             except ConversionFailed as error:
-                _log.warning("objects are not converted", reason=str(error))
+                _log.warning("objects not converted", reason=str(error))
                 answer = unconverted(uid, str(error))
             except Exception:  # noqa: BLE001  (who wants the objects must get an answer)
                 _log.exception("conversion failed", uid=uid)

@@ -326,7 +326,7 @@ class Program:
 
     async def _end_when_lost(self) -> None:
         await self._lost.wait()
-        raise LeaseLost("the Lease is lost: the process ends, so that only one works")
+        raise LeaseLost("lost the Lease: exiting, so that only the new leader works")
 
 
 def own_namespace() -> str:

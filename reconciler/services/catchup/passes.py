@@ -137,7 +137,7 @@ class CatchUpPasses(WarnsOnce):
             every=_LOOK,
             pauses=_PAUSES,
             tell=interrupted.tell,
-            failing="lost triggers are not looked for now: ",
+            failing="catch-up paused: ",
         )
 
     async def _step(self) -> None:

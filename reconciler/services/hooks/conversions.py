@@ -56,7 +56,7 @@ class HookConversions:
             every=_EVERY,
             pauses=(0.5, _EVERY),
             tell=WarnsOnce(warn=self.warn).tell,
-            failing="a definition is not as it must be: ",
+            failing="cannot set the conversion of a CustomResourceDefinition: ",
         )
 
     async def settle(self) -> None:

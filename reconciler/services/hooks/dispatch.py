@@ -214,7 +214,7 @@ class HookDispatcher:
                 return
             line.queue = line.queue.succeed()
         except ClusterError as error:
-            line.failure = f"what became of it cannot be stored: {error}"
+            line.failure = f"cannot store the result: {error}"
             now = self.clock.monotonic()
             line.queue = line.queue.again(now, jitter=self.jitter())
             line.again = self.clock.now() + timedelta(seconds=line.queue.retry_at - now)

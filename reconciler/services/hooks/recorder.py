@@ -91,7 +91,7 @@ class Recorder:
             woken=self._woken,
             pauses=(0.5, 15.0),
             tell=WarnsOnce(warn=self.deps.warn).tell,
-            failing=f"what {self.hook.ref} has to be run for cannot be recorded: ",
+            failing=f"cannot record the events of {self.hook.ref}: ",
         )
 
     async def _store(self) -> None:

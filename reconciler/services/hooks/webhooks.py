@@ -84,7 +84,7 @@ class HookWebhooks:
             woken=self._woken,
             pauses=(0.5, _EVERY),
             tell=tell,
-            failing="the webhook configuration is not as it must be: ",
+            failing="cannot write the webhook configurations of hooks: ",
         )
 
     async def settle(self) -> None:
@@ -125,7 +125,7 @@ class HookWebhooks:
             return
         if written is not None and written.body == body:
             what = "deleted" if live is None else "changed"
-            self.warn(f"{ref} was {what} by somebody else: it is restored")
+            self.warn(f"restored {ref}, which somebody else {what}")
         if live is None:
             stored = await self._create(ref, body)
         else:

@@ -41,7 +41,7 @@ class BacklogPublisher(WarnsOnce):
             ):
                 await self._tell()
         except ClusterError as error:
-            self.tell(f"the number of waiting requests cannot be published: {error}")
+            self.tell(f"cannot publish the number of waiting requests: {error}")
 
     def _now(self) -> Backlog:
         return Backlog(

@@ -139,7 +139,7 @@ class Reports(WarnsOnce):
                 at_once=False,
                 pauses=(_AGAIN, _AGAIN),
                 tell=self.tell,
-                failing="a report cannot be written: ",
+                failing="cannot write a report: ",
             )
 
     async def _tick(self) -> None:

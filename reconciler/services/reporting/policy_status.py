@@ -157,7 +157,7 @@ class Progress(WarnsOnce):
                 self._dirty.add(key)
             except ClusterError as error:
                 self._dirty.add(key)
-                problem = f"the figures of a policy cannot be written: {error}"
+                problem = f"cannot write the counts in a policy's status: {error}"
         self.tell(problem)
 
     def _last_written(self, key: PolicyRef) -> float:

@@ -95,7 +95,7 @@ class KyvernoDetector(WarnsOnce):
 
     async def run(self) -> None:
         """Look for ever."""
-        unknown = "whether a live Kyverno is there is not known: "
+        unknown = "cannot tell whether a live Kyverno is in the cluster: "
         await repeat(self.look, every=_PAUSE, tell=self.tell, failing=unknown)
 
     async def look(self) -> None:

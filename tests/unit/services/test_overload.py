@@ -301,7 +301,7 @@ class TestTelling:
         await world.dispatcher.resync()
         await backlog_publisher.look()
         await backlog_publisher.look()
-        assert said == ["the number of waiting requests cannot be published: patch leases"]
+        assert said == ["cannot publish the number of waiting requests: patch leases"]
         store.fault = None
         await backlog_publisher.look()
         assert backlog_publisher.problem == ""
