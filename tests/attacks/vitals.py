@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from typing_extensions import override
@@ -113,7 +113,8 @@ def share(seconds: Iterable[float], part: float) -> float:
 @contextlib.asynccontextmanager
 async def measured(rig: Rig, neighbour: Neighbour, mark: str) -> AsyncIterator[Vitals]:
     """Measure what happens meanwhile; the neighbour has the rule of `Rig.one_to_one`."""
-    neighbour.seconds.clear()
+    # What was measured before stays as it was, for the report.
+    neighbour = replace(neighbour, seconds=[])
     vitals = Vitals(rig=rig, neighbour=neighbour)
     jobs = [vitals.look(), neighbour.work(mark), vitals.work(mark)]
     tasks = [asyncio.create_task(job) for job in jobs]
