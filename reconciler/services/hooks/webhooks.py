@@ -125,7 +125,7 @@ class HookWebhooks:
             return
         if written is not None and written.body == body:
             what = "deleted" if live is None else "changed"
-            self.warn(f"restored {ref}, which somebody else {what}")
+            self.warn(f"restoring {ref}, which somebody else {what}")
         if live is None:
             stored = await self._create(ref, body)
         else:

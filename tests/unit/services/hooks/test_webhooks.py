@@ -220,8 +220,8 @@ async def test_what_somebody_took_away_or_changed_is_restored_and_said(world: Wo
     assert world.names() == ["one.example.com", "two.example.com"]
     assert world.names(SECOND) == ["three.example.com"]
     assert world.said == [
-        f"restored {FIRST}, which somebody else deleted",
-        f"restored {SECOND}, which somebody else changed",
+        f"restoring {FIRST}, which somebody else deleted",
+        f"restoring {SECOND}, which somebody else changed",
     ]
 
 
