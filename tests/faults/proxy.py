@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import logging
 import ssl
-import tempfile
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -18,13 +16,10 @@ from devcluster.cluster import Cluster, ControlPlane
 from devcluster.credentials import ADMIN, write_kubeconfig
 from reconciler.clock import SystemClock
 from reconciler.serving.pki import make_ca, make_serving
+from tests.https import HOST, serve_https
 
-HOST = "127.0.0.1"
 _HOP = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 _STARTED_WITHIN = 10.0
-# Servers are surprised by connections that break, which is what these tests are for.
-QUIET = logging.getLogger(f"{__name__}.quiet")
-QUIET.disabled = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +100,7 @@ class Proxy:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(self._pair.key + self._pair.certificate)
-            file.flush()
-            context.load_cert_chain(file.name)
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=0.1)
         connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(
@@ -122,13 +111,10 @@ class Proxy:
                 return await self._answer(session, request)
 
             app.router.add_route("*", "/{path:.*}", answer)
-            await runner.setup()
-            await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
-            self.server = f"https://{HOST}:{runner.addresses[0][1]}"
-            self._started.set()
-            await self._stopped.wait()
-            self._cut()
-            await runner.cleanup()
+            async with serve_https(app, self._pair) as self.server:
+                self._started.set()
+                await self._stopped.wait()
+                self._cut()
 
     async def _answer(
         self, session: aiohttp.ClientSession, request: web.Request

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import ssl
-import tempfile
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,10 +11,8 @@ from aiohttp import web
 from reconciler.api.meta import Object
 from reconciler.clock import SystemClock
 from reconciler.serving.pki import make_ca, make_serving
-from tests.faults.proxy import QUIET
 from tests.faults.rig import Rig
-
-HOST = "127.0.0.1"
+from tests.https import HOST, serve_https
 
 
 class Sibling:
@@ -58,27 +54,16 @@ async def open_sibling(rig: Rig) -> AsyncIterator[Sibling]:
     """Give a webhook that is in force for the ConfigMaps of the rig's namespace."""
     sibling, name = Sibling(), f"sibling-of-{rig.namespace}"
     ca = make_ca(SystemClock().now())
-    serving = make_serving(ca, [HOST], SystemClock().now())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(serving.key + serving.certificate)
-        file.flush()
-        context.load_cert_chain(file.name)
     app = web.Application()
     app.router.add_post("/", sibling.answer)
-    runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=1.0)
-    await runner.setup()
-    site = web.TCPSite(runner, HOST, 0, ssl_context=context)
-    await site.start()
-    address = f"https://{HOST}:{runner.addresses[0][1]}/"
-    await rig.create(_configuration(name, address, ca.bundle, rig.namespace))
-    try:
-        await _in_force(rig)
-        yield sibling
-    finally:
-        sibling.release()
-        await rig.delete("ValidatingWebhookConfiguration", name, "")
-        await runner.cleanup()
+    async with serve_https(app, make_serving(ca, [HOST], SystemClock().now())) as address:
+        await rig.create(_configuration(name, f"{address}/", ca.bundle, rig.namespace))
+        try:
+            await _in_force(rig)
+            yield sibling
+        finally:
+            sibling.release()
+            await rig.delete("ValidatingWebhookConfiguration", name, "")
 
 
 def labelled(obj: Object, label: str) -> Object:

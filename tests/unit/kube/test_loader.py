@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import orjson
 import pytest
@@ -17,6 +15,7 @@ from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound, Unavail
 from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
 from reconciler.serving.pki import Pair, make_ca, make_serving
+from tests.https import HOST, serve_https
 from tests.unit.kube.conftest import Api
 
 NOW = SystemClock().now()
@@ -292,21 +291,13 @@ class TestCertificates:
         return make_ca(NOW)
 
     @pytest.fixture
-    async def url(self, api: Api, ca: Pair, tmp_path: Path) -> AsyncIterator[str]:
+    async def url(self, api: Api, ca: Pair) -> AsyncIterator[str]:
         """Serve the stand-in by TLS, with a certificate of the CA."""
-        pair = make_serving(ca, ["127.0.0.1"], NOW)
-        file = tmp_path / "serving.pem"
-        file.write_bytes(pair.certificate + pair.key)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(file)
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", api.handle)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         api.answer("GET /answer", {"ok": True})
-        yield f"https://127.0.0.1:{runner.addresses[0][1]}/answer"
-        await runner.cleanup()
+        async with serve_https(app, make_serving(ca, [HOST], NOW)) as address:
+            yield f"{address}/answer"
 
     async def test_the_bundle_of_the_policy_is_trusted(self, loader, ca, url):
         load = ServiceLoad(method="GET", url=url, ca_bundle=ca.certificate.decode())
