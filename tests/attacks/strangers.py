@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,22 @@ async def crowd(port: int, strangers: Sequence[Stranger]) -> AsyncIterator[Seque
             item.writer.transport.abort()
 
 
+async def flood(port: int, sent: bytes, number: int) -> None:
+    """Have so many strangers send the same and be broken off, from a process of their own.
+
+    What they send takes a processor's time, which whoever is measured here shall not wait for.
+    """
+    command = (sys.executable, "-m", __name__, str(port), str(number))
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+    try:
+        await process.communicate(sent)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+
+
 async def _come(port: int, stranger: Stranger) -> Held | None:
     opened = None
     with contextlib.suppress(OSError, TimeoutError):
@@ -127,3 +144,13 @@ def _trust() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+async def _flood() -> None:
+    port, number = map(int, sys.argv[1:])
+    async with crowd(port, [Stranger(sends=sys.stdin.buffer.read())] * number):
+        pass
+
+
+if __name__ == "__main__":
+    asyncio.run(_flood())

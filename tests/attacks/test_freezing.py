@@ -17,7 +17,7 @@ from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.api.updaterequest import State
 from reconciler.errors import ClusterError
 from tests.attacks.roles import Neighbour, Roles
-from tests.attacks.strangers import HEAD, Caller, Stranger, crowd
+from tests.attacks.strangers import HEAD, Caller, Stranger, crowd, flood
 from tests.attacks.test_forged_reviews import review
 from tests.attacks.vitals import ALLOWED, WRITTEN, endure, share
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
@@ -257,7 +257,7 @@ async def test_unfinished_bodies_stay_within_the_memory(
 ) -> None:
     """A hundred and twenty, and as many again as soon as they are broken off."""
     length = b"Content-Length: 8388608\r\n\r\n"
-    stranger = Stranger(sends=HEAD + length + b"x" * (7 * 1024 * 1024))
+    sent = HEAD + length + b"x" * (7 * 1024 * 1024)
     pid, port = unguarded.supervision.pids["admission-unguarded"], unguarded.webhook_port
     waits: list[float] = []
 
@@ -267,8 +267,7 @@ async def test_unfinished_bodies_stay_within_the_memory(
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(caller.work())
             for _ in range(2):
-                async with crowd(port, [stranger] * 120):
-                    pass
+                await flood(port, sent, 120)
             asking.cancel()
         waits.append(share(caller.seconds, 0.99))
         peak = _peak(pid)
