@@ -1,9 +1,9 @@
-"""Results of rules at their targets, written into one report per namespace after the change.
+"""PolicyReports: the results of rules at their targets, in one report per namespace.
 
-A report is for people and their tools; nothing here decides anything. What happens within some
-seconds is one write, and over all namespaces there are few writes per second, so that under load
-a trigger costs a small part of a call. Results go when their policy, rule or target is gone: the
-first two at once, the last by a slow round.
+A report is for users and their tools; nothing depends on it. Changes within some seconds are one
+write, and there are few writes per second over all namespaces, so that under load a trigger costs
+a fraction of an API call. Results are removed when their policy, rule or target is deleted: the
+first two at once, the last by a slow periodic check.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,28 +40,32 @@ from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.reporting import ReportStore
 
 DISABLED = "reports.kyverno.io/disabled"
-"""A label of a policy whose results nobody wants."""
+"""The label that disables reports for a policy."""
 MAX_WAITING = 20_000
-"""Results that wait to be written, over all namespaces."""
+"""The largest number of results that wait to be written, over all namespaces."""
 _TICK = 1.0
 _FIRST = 1.0
-"""Seconds from a first result to its report: what comes together is written together."""
+"""Seconds from a first result to its report, so that results are written together."""
 _AGAIN = 5.0
 """Seconds between two writes of one report."""
+_REST = 20
+"""The pause after a write, as a multiple of its duration: large reports are expensive to store."""
+_LONGEST = 60.0
+"""The longest of these pauses in seconds."""
 _PER_TICK = 2
 _ROUND = 30.0
-"""Seconds between two looks at targets."""
+"""Seconds between two checks of whether targets exist."""
 _PER_ROUND = 20
 _UNSERVED = 60.0
 _UNWRITTEN = 120.0
-"""Seconds for which results of a killed process may have waited."""
+"""Seconds for which results may have waited in a process that was killed."""
 
 Changes = dict[Key, Result | None]
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Changes of one report that are not written; the report is due at ``due``."""
+    """Unwritten changes of one report, which is to be written at the time ``due``."""
 
     due: float
     changes: Changes = field(default_factory=dict)
@@ -69,13 +73,13 @@ class _Pending:
 
 @dataclass(slots=True, kw_only=True)
 class Reports(WarnsOnce):
-    """All reports; only a leader runs it.
+    """Collects results and writes the reports; run by the leader only.
 
     Attributes:
-        enabled: Off means that nothing is written and nothing is read.
-        installation: Whose policies the results are of.
-        written: Reports written.
-        dropped: Results that found no place to wait in.
+        enabled: If false, nothing is written and nothing is read.
+        installation: The installation whose policies the results are about.
+        written: The number of reports written.
+        dropped: The number of results that were dropped because too many waited.
     """
 
     store: ReportStore
@@ -89,7 +93,7 @@ class Reports(WarnsOnce):
     written: int = 0
     dropped: int = 0
     _pending: dict[str, _Pending] = field(default_factory=dict)
-    _last: dict[str, float] = field(default_factory=dict)
+    _next: dict[str, float] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
     _place: str = ""
     _unseen: list[Key] = field(default_factory=list)
@@ -97,7 +101,7 @@ class Reports(WarnsOnce):
     _looked: float = 0.0
 
     def __post_init__(self) -> None:
-        """Follow the policies."""
+        """Subscribe to the policies."""
         self.index.subscribe(self._on_policy)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
@@ -107,7 +111,7 @@ class Reports(WarnsOnce):
             self._look_everywhere()
 
     def add(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
-        """Take in what a rule came to at targets."""
+        """Record the results of a rule at targets."""
         if not self._wants(spec):
             return
         for target in targets:
@@ -116,7 +120,7 @@ class Reports(WarnsOnce):
             self._put(target.ref.namespace, result.key, None if missing else result)
 
     def on_recovered(self, request: UpdateRequest) -> None:
-        """Take in what may have ended in a process that was killed before its reports."""
+        """Record results that a killed process may not have written to its reports."""
         finished = request.status.finished
         recent = finished and (self.clock.now() - finished).total_seconds() <= _UNWRITTEN
         if finished is None or not recent or not self._wants(request.spec):
@@ -130,7 +134,7 @@ class Reports(WarnsOnce):
                 self._put(namespace, result.key, result)
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write due reports and check targets until cancelled."""
         self._looked = self.clock.monotonic()
         if self.enabled:
             await repeat(
@@ -157,29 +161,31 @@ class Reports(WarnsOnce):
             raise NoKindMatch(message, retry_after=_UNSERVED) from error
 
     async def write_due(self) -> None:
-        """Write the reports whose time has come: those that wait longest, a few at most."""
+        """Write a limited number of the reports that are due, the longest waiting first."""
         if not self._listed:
             self._known |= await self.store.namespaces()
             self._listed = True
-            # Policies may have gone while nobody led.
+            # Policies may have been deleted while there was no leader.
             self._look_everywhere()
         now = self.clock.monotonic()
         due = [name for name, item in self._pending.items() if item.due <= now]
         for namespace in sorted(due, key=lambda name: self._pending[name].due)[:_PER_TICK]:
             pending = self._pending.pop(namespace)
-            self._last[namespace] = now
+            begun = self.clock.monotonic()
+            self._next[namespace] = begun + _AGAIN
             try:
                 await self._write(namespace, pending.changes)
+                self._rest(namespace, self.clock.monotonic() - begun)
             except (Conflict, AlreadyExists):
                 self._give_back(namespace, pending.changes)
             except (Throttled, Unavailable):
                 self._give_back(namespace, pending.changes)
                 raise
             except NotFound:
-                self._known.discard(namespace)  # the namespace itself
+                self._known.discard(namespace)  # the namespace itself is gone
 
     async def look_at_targets(self) -> None:
-        """Look whether targets of one report still exist; some now, the others the next times."""
+        """Check whether targets of one report still exist; each call checks a part of them."""
         if not self._unseen:
             spaces = sorted(self._known)
             if not spaces:
@@ -221,12 +227,12 @@ class Reports(WarnsOnce):
         self.written += 1
 
     async def _wanted(self, text: str, rule: str) -> bool:
-        """Return whether the policy and the rule of results exist."""
+        """Return whether the policy and the rule of a result exist and have reports enabled."""
         policy = policy_named(text, self.installation)
         if (stored := self.index.entry(policy)) is not None:
             return not _is_disabled(stored) and (stored.compiled is None or rule in _rules(stored))
         try:
-            # At the start the watch may not have brought it yet.
+            # At the start, the watch may not have delivered it yet.
             await self.policies.get(policy)
         except NotFound:
             return False
@@ -244,7 +250,7 @@ class Reports(WarnsOnce):
         except (Throttled, Unavailable):
             raise
         except ClusterError:
-            return True  # who may not look does not know
+            return True  # unknown, for example without the right to read it
         return True
 
     def _result(self, spec: RequestSpec, target: TargetStatus) -> Result:
@@ -276,7 +282,7 @@ class Reports(WarnsOnce):
         changes = self._open(namespace).changes
         older = changes.pop(key, None)
         if result is not None and not result.changed and older is not None and older.changed:
-            result = older  # it was changed, and is right since
+            result = older  # it was changed, and has been correct since
         changes[key] = result
         if len(changes) > MAX_RESULTS:
             del changes[_least(changes)]
@@ -288,9 +294,16 @@ class Reports(WarnsOnce):
         pending = self._pending.get(namespace)
         if pending is None:
             now = self.clock.monotonic()
-            due = max(now + _FIRST, self._last.get(namespace, 0.0) + _AGAIN)
+            due = max(now + _FIRST, self._next.get(namespace, 0.0))
             pending = self._pending[namespace] = _Pending(due)
         return pending
+
+    def _rest(self, namespace: str, took: float) -> None:
+        """Postpone the next write of a report, the longer the more its last write cost."""
+        following = self.clock.monotonic() + min(_REST * took, _LONGEST)
+        self._next[namespace] = max(self._next[namespace], following)
+        if (pending := self._pending.get(namespace)) is not None:
+            pending.due = max(pending.due, self._next[namespace])
 
     def _give_back(self, namespace: str, changes: Changes) -> None:
         newer = self._open(namespace).changes
@@ -312,6 +325,6 @@ def _rules(policy: StoredPolicy) -> frozenset[str]:
 
 
 def _least(changes: Mapping[Key, Result | None]) -> Key:
-    """Return the oldest that is no error, else the oldest."""
+    """Return the key of the oldest result that is not an error, else of the oldest change."""
     harmless = (key for key, item in changes.items() if item and item.verdict is not Verdict.ERROR)
     return next(harmless, next(iter(changes)))

@@ -33,6 +33,7 @@ class Store:
         self.stored = {}
         self.calls = []
         self.fault = None
+        self.on_put = lambda: None
 
     async def get(self, namespace):
         self.calls.append("get")
@@ -44,6 +45,7 @@ class Store:
         live = self.stored.get(namespace)
         version = report["metadata"].get("resourceVersion", "")
         self.calls.append("put")
+        self.on_put()
         if version != (live or {"metadata": {}})["metadata"].get("resourceVersion", ""):
             raise Conflict(namespace, status=409)
         meta = {**report["metadata"], "resourceVersion": str(len(self.calls))}
@@ -174,6 +176,24 @@ async def test_outcomes_become_results(store, reports, write):
         ("two", "skip", "preconditions not met"),
     ]
     assert store.stored["a"]["summary"]["error"] == 1
+
+
+async def test_a_report_that_costs_much_is_written_less_often(world, store, reports, write):
+    def results():
+        reports.add(spec(), [came(f"s-{len(store.calls)}")])
+
+    store.on_put = lambda: (world.clock.tick(0.7), results())
+    results()
+    await write(1.0)
+    store.on_put = lambda: None
+    assert store.calls.count("put") == 1
+    await write(13.0)
+    assert store.calls.count("put") == 1
+    await write(1.1)
+    assert store.calls.count("put") == 2
+    results()
+    await write(5.0)
+    assert store.calls.count("put") == 3
 
 
 async def test_what_comes_together_is_one_write(store, reports, write):
