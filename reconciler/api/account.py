@@ -1,4 +1,4 @@
-"""The ServiceAccount in whose name the work of a policy is done."""
+"""The ServiceAccount as which the controller does the work of a policy."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,19 +10,19 @@ from reconciler.api.rights import Right
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAccount:
-    """One that a policy names; its rights are all that the policy works with."""
+    """An account that a policy names; its rights are the only ones that the policy works with."""
 
     namespace: str
     name: str
 
     @property
     def user(self) -> str:
-        """Return the name by which the API server knows it."""
+        """Return the user name of the account in the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
     @property
     def impersonation(self) -> Right:
-        """Return the right to work in its name."""
+        """Return the right to impersonate the account."""
         return Right(
             verb="impersonate",
             group="",
@@ -37,12 +37,12 @@ class ServiceAccount:
 
 
 NOBODY: Final = ServiceAccount(namespace="", name="")
-"""Of a policy whose account cannot be understood: no rights at all, never those of another."""
+"""The account of a policy with an invalid annotation: no rights, instead of another's rights."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """A right as a status names it, and the account that lacks it; None: the shared one."""
+    """A right as a status names it, and the account that lacks it, None for the shared one."""
 
     permission: str
     account: ServiceAccount | None = None

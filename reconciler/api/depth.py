@@ -1,4 +1,4 @@
-"""JSON that is nested more deeply than its reader can follow, cut where it is too deep."""
+"""Cuts JSON where it is nested more deeply than the parser can follow."""
 
 import re
 from hashlib import blake2b
@@ -6,19 +6,19 @@ from typing import Any, Final
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 _CUT: Final = "\ue000cut\ue000"
-"""No Kubernetes object has it: it is a text that is nobody's, of private characters."""
+"""Begins each mark; Kubernetes objects do not contain these private-use characters."""
 
 
 def brackets(body: bytes) -> int:
-    """Return how many there are that open, in texts too: no JSON has more levels than that."""
+    """Return the number of opening brackets, also in strings: the nesting is no deeper."""
     return body.count(b"[") + body.count(b"{")
 
 
 def cut(body: bytes, levels: int) -> bytes | None:
-    """Return the text with a mark for all that is too deep, None where nothing is.
+    """Return the JSON with marks in place of values that are too deep, None where none is.
 
-    Marks of different things differ, so that cut objects still differ.
-    Takes some tenths of a microsecond for each bracket and text.
+    Marks of different values differ, so that objects still differ after the cut.
+    Takes some tenths of a microsecond for each bracket and string.
     """
     pieces: list[bytes] = []
     depth = begun = start = 0

@@ -15,12 +15,12 @@ _LONGEST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryStatus:
-    """What the controller says about an entry.
+    """What the controller reports about an entry.
 
     Attributes:
-        problem: Why rules cannot read it; empty where they can.
-        refreshed: When the data came that rules read, None where they can read none.
-        generation: Of the spec that this is about.
+        problem: Why rules cannot read the entry; empty where they can.
+        refreshed: When the current data was loaded, None where rules cannot read any.
+        generation: The generation of the spec that this status describes.
     """
 
     problem: str
@@ -31,12 +31,12 @@ class EntryStatus:
 def render_status(
     status: EntryStatus, before: Mapping[str, Any], now: datetime
 ) -> dict[str, Any] | None:
-    """Return the status to write, None where the condition stands there already.
+    """Return the status to write, None where the stored condition is the same.
 
     Args:
-        status: What is so now.
-        before: The status as stored; the condition keeps its time while it does not turn.
-        now: The time of a turn.
+        status: The current status.
+        before: The status as stored; its transition time is kept while ``Ready`` stays the same.
+        now: The transition time of a condition that changes.
     """
     ready = "False" if status.problem else "True"
     condition = {
@@ -57,7 +57,7 @@ def render_status(
 
 
 def render_refresh(status: EntryStatus) -> dict[str, Any]:
-    """Return the part of the status that says how old the data is."""
+    """Return the part of the status with the time of the last refresh."""
     if status.refreshed is None:
         return {}
     return {"lastRefreshTime": render_time(status.refreshed)}

@@ -1,4 +1,4 @@
-"""The kinds of the API group of an installation, and of other languages."""
+"""The kinds of an installation's API group, and the policy kinds of other languages."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -35,7 +35,7 @@ CLUSTER_VALIDATE_POLICIES = replace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKinds:
-    """Policies and what belongs to them."""
+    """The kinds of one installation: policies, and what belongs to them."""
 
     cluster_policies: Kind
     policies: Kind
@@ -73,7 +73,7 @@ def kinds_of(installation: Installation) -> GroupKinds:
 
 
 def installation_of(api_version: str) -> Installation:
-    """Return whose an object with this ``apiVersion`` is; of another group, `REPLACING`."""
+    """Return the installation that an ``apiVersion`` belongs to, `REPLACING` for other groups."""
     return INSTALLATIONS.get(split_api_version(api_version)[0], REPLACING)
 
 
@@ -81,10 +81,10 @@ _BY_WORD: Final = {"modrule": MOD_RULES}
 
 
 def policy_named(key: str, installation: Installation = REPLACING) -> PolicyRef:
-    """Return which policy a text means: ``name`` a ClusterPolicy, ``namespace/name`` a Policy.
+    """Return the policy that a text names: ``name`` a ClusterPolicy, ``namespace/name`` a Policy.
 
-    People write it so, and so it stands in reports and in requests of older versions. A kind may
-    stand in front, as in ``modrule/namespace/name``.
+    Users write this form, and reports and requests of older versions contain it. A kind may
+    precede it, as in ``modrule/namespace/name``.
     """
     word, _, rest = key.partition("/")
     kind = _BY_WORD.get(word) if "/" in rest else None

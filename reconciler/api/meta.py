@@ -1,4 +1,4 @@
-"""Names of the API that every part of the project shares."""
+"""Names and references of the API that all parts of the project share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from reconciler.installation import INSTALLATIONS
 from reconciler.values import value_class
 
 GROUPS = tuple(INSTALLATIONS)
-"""The API groups of the same kinds; each installation has one of them."""
+"""The API groups that have the same kinds; each installation uses one of them."""
 PREFIX = "kube-retrofit.dev/"
 _OWN_GROUPS = (*GROUPS, "api.kubemod.io", "policy.kcloudlabs.io")
 _BELOW_OWN_GROUPS = tuple(f".{group}" for group in _OWN_GROUPS)
 _RECORDED = frozenset(item.recorded for item in INSTALLATIONS.values())
 FIELD_MANAGER = "kube-retrofit"
 EXISTING_MANAGER = f"{FIELD_MANAGER}-existing"
-"""The field manager of what rules write on existing objects that no other rule is for."""
+"""The field manager of a rule's writes to existing objects that no other rule matches."""
 
 LABEL_SHARD = f"{PREFIX}shard"
 LABEL_POLICY = f"{PREFIX}policy"
 LABEL_SOURCE = f"{PREFIX}source"
 ANNOTATION_APPLIED = f"{PREFIX}applied"
 LABEL_RECORDED = f"{PREFIX}recorded"
-"""On a Secret with recorded fields, and on its request: where recorded fields are kept."""
+"""On a Secret that holds recorded fields, and on the request that they belong to."""
 ANNOTATION_EXCEPTS = f"{PREFIX}excepts"
 ANNOTATION_WAITING = f"{PREFIX}waiting"
 ANNOTATION_HOLDERS = f"{PREFIX}waiting-of"
@@ -32,20 +32,20 @@ ANNOTATION_SEEN = f"{PREFIX}seen"
 ANNOTATION_MISSED = f"{PREFIX}missed-until"
 ANNOTATION_IN_FORCE = f"{PREFIX}in-force"
 ANNOTATION_OUTAGES = f"{PREFIX}outages"
-"""On the Lease of the admission servers: triggers may be missing that came before this time."""
+"""On the Lease of the admission servers: triggers from before this time may be missing."""
 ANNOTATION_ALL_KINDS = f"{PREFIX}all-kinds"
-"""On a policy: ``fail`` lets a rule for all kinds refuse what cannot be recorded."""
+"""On a policy: ``fail`` allows a rule for all kinds to refuse what cannot be recorded."""
 ANNOTATION_SERVICE_ACCOUNT = f"{PREFIX}service-account"
-"""On a policy: the account in whose name its work is done."""
+"""On a policy: the ServiceAccount as which its work is done."""
 ANNOTATION_EXISTING = f"{PREFIX}existing"
 ANNOTATION_RUN = f"{PREFIX}run"
-"""On a policy: every new value runs its rules once on all that exists."""
+"""On a policy: every new value runs its rules once on all existing triggers."""
 ANNOTATION_RETRY = f"{PREFIX}retry"
 """On a request: a new value ends the pause before its next attempt."""
 ANNOTATION_RETRY_FAILED = f"{PREFIX}retry-failed"
-"""On a failed request: somebody wants a new one to do its work."""
+"""On a failed request: asks for a new request that does its work."""
 ANNOTATION_RETRIED = f"{PREFIX}retried"
-"""On a failed request: the name of the one that does its work again."""
+"""On a failed request: the name of the request that does its work again."""
 
 Object = dict[str, Any]
 """A Kubernetes object as decoded from JSON; never modelled further."""
@@ -86,7 +86,7 @@ NAMESPACES = Kind(group="", version="v1", kind="Namespace", plural="namespaces",
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class TargetKey:
-    """Which object, of those that there may be; work on one of them is serialised."""
+    """The identity of a target; work on one target is serialised."""
 
     kind: Kind
     namespace: str
@@ -95,7 +95,7 @@ class TargetKey:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
-    """Which object; ``uid`` is empty where any object of that name is meant."""
+    """A reference to an object; ``uid`` is empty where any object of that name counts."""
 
     api_version: str
     kind: str
@@ -105,7 +105,7 @@ class ObjectRef:
 
     @property
     def reference(self) -> dict[str, str]:
-        """Return it as the API refers to an object."""
+        """Return the reference in the form of the Kubernetes API."""
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -122,9 +122,9 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRef:
-    """Which policy, of all languages; ``namespace`` is empty where it is cluster-wide.
+    """A reference to a policy of any language; ``namespace`` is empty for a cluster-wide one.
 
-    A policy that was deleted and made again has the same one: uids tell them apart.
+    A policy that was deleted and created again has the same reference and another uid.
     """
 
     api_version: str
@@ -134,11 +134,11 @@ class PolicyRef:
 
     @property
     def key(self) -> str:
-        """Return ``namespace/name`` or ``name``, as people, labels and ``spec.policy`` have it."""
+        """Return ``namespace/name`` or ``name``, as users, labels and ``spec.policy`` write it."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def as_object(self, uid: str) -> ObjectRef:
-        """Return it as an object like any other."""
+        """Return the reference to the policy as an object."""
         return ObjectRef(
             api_version=self.api_version,
             kind=self.kind,
@@ -153,7 +153,7 @@ class PolicyRef:
 
 
 def policy_ref(policy: Mapping[str, Any]) -> PolicyRef:
-    """Return which policy an object is."""
+    """Return the reference to the policy in an object."""
     ref = ref_of(policy)
     return PolicyRef(
         api_version=ref.api_version,
@@ -176,7 +176,7 @@ def ref_of(obj: Mapping[str, Any]) -> ObjectRef:
 
 
 def manager_of(entry: Mapping[str, Any]) -> str:
-    """Return who wrote what an entry of ``managedFields`` lists; the controller has one name."""
+    """Return the manager of a ``managedFields`` entry; the controller's two count as one."""
     name = str(entry.get("manager") or "")
     return FIELD_MANAGER if name == EXISTING_MANAGER else name
 
@@ -187,19 +187,19 @@ def resource_version(obj: Mapping[str, Any]) -> str:
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:
-    """Return group and version; the group of ``v1`` is empty."""
+    """Return the group and the version; the group of ``v1`` is empty."""
     group, _, version = api_version.rpartition("/")
     return group, version
 
 
 def is_own_group(group: str) -> bool:
-    """Return whether objects of an API group are policies, or kept by the programs themselves."""
+    """Return whether an API group holds policies or objects of the programs themselves."""
     return group in _OWN_GROUPS or group.endswith(_BELOW_OWN_GROUPS)
 
 
 def own_namespaces(namespace: str) -> frozenset[str]:
-    """Return the namespaces that no policy reaches, given that of the programs.
+    """Return the namespaces that policies cannot act on, given that of the programs.
 
-    What any installation recorded of users' Secrets is out of reach of all of them.
+    They include the namespaces in which any installation keeps recorded fields of Secrets.
     """
     return _RECORDED | {namespace}

@@ -1,4 +1,4 @@
-"""What a path of the API server means."""
+"""Parses paths of the API server."""
 
 import re
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiPath:
-    """What a path of the API means, read as the API server reads it.
+    """The resource of a path, parsed as the API server parses it.
 
     Attributes:
-        namespace: Empty for all namespaces, and for what has none.
+        namespace: Empty for all namespaces, and for cluster-scoped resources.
         name: Empty for all objects.
     """
 
@@ -31,7 +31,7 @@ def segments(path: str) -> list[str]:
 
 
 def parse_path(parts: list[str]) -> ApiPath | None:
-    """Return what a path asks for, None where that is no resource."""
+    """Return the resource that a path names, None where it names none."""
     start = _ROOTS.get(parts[0]) if parts else None
     rest = [] if start is None else parts[start:]
     if rest[:1] == ["watch"]:

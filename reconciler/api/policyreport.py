@@ -1,6 +1,6 @@
 """PolicyReports of ``wgpolicyk8s.io/v1alpha2``: one per namespace, one result per rule and target.
 
-Results at cluster-scoped objects stand in one ClusterPolicyReport; its namespace is empty here.
+Results for cluster-scoped objects are in one ClusterPolicyReport; its namespace is empty here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,15 +27,15 @@ CLUSTER_POLICY_REPORTS = Kind(
 
 ANNOTATION_SHORTENED = f"{PREFIX}shortened"
 MAX_RESULTS = 500
-"""Results that a report holds; those that are no pass come first, then the newest."""
+"""Results that a report holds; those that did not pass come first, then the newest."""
 MAX_MESSAGE = 500
 
 Key = tuple[str, str, str, str, str, str, str]
-"""Which result: policy, rule, and the target's apiVersion, kind, namespace, name, subresource."""
+"""Policy and rule of a result; apiVersion, kind, namespace, name, subresource of its target."""
 
 
 class Verdict(StrEnum):
-    """The results that are written; the API knows ``fail`` and ``warn`` as well."""
+    """The results that are written; the API defines ``fail`` and ``warn`` as well."""
 
     PASS = "pass"  # noqa: S105
     SKIP = "skip"
@@ -44,13 +44,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a rule came to at one target.
+    """The result of a rule at one target.
 
     Attributes:
-        changed: The target was written; a result that says so is not replaced by one that found
+        changed: The target was written; such a result is not replaced by a later one that found
             nothing to do.
-        at: When it came to that, to the second.
-        recovered: It was found later; it replaces nothing that came at the same time or after it.
+        at: Time of the result, to the second.
+        recovered: It was found later, so it replaces no result of the same or a later time.
     """
 
     policy: str
@@ -65,20 +65,20 @@ class Result:
 
     @property
     def key(self) -> Key:
-        """Return what another result replaces it by."""
+        """Return the key under which another result replaces this one."""
         ref = self.target
         place = (ref.api_version, ref.kind, ref.namespace, ref.name)
         return (self.policy, self.rule, *place, self.subresource)
 
 
 def labels_of(installation: Installation) -> dict[str, str]:
-    """Return the labels of the reports of an installation, which `Installation.prefix` names."""
+    """Return the labels of an installation's reports, whose name is `Installation.prefix`."""
     managed = {"app.kubernetes.io/managed-by": installation.reporter}
     return {**managed, f"{PREFIX}report": "mutate-existing"}
 
 
 def render_result(result: Result, source: str = REPLACING.reporter) -> Object:
-    """Return a result as it stands in a report; two fields name the target, for two readers."""
+    """Return a result as stored in a report; two fields name the target, for two readers."""
     ref = result.target
     group, _, version = ref.api_version.rpartition("/")
     kind = f"{ref.kind}/{result.subresource}" if result.subresource else ref.kind
@@ -107,7 +107,7 @@ def render_result(result: Result, source: str = REPLACING.reporter) -> Object:
 
 
 def key_of(raw: Mapping[str, Any]) -> Key:
-    """Return the key of a result as it stands in a report."""
+    """Return the key of a result as stored in a report."""
     ref: Mapping[str, Any] = (raw.get("resources") or [{}])[0]
     fields = ("apiVersion", "kind", "namespace", "name", "fieldPath")
     place = tuple(str(ref.get(name, "")) for name in fields)
@@ -128,7 +128,7 @@ def merge_results(
 ) -> dict[Key, Object]:
     """Return the results after changes; None removes one.
 
-    What says the same as before stays as it is, so that an idle report is not written again.
+    A result that says the same as before is kept, so that an idle report is not written again.
     """
     merged = dict(stored)
     for key, result in changes.items():
@@ -157,10 +157,10 @@ def render_report(
     """Return the report of a namespace.
 
     Args:
-        namespace: Empty for the one of cluster-scoped objects.
-        results: All of them; no more than `MAX_RESULTS` are kept.
-        shortened: Some were left out before.
-        installation: Whose report it is.
+        namespace: Empty for the report of cluster-scoped objects.
+        results: All results; no more than `MAX_RESULTS` are kept.
+        shortened: Results were left out before.
+        installation: The installation that the report belongs to.
     """
     kept = sorted(results, key=_weight)
     shortened = shortened or len(kept) > MAX_RESULTS

@@ -1,8 +1,8 @@
-"""``status.mutateExisting`` of a policy: what its work on existing objects came to.
+"""``status.mutateExisting`` of a policy: the results of its work on existing objects.
 
 The figures are kept in the status itself, because finished requests are removed sooner or later,
-at a retention of 0 at once. ``running`` says which part of them belongs to requests that have not
-ended: those are counted anew by whoever leads next, so that a restart counts nothing twice.
+with a retention of 0 at once. ``running`` is the part of them that belongs to requests that have
+not ended: the next leader counts those again, so that a restart counts nothing twice.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from reconciler.api.updaterequest import parse_time, render_time
 MAX_TEXT = 500
 MAX_PERMISSIONS = 10
 MAX_LOST = 10
-"""Spans of lost triggers that a status lists; of more the latest."""
+"""Spans of lost triggers that a status lists; the latest ones are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +24,10 @@ class Figures:
     """Sums over requests.
 
     Attributes:
-        triggers: Triggers that fired a rule and are done, well or not.
-        skipped_triggers: Triggers that in the end fired nothing.
-        existing: Existing objects that sweeps looked at.
-        failed: Targets that could not be changed; a trigger that failed before any is one.
+        triggers: Triggers that fired a rule and are done, successfully or not.
+        skipped_triggers: Triggers that fired no rule in the end.
+        existing: Existing objects that sweeps examined.
+        failed: Targets that could not be changed; a trigger that failed before any counts as one.
     """
 
     triggers: int = 0
@@ -65,17 +65,17 @@ _WIRE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What has not ended.
+    """The requests that have not ended.
 
     Attributes:
-        pending: Requests that wait.
-        figures: What they came to so far; a part of the whole.
-        total: Objects that running sweeps have to look at; -1 where one is not counted yet.
-        eta: Time that the longest sweep will take, as ``1m20s``; empty where unknown.
-        permissions: What to grant, each once.
-        sweeping: A sweep is among them.
+        pending: Number of requests that wait.
+        figures: Their results so far, which the totals include.
+        total: Objects that running sweeps have to examine; -1 where one has no count yet.
+        eta: Estimated time of the longest sweep, as ``1m20s``; empty where unknown.
+        permissions: The missing rights, each once.
+        sweeping: One of them is a sweep.
         diverted: One of them stands for triggers that were not recorded one by one.
-        waits: Why a sweep does not go on now; empty where each does.
+        waits: Why a sweep does not proceed now; empty where all do.
     """
 
     pending: int = 0
@@ -90,7 +90,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyProgress:
-    """The whole of it; ``figures`` includes what is running."""
+    """The progress of a policy; ``figures`` includes those of ``running``."""
 
     figures: Figures = field(default_factory=Figures)
     running: Running = field(default_factory=Running)
@@ -102,11 +102,11 @@ class PolicyProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSpan:
-    """A time in which triggers of some rules were lost.
+    """A span of time in which triggers of some rules were lost.
 
     Attributes:
-        rules: Of each its name, why its triggers cannot be found, and how many objects that it
-            matches were changed without being recorded; None where nobody can say.
+        rules: For each its name, why its triggers cannot be found, and how many objects that it
+            matches were changed without being recorded; None where that is unknown.
     """
 
     since: datetime
@@ -116,7 +116,7 @@ class LostSpan:
 
 
 def add_lost(policy: Mapping[str, Any], span: LostSpan) -> list[Object]:
-    """Return ``status.mutateExisting.lost`` with another span; the same one is replaced."""
+    """Return ``status.mutateExisting.lost`` with a span, which replaces one with equal start."""
     since = render_time(span.since)
     stored = [item for item in observed(policy).get("lost") or () if item.get("since") != since]
     new: Object = {
@@ -133,7 +133,7 @@ def add_lost(policy: Mapping[str, Any], span: LostSpan) -> list[Object]:
 
 
 def parse_progress(policy: Mapping[str, Any]) -> PolicyProgress:
-    """Return what the status of a policy says."""
+    """Return the progress that the status of a policy holds."""
     raw = observed(policy)
     running = raw.get("running") or {}
     return PolicyProgress(
@@ -147,7 +147,7 @@ def parse_progress(policy: Mapping[str, Any]) -> PolicyProgress:
 
 
 def render_progress(progress: PolicyProgress) -> Object:
-    """Return ``status.mutateExisting`` as a merge patch wants it: what is not set is null."""
+    """Return ``status.mutateExisting`` for a merge patch, in which unset fields are null."""
     running = progress.running
     part = _render(running.figures)
     return {
@@ -169,7 +169,7 @@ def render_progress(progress: PolicyProgress) -> Object:
 
 
 def blank_progress() -> Object:
-    """Return the merge patch that takes all figures away, for another generation."""
+    """Return the merge patch that removes all figures, for another generation."""
     return dict.fromkeys(render_progress(PolicyProgress()))
 
 
@@ -186,12 +186,12 @@ def observed_generation(policy: Mapping[str, Any]) -> int | None:
 
 
 def runs_on_existing(policy: Mapping[str, Any]) -> bool:
-    """Return whether rules that change their trigger were sent over what exists."""
+    """Return whether rules that change their trigger were run on existing objects."""
     return observed(policy).get("onExisting") is True
 
 
 def stored_alike(policy: Mapping[str, Any], rendered: Mapping[str, Any]) -> bool:
-    """Return whether a rendered progress is what the policy holds already."""
+    """Return whether the status of a policy already equals a rendered progress."""
     stored = observed(policy)
     return all(stored.get(key) == _without_null(value) for key, value in rendered.items())
 

@@ -1,6 +1,6 @@
-"""An `UpdateRequest` as it stands in the API.
+"""Parses and renders an `UpdateRequest`.
 
-The reader accepts what the reference stored too: an unknown field is ignored, a missing one
+The parser also accepts what the reference stored: an unknown field is ignored, a missing one
 takes its default, so that a cluster's older requests end with a message instead of an error.
 """
 
@@ -36,12 +36,12 @@ from reconciler.installation import REPLACING, Installation
 
 RULE_WORK = "mutate"
 HOOK_WORK = "hook"
-"""The two sorts of work that this project does, as ``spec.requestType`` has them."""
+"""The two kinds of work of this project, as values of ``spec.requestType``."""
 _MOST = 1 << 53
 
 
 def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
-    """Return the request that an object holds."""
+    """Return the request that an object represents."""
     meta = obj.get("metadata") or {}
     marks = meta.get("annotations") or {}
     return UpdateRequest(
@@ -61,10 +61,10 @@ def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
 
 
 def _ended_by(obj: Mapping[str, Any]) -> str:
-    """Return who set a final state that the controller did not write, empty where it did.
+    """Return the manager of a final state that the controller did not write, empty where it did.
 
-    The controller writes the time together with the state, and whoever sets a state afterwards
-    leaves that time to it. Where nobody's fields are known nothing is said of anybody.
+    The controller writes the finish time together with the state, and remains the owner of that
+    time when another manager sets the state afterwards. Without managedFields it is empty.
     """
     if parse_status(obj.get("status") or {}).state is State.PENDING:
         return ""
@@ -91,7 +91,7 @@ def _parse_ref(raw: Mapping[str, Any]) -> ObjectRef:
 def _parse_policy(raw: Mapping[str, Any], installation: Installation) -> PolicyRef:
     ref = raw.get("policyRef")
     if not ref:
-        # Written by hand, or by a version that knew these two kinds only.
+        # Written by hand, or by a version that supported these two kinds only.
         return policy_named(raw.get("policy", ""), installation)
     return PolicyRef(
         api_version=ref.get("apiVersion", ""),
@@ -113,7 +113,7 @@ def _render_ref(ref: ObjectRef | PolicyRef) -> Object:
 
 
 def parse_spec(raw: Mapping[str, Any], installation: Installation = REPLACING) -> RequestSpec:
-    """Read a request's spec, where policies are those of an installation."""
+    """Return a request's spec; a policy without a kind is one of the installation."""
     context = raw.get("context") or {}
     info = context.get("admissionRequestInfo") or {}
     trigger = raw.get("trigger") or {}
@@ -146,7 +146,7 @@ def parse_spec(raw: Mapping[str, Any], installation: Installation = REPLACING) -
 
 
 def render_spec(spec: RequestSpec) -> Object:
-    """Return the spec as it is stored; empty parts are left out."""
+    """Return the spec as it is stored, without empty parts."""
     trigger = {
         "resourceVersion": spec.trigger.resource_version,
         "digest": spec.trigger.digest,
@@ -215,7 +215,7 @@ def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
 
 
 def _number(raw: Mapping[str, Any], field: str, default: int = 0) -> int:
-    # What counts further has to stay a number that the API server takes.
+    # A counter that goes on has to stay a number that the API server accepts.
     return min(max(int(raw.get(field, default)), -1), _MOST)
 
 
@@ -261,12 +261,12 @@ def _render_target(target: TargetStatus) -> Object:
 
 
 def summary(status: RequestStatus) -> str:
-    """Return the column PATCHED: targets changed of targets matched, as ``3/4``."""
+    """Return the column PATCHED: changed targets of all matched targets, as ``3/4``."""
     return f"{status.counts.patched}/{status.counts.matched}" if status.counts.matched else ""
 
 
 def progress(status: RequestStatus) -> str:
-    """Return the column PROGRESS: objects that a sweep looked at, as ``120/500 (8s)``."""
+    """Return the column PROGRESS: objects that a sweep examined, as ``120/500 (8s)``."""
     if status.sweep is None:
         return ""
     total = "?" if status.sweep.total < 0 else str(status.sweep.total)
@@ -275,7 +275,7 @@ def progress(status: RequestStatus) -> str:
 
 
 def render_status(status: RequestStatus) -> Object:
-    """Return the whole status as a merge patch wants it: what is not set is null."""
+    """Return the whole status for a merge patch, in which unset fields are null."""
     sweep = status.sweep
     return {
         "state": status.state.value,

@@ -1,4 +1,4 @@
-"""One right in the words of RBAC, as it is asked for, named to people and read back."""
+"""RBAC rights: their text form and its parser, and the rights that rules need."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing_extensions import override
 from reconciler.api.meta import Kind
 
 ANY = "*"
-"""A group or resource that only values tell."""
+"""A group or resource that depends on values."""
 
 _TEXT = re.compile(
     r"(?P<verb>[a-z]+) (?P<resource>[^\s./]+)(?:\.(?P<group>[^\s/]+))?(?:/(?P<subresource>\S+))?"
@@ -18,11 +18,11 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """What RBAC grants or not; versions mean nothing to it.
+    """A right that RBAC grants; it does not depend on API versions.
 
     Attributes:
         resource: The plural name.
-        namespace: Empty for all namespaces, and for what has none.
+        namespace: Empty for all namespaces, and for cluster-scoped resources.
         name: Empty for any object.
     """
 
@@ -35,7 +35,7 @@ class Right:
 
     @classmethod
     def of(cls, verb: str, kind: Kind, *, namespace: str = "", name: str = "") -> "Right":
-        """Return the right to do something with objects of a kind."""
+        """Return the right to a verb on objects of a kind."""
         return cls(
             verb=verb,
             group=kind.group,
@@ -56,7 +56,7 @@ class Right:
 def parse_right(text: str) -> Right | None:
     """Return the right that a text like ``patch deployments.apps in namespace a`` names.
 
-    None where it names something else, such as a path. The text never names an object.
+    None where it names something else, such as a path. The text never includes an object's name.
     """
     found = _TEXT.fullmatch(text)
     if found is None:
@@ -73,11 +73,11 @@ def parse_right(text: str) -> Right | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """One thing that a rule needs.
+    """Rights of which a rule needs one.
 
     Attributes:
-        location: In the policy, of the target or the match.
-        options: The rights of which any one is enough; the best comes first.
+        location: Place of the target or the match in the policy.
+        options: Any one of these rights is enough; the preferred one comes first.
     """
 
     location: str
@@ -86,13 +86,13 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadNeed:
-    """What reading objects of a kind needs; which resource that is, the cluster tells.
+    """A need to read objects of a kind, whose resource has to be discovered in the cluster.
 
     Attributes:
-        location: In the policy, of what reads them.
+        location: Place in the policy that reads them.
         verb: ``get`` or ``list``.
         namespace: Empty for all namespaces.
-        name: Of one object; empty for any.
+        name: The name of one object; empty for any.
     """
 
     location: str
@@ -105,18 +105,18 @@ class ReadNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetNeed:
-    """What changing one target of a rule needs, as far as the policy's text says it.
+    """A need to change one target of a rule, as far as the policy's text shows it.
 
     Attributes:
-        location: Of the target in the policy.
-        api_version: Empty where only a trigger tells it.
-        kind: Empty where only a trigger tells it, or where it is a pattern for several.
-        namespaces: Where, if the kind is namespaced; the empty text stands for all of them.
-        anywhere: No namespace is asked for, so cluster-scoped kinds are meant too.
-        in_one: It is one namespace for each trigger, whatever `namespaces` says.
-        named: One object is named, so nothing has to be listed.
-        name: Of that object, where the text says it.
-        looked_at: Of a subresource the object itself is read, to see whether it is meant.
+        location: Place of the target in the policy.
+        api_version: Empty where it depends on the trigger.
+        kind: Empty where it depends on the trigger, or where it is a pattern for several kinds.
+        namespaces: Namespaces of a namespaced kind; the empty string stands for all of them.
+        anywhere: The target has no namespace, so it may be of a cluster-scoped kind too.
+        in_one: Each trigger has targets in one namespace only, whatever `namespaces` contains.
+        named: The target names one object, so nothing has to be listed.
+        name: The name of that object, where the text contains it.
+        looked_at: For a subresource, the object itself is read to check whether it is selected.
     """
 
     location: str

@@ -1,4 +1,4 @@
-"""Whether content that no schema has checked has the form of an object of Kubernetes."""
+"""Checks that content which no schema has checked has the form of a Kubernetes object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ _TEXT = frozenset({str})
 
 
 def object_fault(value: Any, place: str) -> str:
-    """Return which part of an object has another type than everywhere, empty where none has.
+    """Return which part of an object has an unexpected JSON type, empty where none has.
 
-    Only what is matched and recorded is looked at; the rest is for expressions, which take any.
+    Only the fields that are matched and recorded are checked; expressions accept any type.
     """
     if _is_plain(value):
         return ""
@@ -32,8 +32,8 @@ def object_fault(value: Any, place: str) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether an object has, of all that is looked at, what it should have."""
-    # Each rule has the object asked that it made, with what all rules before it added.
+    """Return whether all checked fields of an object have the expected types."""
+    # This runs on the result of each rule, which holds what all earlier rules added.
     if type(value) is not dict or type(meta := value.get("metadata")) is not dict:
         return False
     for name in _TYPE_TEXTS:
@@ -52,18 +52,18 @@ def _is_plain(value: Any) -> bool:
 
 
 def texts_fault(value: Mapping[str, Any], fields: tuple[str, ...], place: str) -> str:
-    """Return which of the fields is not a text, empty where all are or are absent."""
+    """Return which of the fields is not a string, empty where each is one or is absent."""
     for name in fields:
         text = value.get(name)
-        # Each request asks this many times, and the place is for those who fail.
+        # This runs many times per request, so the place is only formatted for a fault.
         if text is not None and not isinstance(text, str):
             return mistyped(text, str, f"{place}.{name}")
     return ""
 
 
 def type_fault(value: Any, expected: type, place: str) -> str:
-    """Return that a value has another type than expected, empty where it has it or is null."""
-    # Nearly every mapping is a dict, and to ask an abstract class takes ten times as long.
+    """Return the fault of a value with an unexpected type, empty where it fits or is null."""
+    # Nearly every mapping is a dict, and isinstance of an abstract class takes ten times as long.
     if value is None or (expected is Mapping and isinstance(value, dict)):
         return ""
     if isinstance(value, expected):
@@ -72,12 +72,12 @@ def type_fault(value: Any, expected: type, place: str) -> str:
 
 
 def mistyped(value: Any, expected: type, place: str) -> str:
-    """Say which JSON type a value has, and which it should have."""
+    """Return a message with the JSON type that a value has and the one that is expected."""
     return f"{place} is a JSON {json_type(value)}, expected {_EXPECTED[expected]}"
 
 
 def json_type(value: Any) -> str:
-    """Return what JSON calls the type of a decoded value."""
+    """Return the JSON name of a decoded value's type."""
     match value:
         case None:
             return "null"

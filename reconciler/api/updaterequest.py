@@ -13,7 +13,7 @@ KIND = "UpdateRequest"
 
 
 class Source(StrEnum):
-    """What made the request."""
+    """What caused the request."""
 
     ADMISSION = "admission"
     POLICY_CHANGE = "policyChange"
@@ -25,7 +25,7 @@ class Source(StrEnum):
 
 
 class State(StrEnum):
-    """Where a request stands; an empty state on the wire means Pending."""
+    """The state of a request; an empty state on the wire means Pending."""
 
     PENDING = "Pending"
     COMPLETED = "Completed"
@@ -105,12 +105,12 @@ SUCCESSES = CHANGES | {Outcome.UNCHANGED, Outcome.SKIPPED}
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class TriggerRecord:
-    """What admission saw of the trigger, without its content.
+    """What the admission request showed about the trigger, without its content.
 
     Attributes:
-        resource_version: What the admission request carried; empty on CREATE.
-        digest: Of the object without managedFields, resourceVersion and generation.
-        unchanged: The request changed nothing, so the stored version does not move.
+        resource_version: The one that the admission request carried; empty on CREATE.
+        digest: Digest of the object without managedFields, resourceVersion and generation.
+        unchanged: The request changed nothing, so the stored resourceVersion stays the same.
         terminating: The object had a deletionTimestamp before the request.
     """
 
@@ -123,24 +123,24 @@ class TriggerRecord:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
-    """What is to be done.
+    """The work that is requested.
 
     Attributes:
-        resource: The trigger; of a sweep, the policy itself.
-        operation: Empty where no admission request caused it.
+        resource: The trigger; in a sweep, the policy itself.
+        operation: Empty where no admission request caused this request.
         user: ``{userInfo, roles, clusterRoles}`` of the requesting user, or empty.
         request: Further fields of the admission request that expressions may read (kind,
             resource, subResource, name, namespace, uid, ...), never object or oldObject.
-        recorded: The parts of ``object`` and ``oldObject`` that the rule reads and that are
-            gone later, as partial trees under those two keys.
-        recorded_secret: Name of the Secret that holds ``recorded`` where it must not stand here.
-        sweep: A request for all triggers of the rule.
-        unless: Rules that come first in a policy of which only one is applied; where one of
-            them fires for the trigger, this one does not.
-        sequence: Of an aggregate request, for the triggers of a rule that are not recorded one
-            by one: each of them raises it. 0 in every other request.
-        queue: Of a request for a hook, the queue that it stands in; empty in every other request.
-        order: Its place in there; what was recorded later has a higher one.
+        recorded: The parts of ``object`` and ``oldObject`` that the rule reads and that cannot
+            be read later, as partial trees under those two keys.
+        recorded_secret: Name of the Secret that holds ``recorded`` where the spec must not.
+        sweep: The request is for all triggers of the rule.
+        unless: Earlier rules of a policy that applies only one of its rules; where one of them
+            fires for the trigger, this rule does not.
+        sequence: In an aggregate request, a counter that each trigger raises which is not
+            recorded one by one. 0 in every other request.
+        queue: The queue of a request for a hook; empty in every other request.
+        order: The position in that queue; requests that were recorded later have higher ones.
     """
 
     policy: PolicyRef
@@ -163,13 +163,13 @@ class RequestSpec:
 
     @property
     def is_for_hook(self) -> bool:
-        """Return whether it is for a hook, and not for a rule."""
+        """Return whether the request is for a hook instead of a rule."""
         return bool(self.queue)
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
-    """The last result at one target; resource versions are those before and after the write."""
+    """The last result at one target, with its resourceVersions before and after the write."""
 
     ref: ObjectRef
     subresource: str = ""
@@ -182,11 +182,11 @@ class TargetStatus:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many targets ended how.
+    """How many targets had which outcome.
 
     Attributes:
-        patched: What was changed, made or deleted.
-        failed: All that is not a success.
+        patched: Targets that were changed, created or deleted.
+        failed: Targets without success.
     """
 
     patched: int = 0
@@ -196,26 +196,26 @@ class Counts:
 
     @property
     def matched(self) -> int:
-        """Return how many targets there were."""
+        """Return the number of all targets."""
         return self.patched + self.unchanged + self.skipped + self.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepProgress:
-    """How far a sweep is.
+    """The progress of a sweep.
 
     Attributes:
         cursor: The last trigger that is done, ``<listing>:<namespace>/<name>``.
-        done: Triggers that were looked at.
-        total: Triggers as counted at the start; -1 before.
-        matched: Of those, the triggers that fired the rule.
-        failed: Triggers that went to a child request.
-        eta: Time that the rest will take, as ``1m20s``; empty where unknown.
-        generation: Of the policy as it was worked with; 0 before.
-        phase: ``all``; with canaries ``canary``, ``promotion``, ``rest``; empty before.
-        canary: Labels of the triggers that come first, as the policy said at the start.
-        sequence: Of an aggregate request, the one that this round through the triggers sees
-            to; 0 between rounds.
+        done: Number of triggers that were examined.
+        total: Number of triggers, counted at the start; -1 before.
+        matched: Number of examined triggers that fired the rule.
+        failed: Number of triggers that were left to a child request.
+        eta: Estimated time for the rest, as ``1m20s``; empty where unknown.
+        generation: Generation of the policy that the sweep works with; 0 before the start.
+        phase: ``all``; with canaries ``canary``, ``promotion``, ``rest``; empty before the start.
+        canary: Label selector of the triggers that come first, as the policy had it at the start.
+        sequence: In an aggregate request, the sequence that this pass over the triggers covers;
+            0 between passes.
     """
 
     cursor: str = ""
@@ -235,17 +235,17 @@ class RequestStatus:
     """The status subresource.
 
     Attributes:
-        reason: A `Reason`, or what another version stored.
-        attempts: Finished attempts.
-        next_attempt: Not before this time; None means now.
-        targets: All non-successes up to the size limit, and a sample of the rest.
-        missing_permission: What to grant, where a right is missing.
+        reason: A `Reason`, or a reason that another version stored.
+        attempts: Number of finished attempts.
+        next_attempt: The earliest time of the next attempt; None means now.
+        targets: All targets without success up to the size limit, and a sample of the others.
+        missing_permission: The right to grant, where one is missing.
         interruptions: Attempts in a row that were ended from outside, or began and have not ended.
         remove_after: The minute after which the finished request is collected, as
-            ``2026-01-31T10:05Z``: a selectable field, so that one call removes a minute's.
-        plan: Of a request for a hook, what its run is to do and what is done of it; None where
-            nothing was planned.
-        plan_secret: The Secret that holds the plan where it must not stand here.
+            ``2026-01-31T10:05Z``: a selectable field, so that one call removes all of a minute.
+        plan: In a request for a hook, the operations of its run and which of them are done; None
+            where nothing was planned.
+        plan_secret: Name of the Secret that holds the plan where the status must not.
     """
 
     state: State = State.PENDING
@@ -269,10 +269,10 @@ class UpdateRequest:
     """A stored request.
 
     Attributes:
-        nudge: Another value than before: somebody wants the next attempt now.
-        retry_requested: Somebody wants another request to do the work of this one, which failed.
-        retried: The name of the request that does its work again, empty where none does.
-        ended_by: Who made it final in place of the controller, as a field manager; else empty.
+        nudge: Value of the retry annotation; a new value asks for the next attempt now.
+        retry_requested: An annotation asks for another request to redo this one, which failed.
+        retried: Name of the request that does its work again, empty where none does.
+        ended_by: The field manager that ended it in place of the controller; else empty.
     """
 
     name: str
@@ -301,5 +301,5 @@ def parse_time(text: Any) -> datetime | None:
 
 
 def render_time(moment: datetime) -> str:
-    """Return RFC 3339 with microseconds, in UTC."""
+    """Return a time as RFC 3339 text in UTC, with microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,1 +1,1 @@
-"""The program at the desk: `retrofit`, also `kubectl retrofit`."""
+"""The command line program `retrofit`, also `kubectl retrofit`."""

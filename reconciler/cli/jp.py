@@ -1,4 +1,4 @@
-"""The commands of `retrofit jp`: JMESPath as policies understand it, at the desk."""
+"""The commands of `retrofit jp`: JMESPath with the functions and rules of policies, offline."""
 
 import json
 import secrets
@@ -20,7 +20,7 @@ from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.syntax import Source, Tree, parse
 
 _WIDTH = 44
-"""Columns of most signatures; the few that are longer leave room for a short note."""
+"""Columns for signatures; the few longer ones push their short note to the right."""
 
 _EPILOG = """\b
 Examples:
@@ -87,7 +87,7 @@ Example:
 def parse_(expressions: tuple[str, ...]) -> None:
     """Print how expressions are understood: the syntax tree, one part per line."""
     for text in expressions:
-        compile_expression(text)  # Also finds functions that do not exist.
+        compile_expression(text)  # Also rejects unknown functions.
         if len(expressions) > 1:
             click.echo(f"# {text}")
         for line in _tree_lines(parse(Source(text=text, shown=text), DEFAULT_LIMITS), 0):

@@ -104,7 +104,7 @@ _COMMANDS: Mapping[str, _Command] = {
 
 
 class _Retrofit(click.Group):
-    """Commands by name without their modules, and our errors as one line for people."""
+    """A command group that loads commands lazily and prints each `RetrofitError` as one line."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -137,7 +137,7 @@ class _Retrofit(click.Group):
 
     @override
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # The group's own way loads all commands, for their summaries.
+        # click's own implementation would load every command to get its summary.
         return [
             *(
                 CompletionItem(name, help=entry.summary)
@@ -182,8 +182,8 @@ def retrofit() -> None:
 
 
 def main() -> None:
-    """Run the program; a request to end lets everything that was started end too."""
-    # What libraries log is no sentence for people; what matters of it becomes a RetrofitError.
+    """Run the program; SIGTERM and SIGHUP raise SystemExit, so that cleanup code still runs."""
+    # Log records of libraries are not for users; relevant failures are raised as a RetrofitError.
     logging.getLogger().addHandler(logging.NullHandler())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))

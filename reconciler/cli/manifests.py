@@ -1,4 +1,4 @@
-"""Where the CRDs and manifests lie that this project ships."""
+"""The location of the CRDs and manifests that kube-retrofit ships."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ from reconciler.errors import InvalidSetting
 
 
 def find_manifests() -> Path:
-    """Return the folder with ``crds`` and ``manifests``, of the wheel or of the source tree.
+    """Return the folder that holds ``crds`` and ``manifests``: of the wheel or the source tree.
 
     Raises:
-        InvalidSetting: There is neither.
+        InvalidSetting: Neither location has these folders.
     """
     here = Path(__file__).resolve().parent
     for folder in (here / "install", here.parents[1]):

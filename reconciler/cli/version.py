@@ -87,7 +87,7 @@ async def _ask(address: Address, namespace: str) -> dict[str, Any]:
 
 
 async def _programs(live: LiveCluster, namespace: str) -> list[dict[str, Any]]:
-    """Return what runs as Deployments; `retrofit dev` runs the same as processes."""
+    """Return the installed Deployments; `retrofit dev` runs the same programs as processes."""
     deployments = live.client.resource(_DEPLOYMENTS)
     selector = _SELECTOR.format(live.installation.settings)
     try:

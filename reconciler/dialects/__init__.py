@@ -1,1 +1,1 @@
-"""Policy languages: each turns a policy object into programs of the engine."""
+"""Policy languages: each compiles a policy object to programs of the engine."""

@@ -1,4 +1,4 @@
-"""What a policy language has to give; the registry has one line for each."""
+"""The interface of a policy language; the registry lists the implementations."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy
 from reconciler.errors import InvalidPolicy
 
 FAILURE_POLICY_ANNOTATION: Final = f"{PREFIX}failure-policy"
-"""On a policy of a language whose policies say nothing of it: ``Fail`` or ``Ignore``."""
+"""Sets ``Fail`` or ``Ignore`` on policies of a language that has no field for it."""
 
 Compile = Callable[[Object, str], CompiledPolicy]
 Lint = Callable[[Object, CompiledPolicy], Iterator[Finding]]
@@ -24,12 +24,12 @@ PLACE: Final = f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
-    """The system that a language comes from, by which it is seen to be at work in a cluster.
+    """The system that a language comes from, and how to detect that it is at work in a cluster.
 
     Attributes:
-        name: What people call it.
-        kind: Of the webhook configuration that it makes.
-        configuration: Its name.
+        name: Its name in messages.
+        kind: The kind of the webhook configuration that it creates.
+        configuration: The name of that webhook configuration.
     """
 
     name: str
@@ -38,31 +38,31 @@ class Original:
 
 
 class Dialect(Protocol):
-    """A policy language: pure, and unaware of all others."""
+    """A policy language; its code is pure and independent of all other languages."""
 
     @property
     def name(self) -> str:
-        """The name that programs carry as that of their language."""
+        """The language's name, which its programs carry as their dialect."""
         ...
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of its policies, in the version that is watched."""
+        """The kinds of its policies, in the API version that is watched."""
         ...
 
     @property
     def optional(self) -> bool:
-        """Whether the programs work in a cluster that does not serve the kinds."""
+        """Whether controller and webhook run in a cluster that does not serve the kinds."""
         ...
 
     @property
     def original(self) -> Original | None:
-        """What must not act on the same policies; None where its own program looks for it."""
+        """The system that must not act on the same policies; None if detected elsewhere."""
         ...
 
     @property
     def annotations(self) -> tuple[str, ...]:
-        """The annotations that `compile` reads; a change of one is no other generation."""
+        """The annotations that `compile` reads; changing one does not change the generation."""
         ...
 
     def compile(
@@ -72,18 +72,17 @@ class Dialect(Protocol):
 
         Args:
             policy: The object.
-            given: What the caller gives in place of context entries, by rule.
+            given: Values that the caller provides in place of context entries, by rule.
 
         Raises:
-            InvalidPolicy: It cannot be compiled; holds every place that is wrong.
+            InvalidPolicy: The policy cannot be compiled; it holds all errors with their locations.
         """
         ...
 
     def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
-        """Return what compiles of a policy, and what is wrong with the rest.
+        """Return the policy with the rules that compile, and the errors in the rest.
 
-        Without a policy something outside of its rules is wrong; else its programs are those of
-        the rules that compile.
+        The policy is None where there is an error outside of its rules.
         """
         ...
 
@@ -96,14 +95,14 @@ class Dialect(Protocol):
         guard: Guard,
         wrong: Sequence[InvalidPolicy] = (),
     ) -> Iterator[Finding]:
-        """Yield what the author should know that only this language's text shows.
+        """Yield the findings that only this language can make from the text of a policy.
 
         Args:
             policy: The object as written.
             compiled: The same, compiled.
-            scope: Tells which kinds are namespaced.
-            guard: Tells what no policy may address.
-            wrong: What does not compile of it; nothing more is said about such rules.
+            scope: Returns whether a kind is namespaced.
+            guard: Returns why a policy must not write a field or make a call.
+            wrong: The errors of rules that do not compile; such rules have no further findings.
         """
         ...
 
@@ -112,10 +111,11 @@ class Dialect(Protocol):
 class OptionalDialect:
     """A `Dialect` whose policies compile as a whole, and which most clusters do not have.
 
-    What its policies mean is imported when there is one: most commands and clusters see none.
+    Its compiler is imported with the first policy: most commands and clusters never see one.
 
     Attributes:
-        meaning: Imports it: gives `compile`, with the language's name, and `lint`.
+        meaning: Imports the compiler; returns `compile`, which takes the language's name, and
+            `lint`.
     """
 
     name: str
@@ -128,13 +128,13 @@ class OptionalDialect:
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
     ) -> CompiledPolicy:
-        """Return the programs of a policy; nothing can be given in place of their parts."""
+        """Return the programs of a policy; ``given`` has no effect without context entries."""
         del given
         compiled, _ = self.meaning()
         return compiled(policy, self.name)
 
     def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
-        """Return what compiles of a policy, and what is wrong with it."""
+        """Return the compiled policy, or None and all errors in it."""
         try:
             return self.compile(policy), ()
         except InvalidPolicy as error:
@@ -149,17 +149,17 @@ class OptionalDialect:
         guard: Guard,
         wrong: Sequence[InvalidPolicy] = (),
     ) -> Iterator[Finding]:
-        """Yield what only the text of the policy shows."""
+        """Yield the findings that the text of the policy shows."""
         del scope, guard, wrong
         _, found = self.meaning()
         return found(policy, compiled)
 
 
 def wants_existing(policy: Object) -> bool:
-    """Return whether rules that change their trigger are to run on what exists, too.
+    """Return whether rules that change their trigger also run on existing objects.
 
     Raises:
-        InvalidPolicy: The annotation says neither.
+        InvalidPolicy: The annotation is neither ``true`` nor ``false``.
     """
     found = (policy.get("metadata") or {}).get("annotations")
     value = found.get(ANNOTATION_EXISTING, "false") if isinstance(found, Mapping) else "false"
@@ -169,10 +169,10 @@ def wants_existing(policy: Object) -> bool:
 
 
 def failure_policy_of(policy: Object, *, default: str) -> str:
-    """Return what becomes of a request that nobody can ask a policy about.
+    """Return the failure policy of the annotation, which applies when the webhook is unavailable.
 
     Raises:
-        InvalidPolicy: The annotation says neither.
+        InvalidPolicy: The annotation is neither ``Fail`` nor ``Ignore``.
     """
     annotations = (policy.get("metadata") or {}).get("annotations") or {}
     given = annotations.get(FAILURE_POLICY_ANNOTATION, default)
@@ -184,7 +184,7 @@ def failure_policy_of(policy: Object, *, default: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchanged:
-    """The mutation of a rule that refuses requests: none; see `reconciler.engine.ports`."""
+    """The mutation of a rule that only refuses requests; see `reconciler.engine.ports`."""
 
     convergence: Convergence = Convergence.YES
     merge_keys: bool = False
@@ -192,6 +192,6 @@ class Unchanged:
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
     ) -> dict[str, Any]:
-        """Return the object as it is."""
+        """Return a copy of the object without changes."""
         del index, context, keys
         return dict(obj)

@@ -1,4 +1,4 @@
-"""What a look at a policy finds."""
+"""Findings of the linter about a policy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from typing import Protocol
 from reconciler.errors import InvalidPolicy
 
 Scope = Callable[[str, str], bool | None]
-"""Tells whether ``apiVersion`` and ``kind`` are namespaced, None where nobody knows."""
+"""Returns whether an ``apiVersion`` and ``kind`` is namespaced, None where that is unknown."""
 
 
 class Level(StrEnum):
-    """How bad a finding is, worst first.
+    """The severity of a finding, worst first.
 
     ERROR: the policy is refused, or the rule cannot do what it says. WARNING: it works, but
-    hardly as meant. NOTE: good to know.
+    probably not as intended. NOTE: good to know.
     """
 
     ERROR = "error"
@@ -25,12 +25,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to tell the author.
+    """One finding for the author of a policy.
 
     Attributes:
-        code: Stable, for scripts and for the documentation.
+        code: A stable identifier, for scripts and for the documentation.
         location: In the policy object, as ``spec.rules[0].mutate.targets[1]``.
-        text: What is so, one sentence.
+        text: The finding in one sentence.
         cure: What to do about it; may be empty.
     """
 
@@ -42,17 +42,17 @@ class Finding:
 
 
 def invalid(error: InvalidPolicy) -> Finding:
-    """Return what a place that cannot be compiled is reported as."""
+    """Return the finding that reports a compile error."""
     return Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason)
 
 
 class Guard(Protocol):
-    """Tells what no policy may address; the empty text where it may."""
+    """The fields and calls that no policy may use; an empty reason means that it may."""
 
     def of_field(self, field: str) -> str:
-        """Return why a field of metadata may not be written."""
+        """Return why a policy must not write a field of metadata."""
         ...
 
     def of_call(self, method: str, path: str) -> str:
-        """Return why the API server may not be called so."""
+        """Return why a policy must not make a call of the API server."""
         ...

@@ -1,4 +1,4 @@
-"""The policy languages that are known; nobody else names one."""
+"""The registry of policy languages; no other module outside of a language names one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,17 +53,17 @@ __all__ = [
 DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)
 
 KNOWN: Final[tuple[Dialect, ...]] = (*DIALECTS, KYVERNO_BESIDE)
-"""Those of the desk; `dialects_of` says which of them the programs of an installation act on."""
+"""The languages that the desk supports; `dialects_of` returns those of an installation."""
 
 KNOWN_KINDS: Final = tuple(kind for dialect in KNOWN for kind in dialect.kinds)
 
 POLICY_KINDS: Final = tuple(kind for dialect in DIALECTS for kind in dialect.kinds)
-"""The kinds of those that act in a cluster, in the place of a Kyverno."""
+"""The policy kinds of an installation that replaces Kyverno."""
 
 OPTIONAL_KINDS: Final = tuple(
     kind for dialect in DIALECTS if dialect.optional for kind in dialect.kinds
 )
-"""Those that are followed where and when they are served, by either installation."""
+"""The policy kinds that either installation watches only where and while they are served."""
 
 
 def dialects_of(installation: Installation) -> tuple[Dialect, ...]:
@@ -73,21 +73,21 @@ def dialects_of(installation: Installation) -> tuple[Dialect, ...]:
 
 
 def policy_kinds(installation: Installation) -> tuple[Kind, ...]:
-    """Return their kinds: watched, listed, and checked when they are written."""
+    """Return the policy kinds of an installation: watched, listed, and validated when written."""
     return tuple(kind for dialect in dialects_of(installation) for kind in dialect.kinds)
 
 
 def required_kinds(installation: Installation) -> tuple[Kind, ...]:
-    """Return those of them that the programs wait for."""
+    """Return the policy kinds that must be served before the programs start."""
     needed = (dialect for dialect in dialects_of(installation) if not dialect.optional)
     return tuple(kind for dialect in needed for kind in dialect.kinds)
 
 
 def policy_kind(ref: PolicyRef, installation: Installation = REPLACING) -> Kind:
-    """Return under which kind a policy of an installation is served.
+    """Return the kind under which a policy of an installation is served.
 
     Raises:
-        NoKindMatch: It is of no kind that the installation acts on.
+        NoKindMatch: The installation does not act on policies of this kind.
     """
     for kind in policy_kinds(installation):
         if (kind.api_version, kind.kind) == (ref.api_version, ref.kind):
@@ -96,7 +96,7 @@ def policy_kind(ref: PolicyRef, installation: Installation = REPLACING) -> Kind:
 
 
 def dialect_named(ref: PolicyRef) -> Dialect | None:
-    """Return the language of a policy that acts in a cluster, None where it is of no such one."""
+    """Return the language of a policy by its API version and kind, None where it is unknown."""
     kinds = ((dialect, kind) for dialect in KNOWN for kind in dialect.kinds)
     wanted = ref.api_version, ref.kind
     return next((it for it, kind in kinds if (kind.api_version, kind.kind) == wanted), None)
@@ -106,7 +106,7 @@ def dialect_of(policy: Object) -> Dialect:
     """Return the language of a policy object.
 
     Raises:
-        InvalidPolicy: It is of none that is known.
+        InvalidPolicy: The object is no policy of a known language.
     """
     for dialect in KNOWN:
         if _is_of(dialect, policy):
@@ -134,19 +134,19 @@ def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) 
 
     Args:
         policy: The object.
-        given: What the caller gives in place of context entries, by rule.
+        given: Values that the caller provides in place of context entries, by rule.
 
     Raises:
-        InvalidPolicy: It is of no known language, or cannot be compiled; names the place.
+        InvalidPolicy: It is of no known language, or cannot be compiled; names the location.
     """
     compiled = dialect_of(policy).compile(policy, given=given)
     return replace(compiled, variant=variant_of(policy))
 
 
 def variant_of(policy: Object) -> tuple[str, ...]:
-    """Return what the annotations of a policy say about how it is compiled; none: nothing.
+    """Return the annotations that affect how a policy is compiled, as ``name=value``.
 
-    Two versions of a policy with one generation and one variant compile to the same.
+    Two versions of a policy with equal generation and variant compile to equal programs.
     """
     annotations = (policy.get("metadata") or {}).get("annotations")
     if not isinstance(annotations, Mapping) or not is_policy(policy):
@@ -156,7 +156,7 @@ def variant_of(policy: Object) -> tuple[str, ...]:
 
 
 def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
-    """Return what compiles of a policy of any known language, and what is wrong with the rest."""
+    """Return a policy of any known language with the rules that compile, and all errors."""
     try:
         dialect = dialect_of(policy)
     except InvalidPolicy as error:

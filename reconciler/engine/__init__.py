@@ -1,1 +1,1 @@
-"""The pure engine: values in, values out; no I/O, no clock, no concurrency."""
+"""The evaluation engine: pure functions on values, without I/O, clock or concurrency."""

@@ -1,8 +1,8 @@
-"""What evaluating may cost, across everything that one request or one attempt evaluates.
+"""The cost limit across all evaluations of one request or one attempt.
 
-The limits of an expression hold for that expression; a policy may have thousands of them. Steps
-are counted, not seconds: a busy machine changes no result. A step is the time of a character that
-is copied, some twelve nanoseconds.
+The limits of an expression hold for that expression only, and a policy may have thousands of
+them. The unit is steps, not seconds, so that the load of the machine changes no result. A step is
+the time to copy a character, some twelve nanoseconds.
 """
 
 from typing import Final
@@ -10,23 +10,23 @@ from typing import Final
 from reconciler.errors import EvaluationError
 
 STEPS_OF_ELEMENT: Final = 32
-"""An element that an expression visits takes the time of so many characters."""
+"""The cost of one element that an expression visits."""
 BRIEF_STEPS: Final = 400_000
-"""What evaluating may cost where everything else waits for it: about five milliseconds."""
+"""The limit for evaluations that block the event loop: about five milliseconds."""
 EVALUATION_STEPS: Final = 80_000_000
-"""What evaluating a rule at one object may cost: about a second."""
+"""The limit for evaluating a rule at one object: about a second."""
 _ANY: Final = 1 << 62
 
 
 class Exhausted(EvaluationError):
-    """The allowance is used up; whoever gave it decides what that means."""
+    """The allowance is used up; the caller that set it decides what follows."""
 
 
 class Allowance:
-    """Steps that are left of what a caller gave for all that it has evaluated.
+    """The steps that are left for a caller's evaluations.
 
     Attributes:
-        left: Below zero once it is used up; the last to take of it may overdraw.
+        left: May fall below zero, because the last evaluation may overdraw it.
     """
 
     __slots__ = ("left",)
@@ -36,18 +36,18 @@ class Allowance:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether it is used up."""
+        """Return whether no steps are left."""
         return self.left <= 0
 
     def take(self, steps: int) -> None:
-        """Count steps that were done already."""
+        """Deduct steps that were done already, without a check."""
         self.left -= steps
 
     def spend(self, steps: int) -> None:
-        """Count steps that are about to be done.
+        """Deduct steps that are about to be done.
 
         Raises:
-            Exhausted: There are not so many left.
+            Exhausted: No steps are left after it.
         """
         self.left -= steps
         if self.left <= 0:
@@ -55,4 +55,4 @@ class Allowance:
 
 
 UNLIMITED: Final = Allowance()
-"""For who evaluates what is his own."""
+"""For evaluations of trusted input, whose cost needs no limit."""

@@ -1,9 +1,9 @@
 """Rules that are applied one after the other on the same object.
 
-Each rule sees the object that the one before it made, match included; names that a rule adds to
-the data are its own. The chain knows the order, the object and what `applyRules: One` leaves
-out. Whoever drives it builds the rule's run on the object that a step names, evaluates it, reads
-what that asks for, and says how it ended:
+The rules of a group are matched on the object as the groups before it left it, and each changes
+the object as the rule before it left it; names that a rule adds to the data are its own. The
+chain holds the order, the object and the rules that `applyRules: One` leaves out. The caller
+builds the rule's run on the object of a step, evaluates it, loads what that needs, and settles:
 
     for step in chain.steps():
         try:
@@ -27,22 +27,22 @@ from reconciler.errors import RetrofitError
 from reconciler.values import value_class
 
 Group: TypeAlias = Sequence[Program]
-"""Rules that are matched on the same object, and then applied one after the other."""
+"""Rules that are matched on the same object and then applied one after the other."""
 
 RunOn: TypeAlias = Callable[[Mapping[str, Any]], RuleRun]
-"""Gives the run of a step's rule with an object as the trigger."""
+"""Returns the run of a step's rule with an object as the trigger."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """How a rule ended at its trigger.
+    """The result of a rule at its trigger.
 
     Attributes:
-        after: The object as the rule wants it; as it was with any status but PASS.
-        bare: The message without any value of an object; empty where it has none anyway.
+        after: The object as the rule changed it; with any status but PASS the object before.
+        bare: The message without values of objects; empty where the message has none.
         matched: Match and exclude hold.
-        fired: The rule was meant for the trigger and not excepted.
-        unchanged: The object is as the rule wants it.
+        fired: Match and condition hold, and no exception applies.
+        unchanged: The rule's patch does not change the object.
     """
 
     program: Program
@@ -66,7 +66,7 @@ class StepResult:
 
     @property
     def acted(self) -> bool:
-        """Return whether later rules of the policy are left out where it applies only one."""
+        """Return whether `applyRules: One` leaves out the later rules of the policy."""
         if self.program.changes_trigger:
             return self.status is RuleStatus.PASS
         return self.fired
@@ -74,11 +74,11 @@ class StepResult:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The rule that is next.
+    """The next rule of a chain, with its objects.
 
     Attributes:
-        seen: The object that decides whether the rule fires, the same for all of its group.
-        obj: The object as the rules before it left it, which the rule changes.
+        seen: The object on which the rule is matched, the same for all rules of its group.
+        obj: The object that the rule changes, as the rules before left it.
     """
 
     program: Program
@@ -86,15 +86,15 @@ class Step:
     obj: Mapping[str, Any]
 
     def evaluate(self, run_on: RunOn, keys: KeyTable = SHIPPED) -> StepResult:
-        """Return what a rule makes of its trigger; of one with targets, whether it fires.
+        """Return the result of the rule at its trigger; a rule with targets is only matched.
 
         Args:
-            run_on: Asked for the object that decides, and for the one to change if that is
+            run_on: Called with the object to match, and with the object to change if that is
                 another.
             keys: Which lists merge by key.
 
         Raises:
-            EvaluationError: Whether it fires cannot be evaluated.
+            EvaluationError: The condition of the rule cannot be evaluated.
         """
         run = run_on(self.seen)
         decision = run.decide()
@@ -110,7 +110,7 @@ class Step:
         return self.changed(changing.change(None, self.obj, keys=keys))
 
     def changed(self, change: TargetChange) -> StepResult:
-        """Return that the rule fires, and what it makes of the object."""
+        """Return the result of a rule that fires and changes its trigger."""
         return StepResult(
             program=self.program,
             status=change.status,
@@ -122,7 +122,7 @@ class Step:
         )
 
     def skip(self, message: str, *, matched: bool = True) -> StepResult:
-        """Return that the rule does not act."""
+        """Return the result of a rule that does not act."""
         return StepResult(
             program=self.program,
             status=RuleStatus.SKIP,
@@ -132,7 +132,7 @@ class Step:
         )
 
     def refuse(self, message: str) -> StepResult:
-        """Return that the rule refuses the request."""
+        """Return the result of a rule that refuses the request."""
         return StepResult(
             program=self.program,
             status=RuleStatus.FAIL,
@@ -143,7 +143,7 @@ class Step:
         )
 
     def failed(self, error: RetrofitError) -> StepResult:
-        """Return that the rule cannot be evaluated, or needs what cannot be read."""
+        """Return the result of a rule that cannot be evaluated or whose data cannot be read."""
         return StepResult(
             program=self.program,
             status=RuleStatus.ERROR,
@@ -155,26 +155,26 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Chain:
-    """Rules on their way over one object; see the module.
+    """The state of applying groups of rules to one object; see the module.
 
     Attributes:
-        groups: In order; the rules of one policy follow one another.
-        obj: The object as it stands; what was given is not changed.
-        results: Of the rules so far, in order, those of policies that were left out included.
-        left_out: Policies whose changes do not count.
+        groups: In order; the rules of one policy are adjacent.
+        obj: The object as it is now; the given object itself is never changed.
+        results: The results so far, in order, including those of left out policies.
+        left_out: Policies whose changes are discarded.
     """
 
     groups: Iterable[Group]
     obj: Mapping[str, Any]
     results: list[StepResult] = field(default_factory=list)
     left_out: set[PolicyRef] = field(default_factory=set)
-    # The newest policy of which a rule acted, these rules, and the object before them.
+    # The last policy with a rule that acted, the names of these rules, and the object before them.
     _newest: PolicyRef | None = None
     _acted: list[str] = field(default_factory=list)
     _before: Mapping[str, Any] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:
-        """Yield the rules one after the other; each has to be settled before the next is asked."""
+        """Yield the rules one after the other; settle each before the next one is requested."""
         for group in self.groups:
             seen = self.obj
             for program in group:
@@ -185,7 +185,7 @@ class Chain:
                 yield Step(program=program, seen=seen, obj=self.obj)
 
     def settle(self, result: StepResult) -> None:
-        """Take in how the rule of the newest step ended."""
+        """Record the result of the last step's rule."""
         self.results.append(result)
         if not result.acted:
             return
@@ -197,7 +197,7 @@ class Chain:
             self.obj = result.after
 
     def leave_out(self, policy: PolicyRef) -> None:
-        """Take back all that the newest policy changed, and take no further step of it."""
+        """Undo all changes of the policy of the last step, and skip its remaining rules."""
         if not self.results or self.results[-1].policy != policy:
             msg = f"other rules have seen already what policy {policy} changed"
             raise ValueError(msg)
@@ -206,25 +206,25 @@ class Chain:
             self.obj = self._before
 
     def earlier(self, program: Program) -> Program | None:
-        """Return the rule that acted where a policy applies only one, and this comes later."""
+        """Return the rule that acted before, due to which `applyRules: One` skips this one."""
         if program.origin.policy != self._newest:
             return None
         return next((item for item in program.before if item.rule in self._acted), None)
 
 
 def by_policy(programs: Iterable[Program]) -> tuple[Group, ...]:
-    """Return rules in the order of a cluster: policies by key, grouped as `grouped` does.
+    """Return rules in the order of a cluster: policies by key, in groups as by `grouped`.
 
     Args:
-        programs: Those of one policy in its order.
+        programs: The rules of one policy must be in its order.
     """
     return _groups(sorted(programs, key=_place))
 
 
 def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
-    """Return rules in groups: those without a tier alone and first, then tier by tier.
+    """Return rules in groups: first each rule without a tier alone, then tier by tier.
 
-    What refuses a request looks at the object as all that change it left it, so it comes last.
+    Rules that refuse a request see the object after all changes, so they come last.
     """
     programs = list(programs)
     alone = [program for program in programs if program.tier is None]
@@ -234,7 +234,7 @@ def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
 
 
 def _groups(programs: Iterable[Program]) -> tuple[Group, ...]:
-    """Return rules in groups; those of one tier are in order already."""
+    """Return rules in groups; the rules of one tier must be in order already."""
     alone: list[Group] = []
     tiers: dict[tuple[bool, str, int], list[Program]] = {}
     for program in programs:

@@ -1,4 +1,4 @@
-"""What an evaluation reads that not everybody may see: the content of Secrets."""
+"""Detection of confidential data that an evaluation reads: the content of Secrets."""
 
 from urllib.parse import unquote
 
@@ -10,14 +10,14 @@ _CONFIDENTIAL_SEGMENTS = frozenset({"secrets", "token"})
 
 
 def is_secret(group: str, kind: str) -> bool:
-    """Return whether objects of a kind are Secrets, their subresources too."""
+    """Return whether a kind is Secret or a subresource of it."""
     return (group, kind.partition("/")[0]) == _SECRET
 
 
 def may_hold_secrets(load: Load) -> bool:
-    """Return whether what was read from outside may be a Secret, or made of one.
+    """Return whether the answer to a load may be a Secret, or derived from one.
 
-    An entry that is kept for many rules does not tell here what it was made of.
+    The source of a GlobalContextEntry is not known here, so it always may.
     """
     if isinstance(load, ObjectLoad):
         return is_secret(split_api_version(load.api_version)[0], load.kind)

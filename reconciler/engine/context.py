@@ -1,7 +1,7 @@
 """The data that expressions see.
 
-A context never changes: binding a name gives another context that shares the rest, so going back
-to an earlier state means to go on with the earlier context.
+A context is immutable: binding a name returns a new context that shares the rest, so returning to
+an earlier state means to use the earlier context again.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -14,7 +14,7 @@ from reconciler.errors import EvaluationError
 from reconciler.values import value_class
 
 EVERYTHING = "@"
-"""Stands among the roots of what reads the whole data."""
+"""Among the roots of an expression: it reads the whole data."""
 
 _USER = frozenset({("request", "userInfo"), ("request", "roles"), ("request", "clusterRoles")})
 _USER_ROOTS = frozenset({("serviceAccountName",), ("serviceAccountNamespace",)})
@@ -24,19 +24,19 @@ _SERVICE_ACCOUNT = ("system", "serviceaccount")
 Derive = Callable[[Mapping[str, Any]], Any]
 
 Deferred = Callable[[], Any]
-"""Gives the value of a context entry; it is called when a reader names the entry."""
+"""Returns the value of a context entry; called when an expression first reads the entry."""
 
 
 class Searchable(Protocol):
-    """An expression of some language."""
+    """An expression of any expression language."""
 
     @property
     def roots(self) -> frozenset[str]:
-        """The names at the top of the data that it reads."""
+        """The names at the top of the data that the expression reads."""
         ...
 
     def search(self, data: Any, allowance: Allowance) -> Any:
-        """Evaluate it.
+        """Evaluate the expression.
 
         Raises:
             EvaluationError: It cannot be evaluated.
@@ -48,17 +48,17 @@ class Searchable(Protocol):
 class Context:
     """Named values, one per root field.
 
-    When the operation in ``request`` is DELETE, ``request.object`` is the old object: nothing
-    else is left of what was deleted.
+    When the operation in ``request`` is DELETE, ``request.object`` is the old object, the only
+    one that such a request has.
 
     Attributes:
-        data: Kept as it is given, so whoever gives it changes it no more.
-        deferred: Entries that are evaluated only when somebody reads them.
-        loads: What was read from outside for entries, by what was asked for. It belongs to the
-            caller, who adds to it and evaluates again; all contexts made of this one share it.
-        allowance: What evaluating may cost; all contexts made of this one share it.
-        derived: Names that are made of the data when they are read and not bound; none where
-            that gives None.
+        data: Not copied, so the caller must not change it afterwards.
+        deferred: Entries that are evaluated only when they are read.
+        loads: The answers to the loads of entries, by load. The mapping belongs to the caller,
+            which adds answers and evaluates again; contexts derived from this one share it.
+        allowance: What evaluating may cost; contexts derived from this one share it.
+        derived: Functions that compute a name from the data when it is read and not bound; the
+            name stays unbound where the function returns None.
     """
 
     data: Mapping[str, Any]
@@ -73,18 +73,18 @@ class Context:
             data = {**self.data, "request": _with_deleted_object(request)}
             object.__setattr__(self, "data", data)
 
-    # What follows names all fields: `dataclasses.replace` takes three times as long, and each
-    # rule of each request makes several contexts.
+    # The methods below pass all fields: `dataclasses.replace` takes three times as long, and each
+    # rule creates several contexts for each request.
 
     def bind(self, **values: Any) -> "Context":
-        """Give a context in which `values` replace what had these names."""
+        """Return a context in which `values` replace the values or entries of the same names."""
         left = self.deferred
         if not left.keys().isdisjoint(values):
             left = {name: entry for name, entry in left.items() if name not in values}
         return Context({**self.data, **values}, left, self.loads, self.allowance, self.derived)
 
     def with_object(self, obj: Mapping[str, Any]) -> "Context":
-        """Give a context in which ``request.object`` is another."""
+        """Return a context in which ``request.object`` is another object."""
         request = self.data["request"]
         if request.get("object") is obj:
             return self
@@ -95,34 +95,34 @@ class Context:
         return Context(data, deferred, self.loads, self.allowance, self.derived)
 
     def without_entries(self) -> "Context":
-        """Give the context as it was before any name was deferred."""
+        """Return a context without any deferred entry."""
         return Context(self.data, {}, self.loads, self.allowance, self.derived)
 
     def defer(self, name: str, value: Deferred) -> "Context":
-        """Give a context in which an entry has this name, evaluated at most once."""
+        """Return a context with a deferred entry of this name, evaluated at most once."""
         data = {key: held for key, held in self.data.items() if key != name}
         deferred = {**self.deferred, name: _once(value, self.allowance)}
         return Context(data, deferred, self.loads, self.allowance, self.derived)
 
     def derive(self, name: str, make: Derive) -> "Context":
-        """Give a context in which a name is made of the data where it is not bound."""
+        """Return a context in which a name that is not bound is computed from the data."""
         derived = {**self.derived, name: make}
         return Context(self.data, self.deferred, self.loads, self.allowance, derived)
 
     def with_loads(
         self, loads: Mapping[Hashable, Any], allowance: Allowance | None = None
     ) -> "Context":
-        """Give a context that takes from `loads` what was read from outside.
+        """Return a context whose entries find their answers in `loads`.
 
         Args:
-            loads: By what was asked for.
-            allowance: What evaluating may cost; None: as before.
+            loads: The answers by load.
+            allowance: What evaluating may cost; None keeps the current one.
         """
         allowance = self.allowance if allowance is None else allowance
         return Context(self.data, self.deferred, loads, allowance, self.derived)
 
     def within(self, allowance: Allowance) -> "Context":
-        """Give a context on which evaluating costs something of this allowance."""
+        """Return a context whose evaluations are charged to this allowance."""
         return Context(self.data, self.deferred, self.loads, allowance, self.derived)
 
     def search(self, expression: Searchable) -> Any:
@@ -134,15 +134,15 @@ class Context:
         return expression.search(self.view(expression.roots), self.allowance)
 
     def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
-        """Give the data, with what is deferred or derived among `roots`.
+        """Return the data with the deferred and derived values among `roots`.
 
         Raises:
-            EvaluationError: One of them cannot be evaluated.
-            NeedsLoad: Some have to be read before; it names what all of them need.
+            EvaluationError: An entry cannot be evaluated.
+            NeedsLoad: Entries need data from outside; it holds the loads of all of them.
         """
         data = self.data
         if self.deferred:
-            # In the order of the policy, so that the same rule always tells the same first error.
+            # In the order of the policy, so that a rule always reports the same error first.
             every = EVERYTHING in roots
             wanted = [name for name in self.deferred if every or name in roots]
             if wanted:
@@ -153,7 +153,7 @@ class Context:
         return data
 
     def _evaluated(self, names: Iterable[str]) -> dict[str, Any]:
-        """Give the values of entries that are all needed, so that they can be read together."""
+        """Return the values of entries, or raise the loads of all of them together."""
         values: dict[str, Any] = {}
         unread: list[Load] = []
         for name in names:
@@ -162,7 +162,7 @@ class Context:
             except NeedsLoad as need:
                 unread += need.loads
             except EvaluationError:
-                # What was not read yet may be the fault that comes first.
+                # An earlier entry is not loaded yet, and its error would come first.
                 if unread:
                     break
                 raise
@@ -184,16 +184,16 @@ def request_context(
     cluster_roles: Iterable[str] = (),
     extra: Mapping[str, Any] | None = None,
 ) -> Context:
-    """Give the context of a request.
+    """Return the context of a request.
 
     Args:
         operation: CREATE, UPDATE, DELETE or CONNECT.
         obj: The object; may be None for DELETE.
         old_object: The object before the request.
-        name: The object's name; empty while the server has not generated it.
-        namespace: The object's namespace, empty for cluster-wide ones.
+        name: The object's name; empty while the API server has not generated it.
+        namespace: The object's namespace, empty for a cluster-scoped one.
         kind: Group, version and kind.
-        user_info: Who asks; None where nobody knows, then the field does not exist.
+        user_info: The user of the request; None where it is unknown, which omits the field.
         roles: Roles of the user, as ``namespace:name``.
         cluster_roles: ClusterRoles of the user.
         extra: Further fields of the request, as ``uid`` or ``dryRun``.
@@ -223,12 +223,12 @@ def request_context(
 
 
 def reads_user(path: tuple[str, ...]) -> bool:
-    """Return whether a path leads to who sent the request."""
+    """Return whether a path leads to data about the user of the request."""
     return path[:2] in _USER or path[:1] in _USER_ROOTS
 
 
 def service_account(user_info: Mapping[str, Any] | None) -> tuple[str, str]:
-    """Give namespace and name of the ServiceAccount that a user is; empty if it is none."""
+    """Return namespace and name of a user's ServiceAccount, both empty for any other user."""
     username = (user_info or {}).get("username")
     parts = username.split(":") if isinstance(username, str) else []
     if len(parts) != 4 or tuple(parts[:2]) != _SERVICE_ACCOUNT:  # noqa: PLR2004 - its four parts
@@ -243,7 +243,7 @@ def _once(value: Deferred, allowance: Allowance) -> Deferred:
         if found:
             return found[0]
         result = value()
-        # A default may stand in for what was only too long: with more steps it is another value.
+        # If the allowance ran out, this may be a default; with more steps the value may differ.
         if not allowance.exhausted:
             found.append(result)
         return result

@@ -1,8 +1,8 @@
-"""What an evaluation may know beside its data: the time, random numbers, addresses of hosts.
+"""The environment of an evaluation beside its data: the time, random numbers, host addresses.
 
-The engine never asks for any of these. Whoever evaluates binds them as values at the root of the
-data, as ``context.bind(**environment_entry(now=clock.now(), randbelow=secrets.randbelow))``; a
-function that needs what was not given fails and says so.
+The engine never reads any of these itself. The caller binds them as values at the root of the
+data, as ``context.bind(**environment_entry(now=clock.now(), randbelow=secrets.randbelow))``. A
+function that needs a missing one fails with a message that names it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +14,16 @@ from typing import Any
 from reconciler.values import value_class
 
 ENVIRONMENT = "\0environment"
-"""The key at the root; `Run` takes it out, so no expression finds it there."""
+"""The key at the root; `Run` removes it, so that no expression can read it."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class EvaluationEnvironment:
-    """What an evaluation may know beside its data.
+    """The values that an evaluation may use beside its data.
 
     Attributes:
-        now: The time; aware. ``time_now()`` is written in its zone.
-        randbelow: Gives a random integer from 0 up to, but without, its argument.
+        now: The time, with a time zone, which ``time_now()`` uses for its output.
+        randbelow: Returns a random integer from 0 up to, but not including, its argument.
         hosts: The addresses of host names, as text.
     """
 
@@ -35,7 +35,7 @@ class EvaluationEnvironment:
 NOTHING_KNOWN = EvaluationEnvironment()
 
 _LATER = timedelta(days=400, hours=5, minutes=7, seconds=11)
-"""No field of a date or a time is the same after it."""
+"""Long enough to change every field of a date and time."""
 
 
 def environment_entry(
@@ -44,12 +44,12 @@ def environment_entry(
     randbelow: Callable[[int], int] | None = None,
     hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Return the root entry that holds an environment of these."""
+    """Return the root entry that holds an environment with these values."""
     return {ENVIRONMENT: EvaluationEnvironment(now=now, randbelow=randbelow, hosts=hosts or {})}
 
 
 def later_environment_entry(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the root entry for another evaluation: another time, other random numbers."""
+    """Return the root entry for a later evaluation: another time, other random numbers."""
     known: EvaluationEnvironment = data.get(ENVIRONMENT, NOTHING_KNOWN)
     randbelow = known.randbelow
     return {

@@ -1,4 +1,4 @@
-"""Evaluation of a compiled rule: does it fire, which targets, what changes."""
+"""Evaluation of a compiled rule: whether it fires, and how it changes an object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,13 @@ from reconciler.engine.program import Phase, Program
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 NOTHING = "no patches applied"
-"""The message of a rule whose patch leaves the object as it is."""
+"""The message of a rule whose patch does not change the object."""
 
 UNSETTLED = "applying it again changes the object again"
-"""The message of a rule that is not run on what exists, because it would go on changing it."""
+"""The message of a rule that does not run on an existing object, as it would not converge."""
 
 GUARDED = frozenset({"ownerReferences", "finalizers"})
-"""Fields of ``metadata`` that decide when an object is deleted, and by whom."""
+"""Fields of ``metadata`` that decide when and by whom an object is deleted."""
 
 _FIRES = TriggerDecision(fires=True)
 _IDENTITY = ("name", "namespace", "uid")
@@ -30,12 +30,12 @@ def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecis
 
     Args:
         program: The rule.
-        verdict: What its match and exclude say of the trigger.
+        verdict: The result of its match and exclude for the trigger.
         context: The trigger's, with the rule's names bound.
 
     Raises:
-        EvaluationError: A precondition cannot be evaluated, or something that match asks for is
-            not known, as the roles of the user.
+        EvaluationError: A precondition cannot be evaluated, or data that match needs is not
+            known, as the roles of the user.
     """
     if verdict.decision is Decision.UNDECIDED:
         msg = f"match cannot be decided: {'; '.join(verdict.reasons)}"
@@ -74,14 +74,14 @@ def change(
     keys: KeyTable = SHIPPED,
     guarded: frozenset[str] = GUARDED,
 ) -> TargetChange:
-    """Return what a rule makes of an object.
+    """Return the change of a rule at an object.
 
     Args:
         program: The rule.
-        index: Which of its targets selected the object; None where it is the trigger itself,
-            which its author may make another object, and which no guard concerns.
+        index: Which of its targets selected the object. None for the trigger itself, whose
+            identity and guarded fields a rule may change.
         context: The trigger's context with the rule's names bound.
-        obj: The object as it stands, not changed by this call.
+        obj: The current object, not changed by this call.
         keys: Which lists merge by key.
         guarded: Fields of a target's metadata that no patch changes.
     """
@@ -97,7 +97,7 @@ def change(
         return _error(obj, reason)
     if index is None:
         return TargetChange(status=RuleStatus.PASS, message=_mutated(after), after=after)
-    # What exists is gone over again and again: with a new leader, with the next generation.
+    # Existing objects are processed repeatedly: for a new leader, for the next generation.
     again = Phase.EXISTING in program.phases
     if again:
         context = context.bind(**later_environment_entry(context.data))
@@ -136,7 +136,7 @@ def _repeats(
 def _why_refused(
     before: Mapping[str, Any], after: Any, guarded: frozenset[str], *, target: bool
 ) -> str:
-    """Return why a result is not to be written, empty where it is."""
+    """Return why a result must not be written, empty where it may be."""
     if not isinstance(after, dict) or not isinstance(after.get("metadata", {}), dict):
         return "the patch changes the object to something that is none"
     if not target:

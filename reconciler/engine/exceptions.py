@@ -1,4 +1,4 @@
-"""PolicyExceptions, compiled: which triggers, or targets, rules skip."""
+"""Compiled PolicyExceptions, which make rules skip triggers or targets."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from reconciler.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptedRules:
-    """Rules of one policy, by wildcards of their names."""
+    """Rules of one policy, selected by wildcards on their names."""
 
     policy: str
     accepts: Callable[[str], bool]
@@ -26,13 +26,13 @@ class PolicyException:
 
     Attributes:
         key: ``namespace/name``.
-        group: The API group of the policies that it names; others may have the same names.
+        group: The API group of the policies that it names; another group may have equal names.
         projection: What the conditions read of the request, and the annotations that match
-            asks for.
-        background: It also holds where no request came, as for a changed policy.
+            reads.
+        background: It also applies to work without a request, as for a changed policy.
         triggers: Rules skip triggers that it matches.
         targets: Rules skip targets that it matches.
-        warnings: What its author should know: legal, but without effect.
+        warnings: Warnings for its author about parts that are legal, but without effect.
     """
 
     key: str
@@ -48,27 +48,27 @@ class PolicyException:
 
     @property
     def policies(self) -> frozenset[str]:
-        """Return the keys of the policies that it names."""
+        """Return the keys of the policies that the exception names."""
         return frozenset(item.policy for item in self.rules)
 
     def concerns(self, program: Program) -> bool:
-        """Return whether it names a rule."""
+        """Return whether the exception names a rule."""
         policy, rule = program.origin.policy, program.rule
         return split_api_version(policy.api_version)[0] == self.group and any(
             item.policy == policy.key and item.accepts(rule) for item in self.rules
         )
 
     def match(self, subject: Subject) -> Decision:
-        """Return whether it is meant for an object, the conditions left aside.
+        """Return whether the exception matches an object, without its conditions.
 
-        Whatever was done to the object: DELETE needs no word of its own, as it does in a rule.
+        The operation is ignored: unlike a rule, an exception need not name DELETE to match it.
         """
         if not self.background and not subject.operation:
             return Decision.NO_MATCH
         return self.matcher.evaluate(replace(subject, operation="")).decision
 
     def passes(self, context: Context) -> bool:
-        """Return whether the conditions hold; those that cannot be evaluated do not."""
+        """Return whether the conditions hold; they do not where they cannot be evaluated."""
         try:
             return self.conditions is None or self.conditions.evaluate(context).passed
         except EvaluationError:
@@ -81,7 +81,7 @@ def excepting(
     """Return the keys of the exceptions that keep a rule from a trigger.
 
     Args:
-        exceptions: Those that concern the rule.
+        exceptions: Those that name the rule.
         subject: The trigger.
         context: Of the trigger, with the rule's entries.
     """
@@ -102,9 +102,9 @@ def excepting_target(
     """Return the keys of the exceptions that keep a rule from one of its targets.
 
     Args:
-        exceptions: Those that concern the rule.
+        exceptions: Those that name the rule.
         kind: Of the target.
-        obj: The target as it stands.
+        obj: The target as it is now.
         namespace_labels: Of its namespace.
         context: Of the trigger, with the rule's entries; the target is bound here.
     """
@@ -132,5 +132,5 @@ def excepting_target(
 
 
 def skipped(keys: Iterable[str]) -> str:
-    """Say by which exceptions a rule is skipped."""
+    """Return the message that names the exceptions due to which a rule is skipped."""
     return f"rule is skipped due to policy exceptions {', '.join(keys)}"

@@ -1,4 +1,4 @@
-"""What the caller of a compiler gives for a rule in place of what would be read from outside."""
+"""Values that the caller of a compiler provides in place of a rule's context entries."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenElements:
-    """Values of a name for the elements that a rule goes through.
+    """The values of one name for the elements of a rule's foreach.
 
     Attributes:
         values: By the position of the element.
@@ -18,11 +18,11 @@ class GivenElements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the caller gives for a rule.
+    """The values that the caller provides for one rule.
 
     Attributes:
-        names: Of values that the caller binds in the context.
-        elements: Values for the elements of its loops.
+        names: Names of the values that the caller binds in the context.
+        elements: Values for the elements of its foreach loops.
     """
 
     names: frozenset[str] = frozenset()

@@ -1,9 +1,8 @@
-"""A rule that changes its trigger, on objects that are stored already.
+"""A rule that changes its trigger, run on existing objects.
 
-Each of them is trigger and target at once. What a request would have said is not known, and the
-object may have changed since it was listed: so match and condition are asked again of the object
-that is changed, where it is another one, and of the result, which has to be one that the rule
-leaves as it is.
+Each object is trigger and target at once. There is no admission request, and the object may have
+changed since it was listed. So match and condition are evaluated again on the object that is
+changed, where it is another version, and on the result, which the rule must not change further.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,18 +21,18 @@ from reconciler.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Itself:
-    """The targets of such a rule, and its mutation.
+    """Targets and mutation of a rule that runs on existing objects.
 
     Attributes:
-        rule: As it runs before an object is stored.
-        subject: The trigger as it was matched; None while there is none.
+        rule: The rule as it runs at admission.
+        subject: The trigger as it was matched; None in a rule that has no trigger yet.
     """
 
     rule: Program
     subject: Subject | None = None
 
     def queries(self, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
-        """Return the trigger, which nobody has to read once more."""
+        """Return a query for the trigger, which holds the object so that it is not read again."""
         obj = context.data["request"]["object"]
         meta = obj.get("metadata") or {}
         namespace = meta.get("namespace")
@@ -50,12 +49,12 @@ class Itself:
         return [query], []
 
     def named_by_content(self, index: int) -> bool:
-        """Return that whoever may know of the request may know its trigger."""
+        """Return False: the target is the trigger, which a reader of the request may know."""
         del index
         return False
 
     def target_rights(self) -> Sequence[TargetNeed]:
-        """Return what changing the objects needs that the rule can find."""
+        """Return the rights that are needed to change the objects that the rule can find."""
         return tuple(self._needs())
 
     def _needs(self) -> Iterator[TargetNeed]:
@@ -78,7 +77,7 @@ class Itself:
 
     @property
     def convergence(self) -> Convergence:
-        """Return that only its result shows it: what it reads of its trigger is what it writes."""
+        """Return PROBED: the rule reads the object that it writes, so only its result decides."""
         return Convergence.PROBED
 
     @property
@@ -89,10 +88,10 @@ class Itself:
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
     ) -> dict[str, Any] | Unmet:
-        """Return what the rule makes of the object as it is now, or why it makes nothing."""
+        """Return the current object as the rule changes it, or why the rule does not apply."""
         del index
         if self.subject is not None and obj is self.subject.obj:
-            # Match and condition were asked of this very object: for it, the rule fired.
+            # The rule fired for this very object, so match and condition hold.
             return self.rule.mutation.apply(None, context, obj, keys)
         now = self.rule.binding.bind(context.without_entries().with_object(obj))
         if self.subject is not None:
@@ -110,7 +109,7 @@ def _is_listable(selector: KindSelector) -> bool:
 
 
 def on_existing(program: Program) -> Program:
-    """Return a rule that changes its trigger as it runs on what exists."""
+    """Return the form in which a rule that changes its trigger runs on existing objects."""
     itself = Itself(rule=program)
     return replace(
         program,
@@ -122,7 +121,7 @@ def on_existing(program: Program) -> Program:
 
 
 def for_trigger(program: Program, subject: Subject) -> Program:
-    """Return a rule that knows its trigger, so that it can be matched again."""
+    """Return a rule on existing objects with its trigger, so that it can be matched again."""
     if not isinstance(program.mutation, Itself):
         return program
     itself = replace(program.mutation, subject=subject)

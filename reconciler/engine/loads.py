@@ -1,7 +1,7 @@
-"""What an evaluation needs from outside: asked for by raising `NeedsLoad`, read by the caller.
+"""Data that an evaluation needs from outside: it raises `NeedsLoad`, and the caller loads it.
 
-Whoever called the engine reads it through a port, adds it to the context's loads and evaluates
-again, so the engine does no I/O and what nobody names is never fetched.
+The caller of the engine reads the data through a port, adds it to the context's loads and
+evaluates again. So the engine does no I/O, and data that no expression reads is never fetched.
 """
 
 from collections.abc import Hashable, Mapping
@@ -21,15 +21,15 @@ class ConfigMapLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectLoad:
-    """Asks for an object by its kind; the answer is the object, or None where labels fit none.
+    """Asks for an object by its kind; the answer is the object, or None where labels match none.
 
     Attributes:
         kind: One kind, no pattern and no subresource.
-        namespace: Means nothing for a kind that has none. Empty: all, where labels select.
-        name: Empty where labels select it.
-        labels: A selector as the API server takes it, of which the first object in the order of
-            namespace and name is meant; empty where it is named.
-        confined: Only a kind that has namespaces is meant.
+        namespace: Ignored for a cluster-scoped kind. Empty with labels: all namespaces.
+        name: Empty where labels select the object.
+        labels: A selector in the API server's syntax, for the first match in the order of
+            namespace and name; empty where the object is named.
+        confined: The kind must be namespaced.
     """
 
     api_version: str
@@ -45,8 +45,8 @@ class ApiLoad:
     """Asks the API server; the answer is the decoded body.
 
     Attributes:
-        body: JSON text of a POST, else empty; never to be logged.
-        made_of_values: Only values tell which resource the path is of.
+        body: JSON text of a POST, else empty; must never be logged.
+        made_of_values: The path's group or resource comes from the value of a variable.
     """
 
     method: str
@@ -57,7 +57,7 @@ class ApiLoad:
 
 @dataclass(frozen=True, slots=True)
 class SecretName:
-    """Names a Secret; whoever reads a load reads it, and no evaluation sees what is in it."""
+    """Names a Secret that the loader reads; no evaluation sees its content."""
 
     namespace: str
     name: str
@@ -65,15 +65,15 @@ class SecretName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """Where a token for calls of a service comes from; all of it is never to be logged.
+    """The source of a token for calls of a service; no field of it may be logged.
 
-    The answer to a POST with a user and a password is ``{token}``, with ``expireAt`` in
-    milliseconds since 1970 where it says how long the token is good.
+    The answer to a POST with user and password is ``{token}``, optionally with ``expireAt``, its
+    expiry in milliseconds since 1970.
 
     Attributes:
-        url: Who is asked; empty: the Secret holds the token itself, as ``token``.
-        seconds: How long it is good where the answer does not say.
-        secret: Holds ``username`` and ``password``, or the token; None: they stand here.
+        url: The token endpoint; empty: the Secret holds the token itself, as ``token``.
+        seconds: The lifetime of a token whose answer has no ``expireAt``.
+        secret: Holds ``username`` and ``password``, or the token; None: the fields hold them.
     """
 
     url: str = field(default="", repr=False)
@@ -88,10 +88,10 @@ class ServiceLoad:
     """Asks an HTTP service; the answer is the decoded body.
 
     Attributes:
-        headers: Pairs in the order of the policy; like url and body never to be logged.
+        headers: Pairs in the order of the policy; must never be logged, nor url and body.
         namespace: The only one whose Services may be called; empty: any.
-        ca_bundle: Certificates in PEM that the service is checked against; empty: the usual ones.
-        token: Where the token comes from that the call carries; None: it carries none.
+        ca_bundle: CA certificates in PEM that verify the service; empty: the system's.
+        token: The source of the call's token; None: the call has no token.
     """
 
     method: str
@@ -112,12 +112,12 @@ class GlobalLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CueLoad:
-    """Asks what a program in CUE gives; the answer is the decoded value of one of its fields.
+    """Asks for the result of a CUE program; the answer is the decoded value of one of its fields.
 
     Attributes:
         source: The program.
-        data: JSON text of what it is given.
-        output: The field; None is the answer where there is no such.
+        data: JSON text of its input.
+        output: The field; the answer is None where the result does not have it.
     """
 
     source: str = field(repr=False)
@@ -130,10 +130,10 @@ Load = CueLoad | ConfigMapLoad | ObjectLoad | ApiLoad | ServiceLoad | GlobalLoad
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """Stands in the loads where something could not be read; the texts are for people.
+    """The answer to a load that failed; the texts are for people.
 
     Attributes:
-        bare: The message without any value.
+        bare: The message without values of objects.
     """
 
     message: str
@@ -141,10 +141,10 @@ class LoadFailure:
 
 
 class NeedsLoad(RetrofitError):
-    """Evaluation cannot go on before something was read from outside.
+    """Evaluation cannot continue before data was read from outside.
 
     Attributes:
-        loads: What it needs, none of it twice; none needs another to be read before it.
+        loads: The loads without duplicates; none depends on the answer to another.
     """
 
     def __init__(self, *loads: Load) -> None:
@@ -153,16 +153,16 @@ class NeedsLoad(RetrofitError):
 
 
 def answer_to(load: Load, loads: Mapping[Hashable, Any], failing: str) -> Any:
-    """Return what was read for a load.
+    """Return the answer to a load.
 
     Args:
-        load: What is asked for.
-        loads: What was read so far.
-        failing: What cannot be done without it, for the message.
+        load: The load.
+        loads: The answers so far.
+        failing: What fails without the answer, for the message.
 
     Raises:
-        NeedsLoad: It has not been read yet.
-        EvaluationError: It cannot be read.
+        NeedsLoad: There is no answer yet.
+        EvaluationError: The load failed.
     """
     try:
         found = loads[load]

@@ -1,4 +1,4 @@
-"""What an evaluation says."""
+"""The results of evaluations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconciler.values import value_class
 
 
 class RuleStatus(StrEnum):
-    """The field's words for a rule's result at one object."""
+    """A rule's result at one object, in the usual words of policy engines."""
 
     PASS = "pass"  # noqa: S105 - the field's word
     SKIP = "skip"
@@ -23,10 +23,10 @@ class TargetChange:
     """The result of a rule at one target.
 
     Attributes:
-        after: The object as it becomes; with any status but PASS the object as it was.
-        bare: The message without any value of an object; empty where it has none anyway.
+        after: The changed object; with any status but PASS the object as it was.
+        bare: The message without values of objects; empty where the message has none.
         repeats: The rule would change its own result again (an append, a timestamp).
-        unchanged: The patch leaves the object as it is.
+        unchanged: The patch does not change the object.
     """
 
     status: RuleStatus
@@ -39,10 +39,10 @@ class TargetChange:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class TriggerDecision:
-    """Whether a rule acts on a trigger; ``message`` says why not.
+    """Whether a rule acts on a trigger; ``message`` gives the reason if it does not.
 
     Attributes:
-        matched: match and exclude hold; then only preconditions keep a rule from acting.
+        matched: Match and exclude hold, so only preconditions can keep the rule from acting.
     """
 
     fires: bool
@@ -52,11 +52,11 @@ class TriggerDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmet:
-    """The object does not fulfil a condition of the patch; nothing is to be changed.
+    """The object does not meet a condition of the patch, so nothing is changed.
 
     Attributes:
-        reason: Which condition, for the message of the rule.
-        bare: The reason without any value; empty where it has none anyway.
+        reason: The condition, for the message of the rule.
+        bare: The reason without values of objects; empty where the reason has none.
     """
 
     reason: str
@@ -65,7 +65,7 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionResult:
-    """Whether conditions hold, with the messages of those that decided it."""
+    """Whether conditions hold, with the messages of the deciding ones."""
 
     passed: bool
     message: str = ""
@@ -74,7 +74,7 @@ class ConditionResult:
 class Convergence(Enum):
     """Whether a rule's result, fed back to the rule, changes nothing.
 
-    PROBED is decided at each object, by evaluating the rule on its own result.
+    PROBED is decided for each object, by evaluating the rule on its own result.
     """
 
     YES = "yes"

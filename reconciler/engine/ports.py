@@ -1,7 +1,7 @@
-"""What a policy language gives the engine: the parts of a rule, whatever it is written in.
+"""Interfaces between the engine and the policy languages: the parts of a rule in any language.
 
-All of them are pure. A part that needs something from outside raises `NeedsLoad`, and is asked
-again with the answer among the context's loads.
+All implementations are pure. A part that needs data from outside raises `NeedsLoad`, and is
+called again with the answer among the context's loads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,60 +17,60 @@ from reconciler.errors import EvaluationError
 
 
 class Match(Protocol):
-    """Which objects and requests a rule is meant for."""
+    """The objects and requests that a rule applies to."""
 
     @property
     def namespace(self) -> str:
-        """The namespace of a namespaced policy, which concerns only objects in it; else empty."""
+        """The namespace of a namespaced policy, which applies only within it; else empty."""
         ...
 
     @property
     def needs(self) -> MatchNeeds:
-        """What has to be known about a subject beside the object."""
+        """The data about a subject that the match needs beside the object."""
         ...
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
-        """The literal namespaces of all that can match, None where one is open."""
+        """The only namespaces in which objects can match, None where they are not all literal."""
         ...
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The literal names of all that can match, None where one is open."""
+        """The only names that objects can have to match, None where they are not all literal."""
         ...
 
     def evaluate(self, subject: Subject) -> Verdict:
-        """Decide whether the rule concerns a subject."""
+        """Return whether the rule applies to a subject."""
         ...
 
     def kinds(self) -> tuple[KindScope, ...]:
-        """Return the kinds that it names, each with the operations it stands with."""
+        """Return the kinds that the match names, each with the operations of its filter."""
         ...
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
-        """Return where to look for existing objects; together they miss none that matches.
+        """Return where to list existing objects; together the listings miss no matching object.
 
         Args:
-            requests: Whether requests for them are meant; else their mere existence.
+            requests: Find the objects of matching requests; else those that match without one.
         """
         ...
 
 
 class Condition(Protocol):
-    """What must hold of the data beside the match."""
+    """A condition on the data, beside the match."""
 
     @property
     def roots(self) -> frozenset[str]:
-        """The names at the top of the context that it reads."""
+        """The names at the top of the context that the condition reads."""
         ...
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths that it reads."""
+        """The paths in the context that the condition reads."""
         ...
 
     def evaluate(self, context: Context) -> ConditionResult:
-        """Decide.
+        """Return whether the condition holds, with the message of what decided it.
 
         Raises:
             EvaluationError: It cannot be evaluated on this data.
@@ -83,7 +83,7 @@ class Binding(Protocol):
 
     @property
     def loads(self) -> bool:
-        """Whether some of them may be read from outside."""
+        """Whether any of the names may need data from outside."""
         ...
 
     def bind(self, context: Context) -> Context:
@@ -91,35 +91,35 @@ class Binding(Protocol):
         ...
 
     def read_rights(self) -> Iterable[Need | ReadNeed]:
-        """Return what reading them needs to be granted."""
+        """Return the rights that are needed to read their data."""
         ...
 
 
 class Targets(Protocol):
-    """Which objects a rule changes."""
+    """The objects that a rule changes."""
 
     def queries(self, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
-        """Return what the targets mean for a trigger, and the errors of those that fail."""
+        """Return the queries of the targets for a trigger, and the errors of those that fail."""
         ...
 
     def named_by_content(self, index: int) -> bool:
-        """Return whether a target's name or namespace may be made of more than names and labels.
+        """Return whether a target's name or namespace may contain more than names and labels.
 
-        Then neither is written where somebody may read it who may not read the trigger.
+        Such names are kept out of places that a user without access to the trigger may read.
         """
         ...
 
     def target_rights(self) -> Sequence[TargetNeed]:
-        """Return what each target needs to be granted, in the order of the policy."""
+        """Return the rights that each target needs, in the order of the policy."""
         ...
 
 
 class Mutation(Protocol):
-    """What a rule makes of an object."""
+    """The change that a rule makes to an object."""
 
     @property
     def convergence(self) -> Convergence:
-        """Whether the result, fed back, changes nothing."""
+        """Whether the mutation changes nothing in its own result."""
         ...
 
     @property
@@ -130,36 +130,36 @@ class Mutation(Protocol):
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
     ) -> dict[str, Any] | Unmet:
-        """Return the object as it is to be, or why there is nothing to change.
+        """Return the changed object, or why there is nothing to change.
 
         Args:
             index: Which target selected the object; None where it is the trigger itself.
-            context: Of the trigger, with the rule's names bound; the target is bound here.
-            obj: As it stands, not changed by this call.
+            context: Of the trigger, with the rule's names bound; this method binds the target.
+            obj: The current object, not changed by this call.
             keys: Which lists merge by key.
 
         Raises:
-            EvaluationError: It cannot be applied; then nothing is.
-            InvalidPolicy: A patch with variables became something that is no patch.
+            EvaluationError: The mutation cannot be applied, not even in part.
+            InvalidPolicy: A patch is invalid after variable substitution.
         """
         ...
 
 
 class Refusal(Protocol):
-    """What a rule says where it refuses a request."""
+    """The message of a rule that refuses a request."""
 
     @property
     def heading(self) -> str:
-        """What stands once before the messages of all rules with the same one; may be empty."""
+        """A heading, written once before the messages of all rules that share it; may be empty."""
         ...
 
     def message(self, context: Context) -> str:
-        """Return which rule refuses, and why.
+        """Return the message: which rule refuses the request, and why.
 
         Args:
             context: Of the request, with the object as all rules left it.
 
         Raises:
-            NeedsLoad: The message names what has not been read yet.
+            NeedsLoad: The message uses data that has not been loaded yet.
         """
         ...

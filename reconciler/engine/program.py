@@ -1,4 +1,4 @@
-"""The internal form that every policy language compiles to: data, evaluated many times."""
+"""The internal form to which every policy language compiles: data, evaluated many times."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -13,24 +13,24 @@ from reconciler.engine.ports import Binding, Condition, Match, Mutation, Refusal
 Paths = frozenset[tuple[str, ...]]
 
 EntryNames = frozenset[str] | None
-"""Of GlobalContextEntries; None for all of them."""
+"""Names of GlobalContextEntries; None for all of them."""
 
 _NONE: Final = frozenset[str]()
 
 
 FAIL: Final = "Fail"
 IGNORE: Final = "Ignore"
-"""What becomes of a trigger that cannot be recorded."""
+"""Failure policies: whether the API server refuses a trigger that cannot be recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a program comes from.
+    """The rule and the policy that a program was compiled from.
 
     Attributes:
         location: Of the rule in the policy, as ``spec.rules[0]``.
-        everywhere: The policy stands in a namespace, and is for the whole cluster all the same.
-        account: In whose name its work is done; None: of the one that all policies share.
+        everywhere: The policy is namespaced, but applies to the whole cluster.
+        account: The ServiceAccount as which its work is done; None: the one shared by all.
     """
 
     dialect: str
@@ -44,16 +44,17 @@ class Origin:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that the policy never leaves, empty where there is none."""
+        """Return the namespace to which the policy is confined, empty where it is not."""
         return "" if self.everywhere else self.policy.namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """What a rule reads of the trigger; the empty path stands for the whole object.
+    """The fields of the trigger that a rule reads; the empty path stands for the whole object.
 
     Attributes:
-        request: Fields of ``request``, and what its user decides; None where it may be any.
+        request: Fields of ``request``, and root names derived from its user; None where it may
+            read any.
     """
 
     object: Paths = frozenset()
@@ -61,7 +62,7 @@ class Projection:
     request: frozenset[str] | None = frozenset()
 
     def joined(self, other: "Projection") -> "Projection":
-        """Return what both read."""
+        """Return the union of both projections."""
         unlimited = self.request is None or other.request is None
         return Projection(
             object=self.object | other.object,
@@ -74,35 +75,35 @@ class Phase(Enum):
     """When a rule runs."""
 
     ADMISSION = auto()
-    """Before an object is stored: it changes the object that is written."""
+    """Before an object is stored: the rule changes the object that is written."""
     VERDICT = auto()
-    """When all that change an object had their turn: it refuses to have it stored, or not."""
+    """After all rules that change the object: the rule allows or refuses the request."""
     TRIGGERED = auto()
-    """After its trigger was stored: it changes the targets that it names."""
+    """After its trigger was stored: the rule changes its targets."""
     EXISTING = auto()
-    """On objects that are stored already: each is trigger and target at once."""
+    """On existing objects: each is trigger and target at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One rule, ready to be evaluated.
+    """One compiled rule.
 
     Attributes:
-        phases: When it runs in a cluster; the desk runs it in any case.
-        binding: Names that the rule adds to the data; they know the trigger and no target.
+        phases: When it runs in a cluster; the desk ignores this and always runs it.
+        binding: Names that the rule adds to the data; they may read the trigger, but no target.
         targets: None for a rule that changes its trigger itself.
-        reads: The paths of its context that it reads; the empty one where the data decides.
-        on_policy_change: Existing triggers are worked through when the policy changes.
+        reads: The context paths that it reads; the empty path where the data decides.
+        on_policy_change: It runs on existing triggers when the policy changes.
         skip_background: Requests of the controller itself do not trigger the rule.
-        tier: Rules of one language that have the same one are matched on the same object, before
-            any of them changes it, the lowest tier first. None: it is matched by itself.
-        verdict: What a rule says that refuses each request for which it fires; None where it
-            refuses none.
-        appends: It adds to lists by position: applied to its own result it adds again.
-        global_entries: The GlobalContextEntries that it reads; None where only values tell which.
-        filtered: What the settings of the cluster leave out fires it as little as any other.
-        before: Rules that come first where a policy applies only one: this rule acts where none
-            of them fires, or, of those that change their trigger, where none changed it.
+        tier: Rules of one language in the same tier are matched on the same object, before any
+            of them changes it, lowest tier first. None: the rule is matched by itself.
+        verdict: The message of a rule that refuses each request for which it fires; None where
+            it refuses none.
+        appends: It adds to lists by position, so that it adds again to its own result.
+        global_entries: The GlobalContextEntries that it reads; None where values decide which.
+        filtered: The resource filters of the cluster's settings apply to it.
+        before: The earlier rules of a policy that applies only one. This rule acts where none of
+            them fired or, for rules that change their trigger, where none changed it.
     """
 
     origin: Origin
@@ -129,7 +130,7 @@ class Program:
         return self.origin.rule
 
     def acting_as(self, account: ServiceAccount | None) -> "Program":
-        """Return the rule with its work, but for those before it, done in that name."""
+        """Return the rule to be run as an account; the rules in `before` keep theirs."""
         return replace(self, origin=replace(self.origin, account=account))
 
     @property
@@ -139,9 +140,9 @@ class Program:
 
     @property
     def converges(self) -> bool:
-        """Return whether it is known to converge at every object that it changes.
+        """Return whether the rule is known to converge at every object that it changes.
 
-        On what exists, a rule that would go on changing its result changes nothing.
+        On existing objects every rule does: one that would change its own result is skipped.
         """
         return self.mutation.convergence is Convergence.YES or Phase.EXISTING in self.phases
 
@@ -151,25 +152,25 @@ class CompiledPolicy:
     """A policy object with the programs of its rules.
 
     Attributes:
-        failure_policy: ``Fail`` or ``Ignore``, of its part of the webhook.
-        timeout: Seconds that the policy asks the API server to wait, or None.
+        failure_policy: ``Fail`` or ``Ignore``, for the policy's webhook.
+        timeout: The webhook timeout in seconds that the policy sets, or None.
         match_conditions: CEL conditions for the webhook, as written.
-        warnings: What the author should know: legal, but not acted on or surprising.
-        rule_count: Rules by kind, for the status.
-        emit_warning: Whoever writes an object that a rule changes is warned of the change.
+        warnings: Warnings for the author: legal, but without effect or surprising.
+        rule_count: Number of rules by kind, for the status.
+        emit_warning: The API server warns the user of a request whose object a rule changes.
         first_only: Only one rule is applied to a trigger; see `Program.before`.
-        on_existing: Those of its programs that change their trigger as they run on what exists,
-            where the policy wants that.
-        generated: Rules that were made of others, as the language writes them.
-        variant: What its annotations say about how it is compiled; a generation has several.
-        account: In whose name its work is done, as `Origin.account`.
-        object_labels: Names and values of labels without which no object concerns it, neither as
-            it is nor as it was.
-        cue: Places and texts of programs in CUE, which not every installation evaluates.
-        kinds: Those that its rules are for, for people, where its language does not name them.
-        acts_once: What it does before an object is stored may only be done once.
-        chained: The language in whose tiers its rules stand, together with those of all other
-            policies; empty where they are matched by themselves.
+        on_existing: Its programs that change their trigger, in the form that runs on existing
+            objects, where the policy enables that.
+        generated: Rules that were generated from others, in the language's own syntax.
+        variant: Its annotations that affect compilation; they change without a new generation.
+        account: The ServiceAccount as which its work is done, as `Origin.account`.
+        object_labels: Names and values of labels; the policy ignores an object that has them
+            neither before nor after the request.
+        cue: Locations and texts of CUE programs, which not every installation evaluates.
+        kinds: The kinds that its rules apply to, for its status, where its text names none.
+        acts_once: Its webhook must not be reinvoked, as a second call would change more.
+        chained: The language whose tiers hold its rules, together with those of all other
+            policies; empty where its rules are matched by themselves.
     """
 
     ref: PolicyRef
@@ -194,13 +195,13 @@ class CompiledPolicy:
     chained: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Every request asks every policy.
+        # Computed once, because every request reads both for every policy.
         object.__setattr__(self, "acts_once", self._acts_once())
         tiered = (item.origin.dialect for item in self.programs if item.tier is not None)
         object.__setattr__(self, "chained", next(tiered, ""))
 
     def acting_as(self, account: ServiceAccount | None) -> "CompiledPolicy":
-        """Return the policy with all of its work done in the name of an account."""
+        """Return the policy with all of its programs to be run as an account."""
         if account == self.account:
             return self
         return replace(
@@ -211,7 +212,7 @@ class CompiledPolicy:
         )
 
     def ignoring(self, why: str) -> "CompiledPolicy":
-        """Return the policy as it is where none may stop requests; its author sees why."""
+        """Return the policy with failure policy Ignore, and a warning that gives the reason."""
         if self.failure_policy == IGNORE:
             return self
         warning = f"spec.failurePolicy: Ignore holds instead of {self.failure_policy}: {why}"
@@ -219,14 +220,14 @@ class CompiledPolicy:
 
     @property
     def key(self) -> str:
-        """Return what people call it; see `PolicyRef.key`."""
+        """Return the policy's name for people; see `PolicyRef.key`."""
         return self.ref.key
 
     def _acts_once(self) -> bool:
-        """Return whether another time would do more.
+        """Return whether a second call of the webhook would change more.
 
-        Asked again, a policy that applies one rule would find that one's work done and apply the
-        next. Rules that were made of others match other kinds than those.
+        On reinvocation, a policy that applies one rule would find that rule's work done and apply
+        the next. Generated rules do not count: they match other kinds than their originals.
         """
         programs = self.in_phase(Phase.ADMISSION)
         chooses = self.first_only and len(programs) - len(self.generated) > 1
@@ -238,24 +239,24 @@ class CompiledPolicy:
 
     @property
     def in_background(self) -> tuple[Program, ...]:
-        """Return the programs whose work is done by requests, after an object was stored."""
+        """Return the programs that run through UpdateRequests, after an object was stored."""
         return (*self.in_phase(Phase.TRIGGERED), *self.on_existing)
 
     def global_entries(self, phase: Phase) -> EntryNames:
-        """Return the GlobalContextEntries that its rules of a phase read."""
+        """Return the GlobalContextEntries that the rules of a phase read."""
         return joined(program.global_entries for program in self.in_phase(phase))
 
     def background_program(self, rule: str) -> Program | None:
-        """Return the program of a rule that does its work by requests, None where none does."""
+        """Return the program of a rule that runs through UpdateRequests, None if there is none."""
         return next((item for item in self.in_background if item.rule == rule), None)
 
     def program(self, rule: str) -> Program | None:
-        """Return the program of a rule, None where there is none of that name."""
+        """Return the program of the rule with a name, None if there is none."""
         return next((item for item in self.programs if item.rule == rule), None)
 
 
 def joined(several: Iterable[EntryNames]) -> EntryNames:
-    """Return the names of all of them."""
+    """Return the union of several sets of names."""
     found = set[str]()
     for names in several:
         if names is None:
@@ -267,16 +268,16 @@ def joined(several: Iterable[EntryNames]) -> EntryNames:
 def _acting_as(programs: Iterable[Program], account: ServiceAccount | None) -> tuple[Program, ...]:
     bound: dict[int, Program] = {}
     for program in programs:
-        # Those that come before a program stand before it in the policy.
+        # The rules in `before` precede the program in the policy, so they are bound already.
         before = tuple(bound[id(item)] for item in program.before)
         bound[id(program)] = replace(program.acting_as(account), before=before)
     return tuple(bound.values())
 
 
 def project(tree: Any, paths: Iterable[tuple[str, ...]]) -> Any:
-    """Return the parts of a tree that paths name; what is absent stays absent.
+    """Return the parts of a tree that paths name; absent fields stay absent.
 
-    A path ends early at a list, which is then kept whole: an index means nothing in a part.
+    A path ends at a list, which is kept whole: indexes would shift in a partial list.
     """
     kept: dict[str, Any] = {}
     for path in paths:

@@ -1,4 +1,4 @@
-"""Reading of decoded YAML: each function returns a typed value or says where it is wrong."""
+"""Typed reading of decoded YAML: each function returns a value or raises with the location."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def mapping(
         raw: As decoded.
         location: Of the object.
         allowed: The known fields.
-        errors: Takes the unknown fields, so that the known ones are read nevertheless.
+        errors: Collects the unknown fields, so that the known ones are still read.
     """
     if raw is None:
         return {}
@@ -84,7 +84,7 @@ def _constant(text: str, location: str) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Say what a value is, without showing it."""
+    """Return a description of a value's type that does not reveal the value."""
     match value:
         case None:
             return "nothing"

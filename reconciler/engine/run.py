@@ -1,9 +1,9 @@
-"""One rule on one trigger, step by step: what admission, background, desk and explain share.
+"""The steps of one rule on one trigger, shared by admission, background, desk and explain.
 
 The steps in their order: match, condition, the exceptions for the trigger, `applyRules: One`,
 targets, the exceptions for a target, the change. Each is pure, and may raise `NeedsLoad`: the
-driver reads what it asks for and asks again. What is read between two steps, and what becomes of
-an answer, is the driver's affair.
+caller then loads the data and repeats the step. The caller also decides what it reads between two
+steps, and what it does with a result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +26,13 @@ from reconciler.values import value_class
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class RuleRun:
-    """A rule, and the trigger that it is evaluated on.
+    """A rule and the trigger on which it is evaluated.
 
     Attributes:
         plain: Context of the trigger.
         context: The same with the names of the rule.
-        exceptions: Those that concern the rule, as far as they are to be asked.
-        known: What match and exclude say of the subject, where somebody has asked before.
+        exceptions: The exceptions to evaluate, all of which name the rule.
+        known: The verdict of match and exclude, where it was computed before.
     """
 
     program: Program
@@ -51,7 +51,7 @@ class RuleRun:
         exceptions: Sequence[PolicyException] = (),
         known: Verdict | None = None,
     ) -> Self:
-        """Return a rule on a trigger, given the trigger's context without the rule's names."""
+        """Return the run of a rule on a trigger, whose context lacks the rule's names."""
         return cls(
             program=program,
             subject=subject,
@@ -62,36 +62,36 @@ class RuleRun:
         )
 
     def of_rule(self, program: Program) -> Self:
-        """Return another rule on the same trigger; of its exceptions nothing is known."""
+        """Return the run of another rule on the same trigger, without exceptions."""
         return self.of(program, self.subject, self.plain)
 
     def knowing(
         self, labels: Mapping[str, str], exceptions: Sequence[PolicyException] = ()
     ) -> Self:
-        """Return the same with the labels of the trigger's namespace, and exceptions to ask."""
+        """Return the run with the labels of the trigger's namespace and with exceptions."""
         subject = replace(self.subject, namespace_labels=labels)
         return replace(self, subject=subject, exceptions=exceptions, known=None)
 
     def verdict(self) -> Verdict:
-        """Return what match and exclude say."""
+        """Return the verdict of match and exclude."""
         return self.known or self.program.match.evaluate(self.subject)
 
     def decide(self) -> TriggerDecision:
         """Return whether match and condition hold.
 
         Raises:
-            EvaluationError: That cannot be evaluated, or something is not known.
+            EvaluationError: The condition cannot be evaluated, or match is undecided.
         """
         return decide(self.program, self.verdict(), self.context)
 
     def decide_early(
         self, decidable: Callable[[Condition], bool], *, certain: bool = True
     ) -> Decision:
-        """Return whether the rule fires and is not excepted, as far as that is known already.
+        """Return whether the rule fires and is not excepted, as far as the known data decides.
 
         Args:
-            decidable: Whether what is known is enough for a condition; else it is not evaluated.
-            certain: The exceptions are known to be there still.
+            decidable: Returns whether the known data is enough to evaluate a condition.
+            certain: The exceptions are known to exist still.
         """
         matched, condition = self.verdict().decision, self.program.condition
         fires = _early(self.context, decidable, matched, condition, Decision.UNDECIDED)
@@ -117,7 +117,7 @@ class RuleRun:
         return excepting(self.exceptions, self.subject, self.context)
 
     def queries(self) -> tuple[list[TargetQuery], list[EvaluationError]]:
-        """Return which objects the rule changes, and the errors of targets that fail."""
+        """Return the queries of the rule's targets, and the errors of targets that fail."""
         targets = self.program.targets
         return ([], []) if targets is None else targets.queries(self.context)
 
@@ -135,12 +135,12 @@ class RuleRun:
         keys: KeyTable = SHIPPED,
         guarded: frozenset[str] = GUARDED,
     ) -> TargetChange:
-        """Return what the rule makes of an object; see `evaluate.change`."""
+        """Return the change of the rule at an object; see `evaluate.change`."""
         return change(self.program, index, self.context, obj, keys=keys, guarded=guarded)
 
 
 def comes_first(program: Program) -> str:
-    """Say why a rule does not act where one before it does, and the policy applies only one."""
+    """Return why a later rule does not act when `applyRules: One` applies the given rule."""
     return f"rule {program.rule} comes first, and the policy has applyRules: One"
 
 

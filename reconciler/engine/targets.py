@@ -1,4 +1,4 @@
-"""Which objects a rule changes for one trigger, as queries."""
+"""Queries for the objects that a rule changes for one trigger."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from reconciler.engine.values.wildcard import compile_wildcard, has_wildcard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamePattern:
-    """A namespace or name that is asked for; wildcards come from the policy's text only."""
+    """A namespace or name to select; wildcards come from the policy's text only."""
 
     text: str
     exact: bool
@@ -21,25 +21,25 @@ class NamePattern:
 
     @override
     def __reduce__(self) -> tuple[Callable[..., "NamePattern"], tuple[str, bool]]:
-        """Compile it again where it was pickled."""
+        """Return what unpickling calls: the pattern is compiled again."""
         return name_pattern, (self.text, self.exact)
 
 
 def name_pattern(text: str, exact: bool) -> NamePattern:  # noqa: FBT001 - a pickle's arguments
-    """Return what accepts a name: exactly this one, or all that fit its wildcards."""
+    """Return a pattern that accepts exactly this name, or all that match its wildcards."""
     accepts = text.__eq__ if exact else compile_wildcard(text)
     return NamePattern(text=text, exact=exact, accepts=accepts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetQuery:
-    """Which objects a target means for one trigger.
+    """The objects that a target selects for one trigger.
 
     Attributes:
         index: Position in the rule's targets.
         kind: With the subresource, as ``Node/status``.
-        namespace: None for all namespaces, and for what has none.
-        read: The one object that is meant, where it was read already.
+        namespace: None for all namespaces, and for cluster-scoped kinds.
+        read: The only selected object, where it was read already.
     """
 
     index: int
@@ -53,24 +53,24 @@ class TargetQuery:
 
     @property
     def names_kind(self) -> bool:
-        """Return whether the kind is exact, and no pattern for several."""
+        """Return whether kind and API version are exact, without wildcards."""
         return not has_wildcard(self.kind) and not has_wildcard(self.api_version)
 
     @property
     def names_namespace(self) -> bool:
-        """Return whether the namespace is exact, and no pattern for several."""
+        """Return whether kind and namespace are exact, without wildcards."""
         return self.names_kind and self.namespace is not None and self.namespace.exact
 
     def names_one(self, *, namespaced: bool) -> bool:
-        """Return whether exactly one object is meant, by name, so that it has to be there."""
+        """Return whether the query names exactly one object, which then must exist."""
         if self.name is None or not self.name.exact:
             return False
         return not namespaced or (self.namespace is not None and self.namespace.exact)
 
     def accepts(self, obj: Mapping[str, Any]) -> bool:
-        """Return whether an object of the right kind is meant; every given part counts.
+        """Return whether an object of the right kind is selected; every given part must match.
 
-        What stands in no namespace is not in any that is asked for.
+        A cluster-scoped object has the empty namespace, which no exact name matches.
         """
         meta = obj.get("metadata") or {}
         return (

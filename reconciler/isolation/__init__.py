@@ -1,4 +1,4 @@
-"""Processes in which something is evaluated that may take long, or more memory than there is."""
+"""Child processes for evaluations that may take long or exhaust the memory."""
 
 from reconciler.isolation.children import ChildProcesses
 from reconciler.isolation.limits import Limits

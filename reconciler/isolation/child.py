@@ -1,8 +1,8 @@
-"""What happens in a child between the fork and its end.
+"""The life of a child process between the fork and its end.
 
-It has a copy of everything, and may use next to nothing of that: no loop, no socket, no lock that
-another thread of the parent may have held. It evaluates, writes a pickle into a pipe, and ends
-without tidying up.
+The child has a copy of everything, and may use next to nothing of it: no event loop, no socket,
+no lock that another thread of the parent may have held. It evaluates, writes a pickle into a
+pipe, and ends without cleanup.
 """
 
 import gc
@@ -20,7 +20,7 @@ VALUE: Final = b"v"
 OUT_OF_MEMORY: Final = b"m"
 TOO_LARGE: Final = b"l"
 FAULT: Final = b"f"
-"""First byte of the answer; what follows VALUE is a pickle, what follows FAULT a text."""
+"""First byte of the answer: VALUE is followed by a pickle, FAULT by a text."""
 _KEPT: Final = 3
 _FORKED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -29,9 +29,9 @@ def live(work: Callable[[], Any], pipe: int, limits: Limits) -> NoReturn:
     """Evaluate, answer, and end the process.
 
     Args:
-        work: Pure; its result can be pickled.
-        pipe: Takes the answer.
-        limits: Hold from now on.
+        work: A pure function with a result that can be pickled.
+        pipe: File descriptor that the answer is written to.
+        limits: Imposed before the evaluation.
     """
     code = 1
     try:
@@ -45,14 +45,14 @@ def live(work: Callable[[], Any], pipe: int, limits: Limits) -> NoReturn:
 
 
 def _detach(pipe: int) -> None:
-    # Else our signals would wake the parent, by the socket that its loop shares with us.
+    # Otherwise signals of the child would wake the parent, through the shared socket of its loop.
     signal.set_wakeup_fd(-1)
     for number in _FORKED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     os.closerange(_KEPT, pipe)
     os.closerange(pipe + 1, most)
-    # What the parent has is not ours to look through: each page that is touched is copied.
+    # The collector must not walk the parent's objects: each page that is touched is copied.
     gc.freeze()
 
 
@@ -62,7 +62,7 @@ def _answer(work: Callable[[], Any], limits: Limits) -> bytes:
     except MemoryError:
         return OUT_OF_MEMORY
     except BaseException as error:  # noqa: BLE001 - the parent raises it
-        # Where it happened; the text of an error may quote objects.
+        # Only the type and the place: the text of an error may quote objects.
         places = "".join(traceback.format_tb(error.__traceback__))
         return FAULT + f"{type(error).__name__}\n{places}".encode(errors="replace")
     return VALUE + found if len(found) <= limits.answer else TOO_LARGE

@@ -1,7 +1,7 @@
-"""A child process per evaluation, forked at that moment.
+"""Evaluates in child processes, each forked for one evaluation.
 
-The child has everything that the evaluation needs, because it is a copy of the parent: nothing is
-handed over but the result. `docs/design/0007-long-evaluation.md` says why, and what it costs.
+The child has everything that the evaluation needs, because it is a copy of the parent: only the
+result is transferred. `docs/design/0007-long-evaluation.md` has the reasons and the costs.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ _MIB: Final = 1024 * 1024
 
 
 class ChildProcesses:
-    """Evaluates in children of this process: two at a time, and one of each tenant."""
+    """Evaluates in child processes: two at a time, and one for each tenant."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._gate = FairGate(slots=_TOGETHER, share=_SHARE)
 
     async def evaluate(self, work: Callable[[], T], tenant: str) -> T:
-        """Return what a pure function gives, evaluated where nothing waits for it.
+        """Return the result of a pure function, evaluated without blocking the event loop.
 
         Raises:
             EvaluationError: It needs too much memory, or its result is too large.
@@ -61,7 +61,7 @@ class ChildProcesses:
 
 
 class _Child:
-    """One child, from the fork until nothing is left of it."""
+    """One child process, from the fork until it is reaped."""
 
     def __init__(self, pid: int, pipe: int, most: int) -> None:
         self._pid = pid
@@ -71,7 +71,7 @@ class _Child:
     @classmethod
     def fork(cls, work: Callable[[], object], limits: Limits) -> Self:
         reading, writing = os.pipe()
-        # Until the child has let go of the parent's handlers, a signal must not reach them.
+        # Until the child has reset the parent's signal handlers, no signal may reach them.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = _fork()
@@ -87,7 +87,7 @@ class _Child:
         return cls(pid, reading, limits.answer + 1)
 
     async def answer(self) -> bytes:
-        """Return what it wrote until it ended."""
+        """Return the output of the child, read until it ends or writes too much."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         found = bytearray()
@@ -112,14 +112,14 @@ class _Child:
         os.kill(self._pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Wait for its end, which has begun; return how it ended, as ``os.waitpid`` says it."""
+        """Wait for the child, which is about to end; return its status from ``os.waitpid``."""
         os.close(self._pipe)
         return os.waitpid(self._pid, 0)[1]
 
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python warns of locks that other threads hold; `child` says what it does without.
+        # Python warns of locks that other threads hold; `child` does not use any.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 

@@ -1,8 +1,8 @@
-"""The `Cue` port: the command ``cue``, a process for each program.
+"""The `Cue` port: runs the command ``cue`` in one process per program.
 
-A process has a folder of its own with the program and its data, which goes with it; nothing of
-the environment; and limits on time, memory, files and output. What it says of a program may quote
-the data, so that only the place of a fault is shown.
+A process has a temporary folder with the program and its data, no inherited environment, and
+limits on time, memory, files and output. Its error messages may quote the data, so only the place
+of an error is shown.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ _MIB: Final = 1024 * _KIB
 _BLOCK: Final = 512
 _FILES: Final = 64
 _NOT_STARTED: Final = frozenset({126, 127})
-"""What a shell ends with that finds no command, or may not start it."""
+"""Exit codes of a shell that does not find a command, or may not start it."""
 _TOGETHER: Final = 2
 _ERRORS: Final = 16_384
-"""Bytes that are read of what the command says."""
+"""Bytes that are read of the command's error output."""
 _REFUSED: Final = 400
 _PLACE: Final = re.compile(r"policy\.cue:([0-9]+):([0-9]+)")
 _MISSING: Final = re.compile(r'reference "[a-z]+" not found:\n\s*--expression:1:1')
@@ -43,12 +43,12 @@ _MISSING: Final = re.compile(r'reference "[a-z]+" not found:\n\s*--expression:1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CueLimits:
-    """What one program may take.
+    """The limits of one program.
 
     Attributes:
-        seconds: Until it is killed, by the clock on the wall.
-        memory: Bytes of its data; Go reserves far more addresses than it uses.
-        answer: Bytes of JSON.
+        seconds: Wall-clock time until it is killed.
+        memory: Bytes of its data segment; Go reserves far more addresses than it uses.
+        answer: Bytes of the resulting JSON.
     """
 
     seconds: float = 2.0
@@ -57,7 +57,7 @@ class CueLimits:
 
 
 class NoCue:
-    """Evaluates nothing, and says what to do about it."""
+    """Refuses all programs, with a message on how to enable CUE."""
 
     available = False
 
@@ -74,7 +74,7 @@ class NoCue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CueCommand:
-    """Evaluates programs by an executable file."""
+    """Evaluates CUE programs by running the ``cue`` executable."""
 
     file: Path
     limits: CueLimits = CueLimits()
@@ -84,17 +84,17 @@ class CueCommand:
     )
 
     async def check(self, source: str, *, location: str) -> None:
-        """Look whether a program can be read."""
+        """Check that a program can be parsed."""
         try:
             code, _, said = await self._run(source, None, "vet", "-c=false", "policy.cue")
         except Invalid as error:
             raise InvalidPolicy(location, str(error)) from error
         if code:
-            # No data is involved yet, but the first line is all that people need.
+            # No data is involved yet, but the place of the error is all that an author needs.
             raise InvalidPolicy(location, f"the CUE program cannot be read{_place(said)}")
 
     async def evaluate(self, load: CueLoad) -> Any:
-        """Return what a program gives."""
+        """Return the output of a program, None where the program does not define it."""
         code, answer, said = await self._run(
             load.source,
             load.data,
@@ -141,10 +141,10 @@ class CueCommand:
             msg = f"the CUE program takes more than {self.limits.seconds:g} s"
             raise Invalid(msg, status=_REFUSED) from None
         finally:
-            # Whatever it has started goes with it.
+            # The processes that it started are killed with it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            # Its end is heard of when its pipes are empty, and nobody reads them any more.
+            # asyncio reports its end only after its pipes are drained, and no reader is left.
             await asyncio.gather(_read(process.stdout, 0), _read(process.stderr, 0))
             await process.wait()
         if code in _NOT_STARTED:
@@ -153,7 +153,7 @@ class CueCommand:
 
     @property
     def _limited(self) -> str:
-        """Return what a shell does before it becomes the command: no moment is without limits."""
+        """Return the shell script that sets the limits before the command replaces the shell."""
         blocks, kilobytes = self.limits.answer // _BLOCK, self.limits.memory // _KIB
         return (
             f"ulimit -c 0 && ulimit -n {_FILES} && ulimit -f {blocks} && ulimit -d {kilobytes}"
@@ -163,17 +163,17 @@ class CueCommand:
 
 @dataclass(frozen=True, slots=True)
 class WithCue:
-    """A `RuleLoader` that has programs evaluated, and everything else read by another."""
+    """A `RuleLoader` that evaluates CUE programs, and delegates all other loads."""
 
     loader: RuleLoader
     cue: Cue
 
     def acting_as(self, account: ServiceAccount | None) -> "Loader":
-        """Return one that reads in an account's name; a program reads nothing."""
+        """Return a loader that reads as an account; programs read nothing."""
         return self if account is None else _Evaluating(self.loader.acting_as(account), self.cue)
 
     async def load(self, load: Load) -> Any:
-        """Return what is asked for."""
+        """Return the data of a load."""
         return await _Evaluating(self.loader, self.cue).load(load)
 
 
@@ -189,12 +189,12 @@ class _Evaluating:
 
 
 def why_no_cue(path: str) -> str:
-    """Return why programs are not evaluated, empty where a command is named."""
+    """Return why CUE programs are not evaluated, empty where a command is configured."""
     return "" if path else NO_CUE
 
 
 def cue_at(path: str) -> Cue:
-    """Return what evaluates programs; an empty path: nothing does.
+    """Return the `Cue` port for a path of the command; it refuses all programs without one.
 
     Raises:
         InvalidSetting: There is no such command.
@@ -214,11 +214,11 @@ def _write(folder: Path, source: str, data: str | None) -> None:
 
 
 async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
-    """Return the first bytes of what comes, and pass over the rest."""
+    """Return the first bytes of a stream, and discard the rest."""
     found = b""
     while stream is not None and (part := await stream.read(65_536)):
         found += part[: max(0, most - len(found))]
-        # What comes without a pause would let nobody else look at the time.
+        # Output without a pause would keep the event loop from enforcing the timeout.
         await asyncio.sleep(0)
     return found
 

@@ -1,7 +1,7 @@
-"""The `Jq` port: libjq in worker processes, which are kept, and replaced when they end.
+"""The `Jq` port: libjq in worker processes that are reused, and replaced when they end.
 
-libjq is a library in C that is given programs and objects of strangers. A worker has neither the
-memory nor the environment of its parent, and its limits end it, not the parent.
+libjq is a C library that evaluates untrusted programs on untrusted objects. A worker has neither
+the memory nor the environment of its parent, and its limits end it, not the parent.
 `docs/design/0014-hooks.md` has the figures.
 """
 
@@ -26,7 +26,7 @@ _SCRIPT: Final = Path(__file__).with_name("jqworker.py")
 _HEAD: Final = 4
 _MIB: Final = 1024 * 1024
 _WALL: Final = 30.0
-"""Seconds that an answer may take in which the worker may have got no processor at all."""
+"""Seconds of wall-clock time for an answer, even if the worker got no processor time."""
 _BATCH: Final = 64
 _CHANCES: Final = 3
 _PATIENCE: Final = 1.0
@@ -35,16 +35,16 @@ _OUT_OF_MEMORY: Final = frozenset({1, -signal.SIGABRT, -signal.SIGSEGV})
 
 
 class _Ended(EvaluationError):
-    """A program ended its worker, by a limit."""
+    """A program exceeded a limit, which ended its worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JqLimits:
-    """What a program may take, for each input.
+    """The limits of a program, for each input.
 
     Attributes:
-        seconds: Of a processor.
-        memory: Bytes of address space, beside what a worker has itself.
+        seconds: Processor time.
+        memory: Bytes of address space, in addition to those of the idle worker.
         answer: Characters of its results.
     """
 
@@ -54,7 +54,7 @@ class JqLimits:
 
 
 class JqWorkers:
-    """A few workers, started when they are needed first."""
+    """A pool of a few workers, which are started on first use."""
 
     def __init__(self, *, workers: int = 2, limits: JqLimits | None = None) -> None:
         self._limits = limits or JqLimits()
@@ -64,10 +64,10 @@ class JqWorkers:
             self._free.put_nowait(worker)
 
     async def compile(self, program: str, *, location: str) -> None:
-        """Look whether a program can be compiled.
+        """Check that a program can be compiled.
 
         Raises:
-            InvalidPolicy: It cannot.
+            InvalidPolicy: It cannot be compiled.
         """
         async with self._worker() as worker:
             try:
@@ -78,12 +78,12 @@ class JqWorkers:
     async def evaluate(
         self, program: str, inputs: Sequence[Any]
     ) -> list[list[Any] | EvaluationError]:
-        """Return for each input the results, or why there are none.
+        """Return the results for each input, or the error in their place.
 
-        After the third input that ended a worker the program gets no further one.
+        After the third input that ended a worker, the remaining inputs are not evaluated.
 
         Raises:
-            Interrupted: A worker was ended by something else, or cannot be started.
+            Interrupted: A worker ended for another reason, or cannot be started.
         """
         found: list[list[Any] | EvaluationError] = []
         ended = 0
@@ -100,7 +100,7 @@ class JqWorkers:
         return [next(answers) if isinstance(text, str) else text for text in written]
 
     async def close(self) -> None:
-        """End all workers; none of them may be at work."""
+        """Stop all workers; none of them may be in use."""
         for worker in self._all:
             await worker.stop()
 
@@ -115,14 +115,14 @@ class JqWorkers:
             whole = True
             raise
         finally:
-            # Whoever gave up in between leaves answers behind that belong to nobody.
+            # A caller that was cancelled leaves unread answers behind.
             if not whole:
                 await worker.stop(patience=False)
             self._free.put_nowait(worker)
 
 
 class BriefJq:
-    """A worker for one user at a time, who has it for as long as needed; none is kept."""
+    """Starts a worker for one session at a time, and stops it when the session ends."""
 
     def __init__(self, limits: JqLimits | None = None) -> None:
         self._limits = limits
@@ -130,7 +130,7 @@ class BriefJq:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Jq]:
-        """Give a worker, when whoever had one before has done with it."""
+        """Provide a worker, as soon as the previous session has ended."""
         async with self._turn:
             jq = JqWorkers(workers=1, limits=self._limits)
             try:
@@ -149,7 +149,7 @@ def _written(value: Any) -> str | EvaluationError:
 async def _evaluated(
     worker: "_Worker", program: str, texts: Sequence[str]
 ) -> list[list[Any] | EvaluationError]:
-    """Return the answers for the first of the inputs: all, or those up to one that ended it."""
+    """Return the answers for the inputs, up to one that ended the worker."""
     try:
         await worker.begin(program, texts)
     except EvaluationError as error:
@@ -165,18 +165,18 @@ async def _evaluated(
 
 
 class _Worker:
-    """One process, which is there or is started."""
+    """One worker process, which is started when it is needed."""
 
     def __init__(self, limits: JqLimits) -> None:
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
 
     async def begin(self, program: str, texts: Sequence[str]) -> None:
-        """Hand a program and its inputs over.
+        """Send a program and its inputs to the process.
 
         Raises:
-            EvaluationError: It cannot be compiled.
-            Interrupted: There is no process that could do it.
+            EvaluationError: The program cannot be compiled.
+            Interrupted: The process cannot be started, or ended for another reason.
         """
         if self._process is None or self._process.returncode is not None:
             self._process = await self._start()
@@ -190,11 +190,11 @@ class _Worker:
             raise _failure(answer["error"], compiling=True)
 
     async def answer(self) -> dict[str, str]:
-        """Return the next answer.
+        """Return the next answer of the process.
 
         Raises:
-            EvaluationError: The process ended instead, by its limits.
-            Interrupted: It ended by something else, or nothing came.
+            EvaluationError: The process ended by one of its limits.
+            Interrupted: It ended for another reason, or did not answer in time.
         """
         process = self._process
         if process is None or process.stdout is None:
@@ -212,12 +212,12 @@ class _Worker:
         return found
 
     async def stop(self, *, patience: bool = True) -> int:
-        """Wait until the process is gone: it ends when nothing more can come, or is killed.
+        """Close the input of the process, at which it ends, and kill it if it does not.
 
-        Returns how it ended, as ``returncode`` of a process says it.
+        Returns its ``returncode``.
 
         Args:
-            patience: Wait a moment before it is killed.
+            patience: Wait a moment before the kill.
         """
         process, self._process = self._process, None
         if process is None:
@@ -270,7 +270,7 @@ def _failure(text: str, *, compiling: bool = False) -> EvaluationError:
 
 
 def _ended(code: int, limits: JqLimits) -> _Ended | Interrupted:
-    """Say why a worker ended, by its return code."""
+    """Return the error for the return code of a worker that ended."""
     if code == -signal.SIGPROF:
         needs = f"takes more than {limits.seconds:g} s"
     elif code in _OUT_OF_MEMORY:

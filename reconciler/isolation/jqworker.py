@@ -1,8 +1,8 @@
-"""The process that evaluates jq programs: a script that nothing imports.
+"""The process that evaluates jq programs: a script that no module imports.
 
-It runs with an empty environment, and as soon as it is ready it can open no file any more. It
-reads requests and writes answers, each a length of four bytes and JSON: one frame when it is
-ready, then for each request one for the program and one for each input, as soon as it is known.
+It runs with an empty environment, and once it is ready it cannot open files any more. It reads
+requests and writes answers, each a length of four bytes and JSON: one frame when it is ready, then
+for each request one for the program and one for each input, as soon as it is known.
 """
 
 import json
@@ -22,7 +22,7 @@ _STDERR = 2
 
 
 def main() -> None:
-    """Answer until nothing more comes."""
+    """Answer requests until the input ends."""
     seconds, memory, most = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     _prepare(memory)
     _write({})
@@ -31,9 +31,9 @@ def main() -> None:
 
 
 def _prepare(memory: int) -> None:
-    # Python itself may have named a locale.
+    # Python itself may have set a locale.
     os.environ.clear()
-    # What reads files of its own accord does so now.
+    # Libraries that read files on first use do so now.
     time.localtime()
     _compile(".").input_text("null").text()
     os.nice(10)
@@ -54,7 +54,7 @@ def _compile(program: str) -> Any:
 
 
 def _answer(request: dict[str, Any], seconds: float, most: int) -> None:
-    # What takes longer than this, by the clock of the processor, ends the process.
+    # A program that uses more processor time than this ends the process.
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         program = _compile(request["program"])

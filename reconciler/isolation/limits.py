@@ -1,4 +1,4 @@
-"""What a child process may take, as far as the platform can hold it to that."""
+"""The limits of a child process, as far as the platform can enforce them."""
 
 import contextlib
 import os
@@ -16,11 +16,11 @@ _OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one evaluation may take.
+    """The limits of one evaluation.
 
     Attributes:
-        seconds: Until it is killed, by the clock on the wall.
-        memory: Bytes of address space beyond what the parent has.
+        seconds: Wall-clock time until it is killed.
+        memory: Bytes of address space beyond those of the parent.
         answer: Bytes of its pickled result.
     """
 
@@ -29,8 +29,8 @@ class Limits:
     answer: int = 4 * _MIB
 
     def impose(self) -> None:
-        """Hold this process to them, and let every other one go first; for a child only."""
-        # Should the parent be gone, nobody else ends it.
+        """Impose the limits on this process, which must be a child, and lower its priority."""
+        # If the parent is gone, nothing else ends the child.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self.seconds + 1.0)
         os.nice(_NICENESS)
@@ -38,7 +38,7 @@ class Limits:
             _OOM_SCORE.write_text("1000", encoding="ascii")
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        # Without /proc nobody knows what the parent has: there only the steps limit it.
+        # Without /proc the parent's size is unknown: there only the counted steps are a limit.
         with contextlib.suppress(OSError, ValueError):
             pages = int(_STATM.read_text(encoding="ascii").split()[0])
             most = pages * resource.getpagesize() + self.memory

@@ -1,1 +1,1 @@
-"""Languages that policies write expressions in: pure, unaware of policies and of each other."""
+"""The expression languages of policies, as pure code that does not depend on policies."""

@@ -1,7 +1,7 @@
 """An in-memory cluster: resource versions, conflicts, pages, subresources.
 
-It has no schemas, defaults, admission or garbage collection. What else it does is what the
-contract suite asks of both adapters.
+It has no schemas, defaults, admission or garbage collection. Otherwise it behaves as the contract
+suite requires of both adapters.
 """
 
 import copy
@@ -43,7 +43,7 @@ _IDENTITY = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp
 
 
 class MemoryCluster(MemoryKinds):
-    """The `Kinds`, `Reader` and `Writer` ports in one, and what a test needs to arrange."""
+    """The `Kinds`, `Reader` and `Writer` ports in one, with methods that arrange a test."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
@@ -58,20 +58,20 @@ class MemoryCluster(MemoryKinds):
         self._denials: dict[str, str] = {}
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
-        """Return itself: there are no accounts here."""
+        """Return itself, since the in-memory cluster has no accounts."""
         del account
         return self
 
     def forbid(self, verb: str, resource: str) -> None:
-        """Take a right away; the resource as ``deployments.apps/scale``."""
+        """Revoke a right; the resource has the form ``deployments.apps/scale``."""
         self._forbidden.add((verb, resource))
 
     def permit(self, verb: str, resource: str) -> None:
-        """Give a right back."""
+        """Grant a revoked right again."""
         self._forbidden.discard((verb, resource))
 
     def deny(self, resource: str, message: str) -> None:
-        """Refuse writes of a resource as an admission webhook does; an empty message ends it."""
+        """Deny writes of a resource as an admission webhook does; an empty message ends that."""
         self._denials[resource] = message
 
     def compact(self) -> None:
@@ -79,13 +79,13 @@ class MemoryCluster(MemoryKinds):
         self._epoch += 1
 
     def add(self, obj: Object) -> Object:
-        """Store an object as it is in a file, serving its kind if need be; return it as stored.
+        """Store an object from a file, and serve its kind if necessary; return it as stored.
 
-        A kind that is not known gets the plural that most kinds have, and is namespaced where
-        the object names a namespace.
+        An unknown kind gets the plural that most kinds have, and is namespaced where the object
+        names a namespace.
 
         Raises:
-            AlreadyExists: There is one of that name.
+            AlreadyExists: An object of that name exists.
         """
         api_version, name = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
         if name == "CustomResourceDefinition":
@@ -108,7 +108,7 @@ class MemoryCluster(MemoryKinds):
         """Store a new object.
 
         Raises:
-            AlreadyExists: There is one of that name.
+            AlreadyExists: An object of that name exists.
         """
         self._check("create", kind)
         meta = obj.get("metadata") or {}
@@ -137,12 +137,12 @@ class MemoryCluster(MemoryKinds):
             self._remove(key)
 
     def delete_where(self, kind: Kind, *, namespace: str, fields: str) -> None:
-        """Remove all objects that a field selector names."""
+        """Remove all objects that a field selector selects."""
         for obj in list(self._select(kind, namespace, "", fields)):
             self.delete(kind, namespace, obj["metadata"]["name"])
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return the object, of a kind with subresource that subresource."""
+        """Return the object, or its subresource for a kind with a subresource."""
         self._check("get", kind, namespace)
         return self._seen(kind, self._stored(self._key(kind, namespace, name), kind))
 
@@ -177,9 +177,9 @@ class MemoryCluster(MemoryKinds):
     async def change(
         self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
     ) -> Object:
-        """Write the change that leads from one to the other; return the new object.
+        """Write the difference between two states of an object; return the new object.
 
-        Nothing keeps here who changed which field.
+        Field managers are not tracked here.
         """
         del manager
         if not resource_version(before):
@@ -245,11 +245,11 @@ class MemoryCluster(MemoryKinds):
                 yield obj
 
     def _keys(self, group: str, plural: str) -> list[_Key]:
-        # Lists are asked for far more often than objects come and go.
+        # Lists are requested far more often than objects are created and removed.
         known = self._order.get((group, plural))
         if known is None:
             found = [key for key in self._objects if key[:2] == (group, plural)]
-            # As etcd has them: by the text "namespace/name", where "a-b/x" comes before "a/x".
+            # Ordered as in etcd, by the text "namespace/name": "a-b/x" comes before "a/x".
             known = sorted(found, key=lambda key: "/".join(key[2:]))
             self._order[group, plural] = known
         return list(known)
@@ -257,7 +257,7 @@ class MemoryCluster(MemoryKinds):
     async def stored(
         self, kind: Kind, namespace: str, name: str, uid: str, since: str
     ) -> bool | None:
-        """Return whether an object was stored after a resourceVersion; None: cannot tell."""
+        """Return whether an object was stored after a resourceVersion, None where unknown."""
         self._check("watch", kind, namespace)
         gone = self._past.get((*self._key(kind, namespace, name), uid), 0)
         return gone > int(since)

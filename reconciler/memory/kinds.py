@@ -1,4 +1,4 @@
-"""The `Kinds` and `MergeKeys` ports from tables of what every cluster serves, and additions."""
+"""The `Kinds` and `MergeKeys` ports, from a table of common kinds and additions to it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from reconciler.engine.patch.openapi import read_definitions
 from reconciler.engine.values.wildcard import has_wildcard, matches
 from reconciler.installation import REPLACING
 
-# Group version, then kind=plural; a capital N: namespaced; then the subresources.
+# Group version, then kind=plural, then N for namespaced kinds, then the subresources.
 _BUILT_IN = """
 v1 ConfigMap=configmaps N
 v1 Endpoints=endpoints N
@@ -122,18 +122,18 @@ SECRETS = next(kind for kind in _table() if kind.kind == "Secret")
 
 
 class MemoryKinds:
-    """What the in-memory cluster serves."""
+    """The kinds that the in-memory cluster serves."""
 
     def __init__(self) -> None:
         self._served = list(_table())
         self._merge_keys = SHIPPED
 
     def serve(self, *kinds: Kind) -> None:
-        """Serve more; the first version of a resource is its preferred one."""
+        """Serve more kinds; the first version of a resource is its preferred one."""
         self._served += [kind for kind in kinds if kind not in self._served]
 
     def serve_definition(self, definition: Object) -> None:
-        """Serve what a CustomResourceDefinition defines, its storage version first."""
+        """Serve the kinds of a CustomResourceDefinition, its storage version first."""
         self._merge_keys = self._merge_keys.with_kinds(read_definitions([definition]))
         spec = definition["spec"]
         served = [item for item in spec["versions"] if item.get("served", True)]
@@ -153,7 +153,7 @@ class MemoryKinds:
         return kind in self._served
 
     async def merge_keys(self, _api_version: str) -> KeyTable:
-        """Return the keys of all kinds."""
+        """Return the merge keys of all kinds."""
         return self._merge_keys
 
     def exact(self, api_version: str, kind: str) -> Kind | None:
@@ -180,7 +180,7 @@ class MemoryKinds:
         return tuple(found)
 
     async def named(self, api_version: str, name: str) -> Kind | None:
-        """Return the kind that people call so, None where it is not served."""
+        """Return the kind of a name, plural or short name as users type it, None if not served."""
         wanted = _SHORT_NAMES.get(name.lower(), name.lower())
         for item in self._served:
             is_version = not item.subresource and api_version in {"", item.api_version}

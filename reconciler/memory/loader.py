@@ -23,18 +23,18 @@ _SHORTEST = 3  # /apis/GROUP/VERSION
 
 
 class MemoryLoader:
-    """Answers objects, ConfigMaps and GET paths of the API server; there are no services."""
+    """Loads objects, ConfigMaps and GET paths of the API server, and refuses services."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
-        """Return itself: there are no accounts here."""
+        """Return itself, since the in-memory cluster has no accounts."""
         del account
         return self
 
     async def load(self, load: Load) -> Any:
-        """Return what an entry asks for."""
+        """Return the data that a context entry asks for."""
         match load:
             case ConfigMapLoad():
                 (kind,) = await self._cluster.find("v1", "ConfigMap")

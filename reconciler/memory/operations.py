@@ -38,7 +38,7 @@ class MemoryOperations:
     async def delete(
         self, kind: Kind, namespace: str, name: str, propagation: Propagation
     ) -> None:
-        """Delete an object; nothing here owns another."""
+        """Delete an object; there are no owned objects to delete with it."""
         self._cluster.delete(kind, namespace, name)
         if propagation is not Propagation.FOREGROUND:
             return

@@ -25,7 +25,7 @@ def compile_labels(text: str) -> Callable[[Labels], bool]:
     """Return the predicate of a label selector.
 
     Raises:
-        Invalid: It is not one.
+        Invalid: The text is not a label selector.
     """
     tests = []
     place = 0
@@ -58,7 +58,7 @@ def compile_fields(text: str, known: frozenset[str]) -> Callable[[Mapping[str, A
     """Return the predicate of a field selector.
 
     Raises:
-        Invalid: It is not one, or it names a field that cannot be selected by.
+        Invalid: The text is not a field selector, or names a field that is not selectable.
     """
     tests = []
     place = 0

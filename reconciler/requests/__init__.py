@@ -1,1 +1,1 @@
-"""The life cycle of an UpdateRequest: pure, values in and values out."""
+"""The life cycle of an UpdateRequest, as pure functions without I/O."""

@@ -1,4 +1,4 @@
-"""Which ServiceAccount a policy names by its annotation; pure, and of any policy language."""
+"""Parses the annotation that names a policy's ServiceAccount, in all policy languages."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _NAME: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 
 
 def named_account(policy: Mapping[str, Any]) -> str | None:
-    """Return what a policy names, as it is written; None where it names none."""
+    """Return the account annotation of a policy as written, None where it has none."""
     found = limits_of(policy).get(ANNOTATION_SERVICE_ACCOUNT)
     return None if found is None else str(found)
 
@@ -26,14 +26,14 @@ def named_account(policy: Mapping[str, Any]) -> str | None:
 def parse_account(
     policy: Mapping[str, Any], *, reserved: AbstractSet[str]
 ) -> ServiceAccount | None:
-    """Return the account in whose name a policy works, None where it is that of all policies.
+    """Return the account as which a policy works, None for the account that policies share.
 
     Args:
-        policy: The object. A namespaced one names accounts of its own namespace only.
-        reserved: The namespaces of the programs, whose accounts no policy works as.
+        policy: The object. A namespaced policy may only name accounts of its own namespace.
+        reserved: The namespaces of the programs, whose accounts no policy may use.
 
     Raises:
-        InvalidPolicy: It names none that it may work as; with the place and what to write.
+        InvalidPolicy: It names no account that it may work as; the error says what to write.
     """
     written = named_account(policy)
     if written is None:

@@ -1,4 +1,4 @@
-"""What rules see of an admission request."""
+"""The subject and the context that rules get from an admission request."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,12 +13,12 @@ from reconciler.requests.draft import AdmissionRequest, TypeName
 def subject_of(
     request: AdmissionRequest, kind: TypeName, namespace_labels: Mapping[str, str] | None
 ) -> Subject:
-    """Return what rules are matched against.
+    """Return the subject that rules are matched against.
 
     Args:
-        request: As it came.
-        kind: By which rules name the object; of a subresource that is its parent's.
-        namespace_labels: Of the object's namespace; None while that is not known.
+        request: As received.
+        kind: The kind by which rules name the object; for a subresource, that of its parent.
+        namespace_labels: Labels of the object's namespace; None while they are not known.
     """
     user = request.user
     return Subject(
@@ -41,7 +41,7 @@ def subject_of(
 
 
 def context_of(request: AdmissionRequest, subject: Subject) -> Context:
-    """Return what expressions see, with the subject's object as that of the request."""
+    """Return the context of expressions, with the subject's object as that of the request."""
     return request_context(
         operation=request.operation,
         obj=subject.obj,
@@ -59,10 +59,10 @@ def context_of(request: AdmissionRequest, subject: Subject) -> Context:
 def is_from_controller(
     request: AdmissionRequest, program: Program, controller_users: Collection[Any]
 ) -> bool:
-    """Return whether the controller sent it, in the name that policies share or in the rule's.
+    """Return whether the controller sent a request, as the shared or as the rule's account.
 
-    Others work as an account of their own too, and may call themselves as the controller does: so
-    that counts for the policies only whose authors chose the account.
+    Other programs may use the rule's account too, with the field manager of the controller. So
+    that account only counts for the policies whose authors chose it.
     """
     username = request.user.get("username")
     if username in controller_users:

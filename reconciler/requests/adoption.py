@@ -1,7 +1,7 @@
-"""Requests that a Kyverno left behind: which they are, and what they mean here.
+"""Recognizes and converts requests that a Kyverno left behind.
 
-They are ``kyverno.io/v2`` UpdateRequests like ours, but hold the whole admission request with
-both objects, name no source and carry none of our labels.
+They are ``kyverno.io/v2`` UpdateRequests too, but hold the whole admission request with both
+objects, name no source and carry none of kube-retrofit's labels.
 """
 
 import json
@@ -17,12 +17,12 @@ from reconciler.requests.draft import READ_LATER
 
 HOOK_SOURCES = frozenset({Source.WATCH, Source.SCHEDULE, Source.STARTUP})
 _OBJECTS = ("object", "oldObject")
-# Kept elsewhere in a request, or of no use to an expression.
+# These are kept elsewhere in a request, or expressions have no use for them.
 _NOT_INFO = frozenset({"object", "oldObject", "userInfo", "options"})
 
 
 def is_ours(obj: Mapping[str, Any]) -> bool:
-    """Return whether a stored request was made by this project, or by hand for it."""
+    """Return whether a stored request was created by kube-retrofit, or by a user for it."""
     labels = (obj.get("metadata") or {}).get("labels") or {}
     source = (obj.get("spec") or {}).get("source")
     return bool(source) or any(name.startswith(PREFIX) for name in labels)
@@ -33,7 +33,7 @@ def read_request(obj: Mapping[str, Any], *, adopt: bool) -> UpdateRequest | None
 
     Args:
         obj: As stored; requests for other work are always skipped.
-        adopt: Take those of a Kyverno as well.
+        adopt: Include the requests of a Kyverno.
     """
     if _work(obj) != RULE_WORK:
         return None
@@ -45,7 +45,7 @@ def read_request(obj: Mapping[str, Any], *, adopt: bool) -> UpdateRequest | None
 def read_hook_request(obj: Mapping[str, Any]) -> UpdateRequest | None:
     """Return a stored request to run a hook, None for any other.
 
-    One that says it came by hand is none: what a hook is given is recorded by a program.
+    Requests with a manual source are excluded: the input of a hook is recorded by a program.
     """
     if _work(obj) != HOOK_WORK:
         return None
@@ -62,13 +62,13 @@ def _adopted(obj: Mapping[str, Any]) -> UpdateRequest:
     context = (obj.get("spec") or {}).get("context") or {}
     carried = _admission_request(context.get("admissionRequestInfo") or {})
     spec = _spec(request.spec, carried, context.get("userInfo") or {})
-    # What a Kyverno ended is ended.
+    # A request that a Kyverno ended counts as ended regularly.
     return replace(request, spec=spec, ended_by="")
 
 
 def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> RequestSpec:
     if not carried:
-        # A change of its policy made it.
+        # Without an admission request, its cause was a change of the policy.
         return replace(spec, source=Source.POLICY_CHANGE, user={}, request={}, operation="")
     new, old = _object(carried, "object"), _object(carried, "oldObject")
     operation = spec.operation or str(carried.get("operation", ""))
@@ -101,13 +101,13 @@ def _recorded(carried: Object, operation: str, new: Object, old: Object) -> Obje
         kept["object"] = new
     if old and operation == "UPDATE":
         kept["oldObject"] = old
-    # Nothing can be made of these; whoever works on the request says so.
+    # Malformed objects are kept as they are, so that the attempt reports the fault.
     kept |= {name: carried[name] for name in _OBJECTS if object_fault(_raw(carried, name), name)}
     return kept or None
 
 
 def _object(carried: Object, name: str) -> Object:
-    """Return one of the objects, empty where it is none."""
+    """Return one of the two objects, empty where it is absent or malformed."""
     found = _raw(carried, name)
     return {} if object_fault(found, name) else found
 
@@ -117,7 +117,7 @@ def _raw(carried: Object, name: str) -> Any:
 
 
 def _text(obj: Object) -> str:
-    # To Python 1, 1.0 and True are equal; to the API server they are not.
+    # Python treats 1, 1.0 and True as equal; the API server does not.
     return json.dumps(obj, sort_keys=True)
 
 
@@ -125,13 +125,13 @@ def _user(user: Mapping[str, Any]) -> Object:
     info = user.get("userInfo") or {}
     if not info:
         return {}
-    # It looked the roles up; it leaves an empty list out.
+    # Kyverno has looked up the roles, and omits empty lists.
     roles, cluster_roles = user.get("roles") or [], user.get("clusterRoles") or []
     return {"userInfo": dict(info), "roles": list(roles), "clusterRoles": list(cluster_roles)}
 
 
 def _admission_request(info: Mapping[str, Any]) -> Object:
-    """Return the admission request; its first versions kept it as a text."""
+    """Return the admission request, which early Kyverno versions stored as a string."""
     raw = info.get("admissionRequest")
     if isinstance(raw, str):
         try:

@@ -1,4 +1,4 @@
-"""Drafts that no admission request caused: sweeps, what was lost, failed work done again."""
+"""Drafts that no admission request caused: sweeps, catch-up, and retries of failed requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from reconciler.requests.naming import labels, recorded_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDraft:
-    """A request that is to be stored, without its name."""
+    """A request to store, without its name."""
 
     labels: Mapping[str, str]
     spec: RequestSpec
@@ -33,7 +33,7 @@ def sweep_draft(policy: CompiledPolicy, program: Program, source: Source) -> Req
 
 
 def aggregate_draft(policy: CompiledPolicy, program: Program) -> RequestDraft:
-    """Return the aggregate request that the first trigger makes which is not recorded itself."""
+    """Return the aggregate request for the first trigger that is not recorded itself."""
     draft = sweep_draft(policy, program, Source.CATCH_UP)
     return replace(draft, spec=replace(draft.spec, sequence=1))
 
@@ -53,11 +53,11 @@ def catch_up_draft(policy: CompiledPolicy, program: Program, trigger: ObjectRef)
 
 
 def retry_draft(failed: UpdateRequest, name: str) -> RequestDraft:
-    """Return the request to do the work of a failed one again; that one stays as it is.
+    """Return the request that redoes the work of a failed one, which stays unchanged.
 
     Args:
-        failed: It.
-        name: Of the request that the draft is for.
+        failed: The failed request.
+        name: Name of the request that the draft is for.
     """
     secret = recorded_name(name) if failed.spec.recorded_secret else ""
     spec = replace(failed.spec, source=Source.MANUAL, sequence=0, recorded_secret=secret)

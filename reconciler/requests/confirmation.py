@@ -1,8 +1,8 @@
-"""Was the triggering request stored? Recording happens before the API server knows.
+"""Checks that a triggering request was stored, since it is recorded before it is stored.
 
-CREATE: the live object has the recorded uid. UPDATE: the same uid at another resourceVersion than
-the carried one; a request that changed nothing does not move it and needs no proof. DELETE: gone,
-or terminating where it was not before. Other operations leave nothing to look at.
+CREATE: the live object has the recorded uid. UPDATE: it has that uid and another resourceVersion
+than the request carried; a request that changed nothing keeps it and needs no proof. DELETE: it is
+gone, or terminating where it was not before. Other operations leave nothing to check.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from reconciler.requests.draft import READ_LATER
 
 
 class Presence(Enum):
-    """What a live read says about the triggering request."""
+    """What a live read shows about the triggering request."""
 
     STORED = "stored"
     WAITING = "waiting"
@@ -28,7 +28,7 @@ def needs_read(spec: RequestSpec) -> bool:
 
 
 def confirm(spec: RequestSpec, live: Mapping[str, Any] | None) -> Presence:
-    """Return what a live read says; ``live`` is None where the object does not exist."""
+    """Return what a live read shows; ``live`` is None where the object does not exist."""
     uid = "" if live is None else (live.get("metadata") or {}).get("uid", "")
     same = live is not None and (not spec.resource.uid or uid == spec.resource.uid)
     match spec.operation:

@@ -1,6 +1,6 @@
-"""From an admission request and a rule to the request that will be stored.
+"""Builds the request that is stored for an admission request and a rule.
 
-Intent is recorded, not payload: of the objects only what the rule reads and what nobody can read
+Intent is recorded, not payload: of the objects only what the rule reads and what cannot be read
 later. That is the deleted object, the old object of an update, and the object of a subresource
 (a Binding, a Scale). Everything else is read live when the request is processed.
 """
@@ -21,10 +21,10 @@ from reconciler.requests import naming
 from reconciler.values import value_class
 
 MOST_LEVELS: Final = 250
-"""Of nesting that an object may have here, so that it can be written inside of a request."""
+"""Nesting levels that an object may have, so that it can be stored inside a request."""
 
 READ_LATER = frozenset({"", "status"})
-"""Subresources that carry the whole object, so that a live read gives the trigger again."""
+"""Subresources that carry the whole object, so that a live read returns the trigger again."""
 
 _IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
 _USER_FIELDS = frozenset({"userInfo", "roles", "clusterRoles"})
@@ -34,13 +34,13 @@ _IDENTIFYING = (
     ("kind",),
     *(("metadata", name) for name in _IDENTITY),
 )
-# What every request has, whatever its rule reads.
+# Fields that every request has, whatever its rule reads.
 _ALWAYS = frozenset({"operation", "object", "oldObject", "name", "namespace", "kind"})
 _OPEN_FIELDS = frozenset({"apiVersion", "kind", "metadata", "type", "immutable"})
 
 
 class TooLarge(RetrofitError):
-    """What a rule reads of an object that will be gone does not fit into a request."""
+    """The fields that must be recorded of an object do not fit into a request."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
@@ -59,20 +59,20 @@ class TypeName:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
-    """What the API server asks about.
+    """An admission request of the API server.
 
     Attributes:
-        kind: Of the object, in the version that the webhook asked for.
-        resource: The plural name, of a subresource that of its parent.
+        kind: Kind of the object, in the version that the webhook is configured for.
+        resource: The plural name; for a subresource, that of its parent.
         namespace: Empty for a cluster-scoped object, a Namespace included.
         user: ``{username, uid, groups, extra}``.
-        roles: Of the user, as ``namespace:name``; None where nobody has looked them up.
-        cluster_roles: Of the user; None where nobody has looked them up.
+        roles: Roles of the user, as ``namespace:name``; None where they were not looked up.
+        cluster_roles: ClusterRoles of the user; None where they were not looked up.
         object: None on DELETE and on some CONNECT requests.
-        old_object: None but on UPDATE and DELETE.
-        info: All other fields that expressions may read, as they came.
-        manager: What the writer calls itself, for ``managedFields``.
-        cut: It came without what is nested more deeply than `MOST_LEVELS`.
+        old_object: None except on UPDATE and DELETE.
+        info: All other fields that expressions may read, as received.
+        manager: The field manager of the writer.
+        cut: Values that are nested more deeply than `MOST_LEVELS` were cut out.
     """
 
     uid: str
@@ -111,13 +111,13 @@ class AdmissionRequest:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A request that is to be stored.
+    """A request to store.
 
     Attributes:
-        name: Where ``alone`` is set, one that other attempts at the same write have too.
-        alone: Name of a request for this attempt only, for where the shared one cannot be used.
-        secret: What goes into the Secret ``spec.recorded_secret`` before the request is made;
-            never to be logged.
+        name: Where ``alone`` is set, a name that other attempts at the same write share.
+        alone: Name of a request for this attempt only, for when the shared one cannot be used.
+        secret: Content of the Secret ``spec.recorded_secret``, which is stored before the
+            request; never to be logged.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Draft:
 
 
 def record_trigger(request: AdmissionRequest) -> TriggerRecord:
-    """Return what processing needs to confirm that the admission request was stored."""
+    """Return the data for the confirmation that the admission request was stored."""
     old, new = request.old_object, request.object
     before = (old or {}).get("metadata") or {}
     carried = old if old is not None else new
@@ -155,14 +155,14 @@ def draft(
     Args:
         request: The admission request.
         program: A rule that matched, or that processing has to decide on.
-        trigger: Of `record_trigger`; the same for all rules of one admission request.
-        max_recorded: Bytes of JSON that may be kept of the objects.
+        trigger: Result of `record_trigger`, shared by all rules of one admission request.
+        max_recorded: Bytes of JSON that may be recorded of the objects.
         unless: Rules that come first, on which processing has to decide as well.
-        sender: What the work depends on of who sent the request, though the rule reads nothing
-            of it.
+        sender: The part of the sender's identity that the work depends on although the rule
+            does not read it.
 
     Raises:
-        TooLarge: More would have to be kept, or something that is cut.
+        TooLarge: More would have to be recorded, or a value that was cut.
     """
     origin = program.origin
     name = naming.request_name(request.uid, origin.uid, origin.rule)
@@ -208,13 +208,13 @@ def draft(
 
 
 def replaces_one_version(spec: RequestSpec) -> bool:
-    """Return whether of all requests that carry the version of this one's trigger one can count.
+    """Return whether at most one request with this one's trigger version can take effect.
 
     The API server stores an update only in place of the version that it carried, and runs
-    admission again, with another uid, for whoever was too late. So at most one of those with
-    equal versions is stored, and once the object has another version it is known that none of
-    the others will be; processing reads the object then. That is no help where nothing is read
-    later, nor for an update that changes nothing: it replaces no version.
+    admission again, with another uid, for an update that came too late. So at most one request
+    per version is stored, and once the object has another version, none of the others will be;
+    processing reads the object then. That does not help where nothing is read later, nor for an
+    update that changes nothing: it replaces no version.
     """
     trigger = spec.trigger
     return (
@@ -242,9 +242,9 @@ def _shared_name(spec: RequestSpec, recorded: bytes, whose: str | Mapping[str, A
 
 
 def keeps(spec: RequestSpec, program: Program, reads: Projection) -> bool:
-    """Return whether a request of a rule still has what others than the rule read."""
+    """Return whether a rule's request still holds all fields that another reader needs."""
     if not spec.operation:
-        return True  # No admission request: what is missing never was there.
+        return True  # Without an admission request, no field was left out.
     own = _reads(program)
     fields = (reads.request or frozenset()) - _ALWAYS
     if own.request is not None and (reads.request is None or not fields <= own.request):
@@ -263,11 +263,11 @@ def _within(paths: Paths, kept: Paths, always: Iterable[tuple[str, ...]]) -> boo
 
 
 def _reads(*programs: Program) -> Projection:
-    """Return what rules read, to match as well."""
+    """Return the fields that rules read, also for their match."""
     reads = Projection()
     for program in programs:
         reads = reads.joined(program.projection)
-        # Only those: kubectl keeps a second copy of the whole object in another one.
+        # Only these annotations: kubectl keeps a second copy of the whole object in another one.
         reads = reads.joined(Projection(object=program.match.needs.annotations))
         if program.match.needs.user:
             reads = reads.joined(Projection(request=_USER_FIELDS))
@@ -275,7 +275,7 @@ def _reads(*programs: Program) -> Projection:
 
 
 def _user(request: AdmissionRequest, fields: frozenset[str] | None) -> Object:
-    """Return who asked: the name always, for people; the rest where the rule needs it."""
+    """Return the requesting user: always the name, for people, the rest if the rule needs it."""
     if not request.user:
         return {}
     if fields is None or not fields.isdisjoint(_USER_FIELDS):
@@ -286,7 +286,7 @@ def _user(request: AdmissionRequest, fields: frozenset[str] | None) -> Object:
 
 
 def _info(request: AdmissionRequest, fields: frozenset[str] | None) -> Object:
-    """Return the fields that the rule reads, and what tells the parent of a subresource."""
+    """Return the fields that the rule reads, and the one that names a subresource's parent."""
     return {
         key: value
         for key, value in request.info.items()
@@ -295,7 +295,7 @@ def _info(request: AdmissionRequest, fields: frozenset[str] | None) -> Object:
 
 
 def _same(old: Object | None, new: Object | None) -> bool:
-    # To Python 1, 1.0 and True are equal; to the API server they are not.
+    # Python treats 1, 1.0 and True as equal; the API server does not.
     if old != new:
         return False
     sort = orjson.OPT_SORT_KEYS
@@ -321,7 +321,7 @@ def _recorded(request: AdmissionRequest, reads: Projection) -> Object | None:
 
 
 def _identified(tree: Object, paths: Paths) -> Object:
-    """Return the named parts and what every match needs: kind, name, labels."""
+    """Return the given parts, and those that every match needs: kind, name, labels."""
     kept: Object = project(tree, paths)
     if () in paths:
         return kept
@@ -342,18 +342,18 @@ def _is_confidential(request: AdmissionRequest, recorded: Mapping[str, Object]) 
 
 
 def same_work(request: UpdateRequest) -> tuple[str, ...] | None:
-    """Return what makes two recorded UPDATE requests one piece of work.
+    """Return the key of an UPDATE request's work, equal for requests with the same work.
 
-    Admission gives most of them one name. Not those of an attempt that came when the request of
-    that name had ended, or had waited for so long that it may have. Whatever the work depends on
-    belongs to it: so a request with something else of it never takes another one's place.
+    Admission gives most such requests one name. The exception is a write that came when the
+    request of that name had ended, or had waited so long that it may have. The key includes all
+    that the work depends on, so a request with other input never takes another one's place.
     """
     spec = request.spec
     if spec.source is Source.MANUAL:
-        # Somebody wants the work of a failed one done again: that one is no other.
+        # A manual request repeats the work of a failed one and is compared with no other.
         return None
     if not replaces_one_version(spec) or spec.recorded_secret:
-        # A Secret's content is not read to compare it, and a digest of it is not kept.
+        # A Secret's content is not read for a comparison, and no digest of it is kept.
         return None
     reads = {
         "recorded": spec.recorded,

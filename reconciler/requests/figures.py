@@ -1,17 +1,17 @@
-"""What one request adds to the figures of its policy."""
+"""The contribution of one request to the figures of its policy."""
 
 from reconciler.api.policystatus import Figures
 from reconciler.api.updaterequest import Reason, RequestSpec, RequestStatus, State, SweepProgress
 
 FIRED_NOTHING = frozenset({Reason.NO_MATCH, Reason.TRIGGER_GONE})
-"""Reasons of a trigger that came and in the end fired nothing; other skips are no trigger."""
+"""Reasons of a trigger that fired no rule in the end; other skips do not count as triggers."""
 
 
 def share(spec: RequestSpec, status: RequestStatus) -> Figures:
-    """Return what a request came to so far.
+    """Return the results of a request so far.
 
-    What a sweep could not do goes on as a request of its own and is counted there. A target that
-    fails counts when its request ends, because until then it is tried again.
+    A trigger that failed in a sweep gets a request of its own and is counted there. A target that
+    fails counts when its request ends, because until then it is retried.
     """
     counts = status.counts
     done = {

@@ -6,10 +6,10 @@ Rule 2: this module reads no clock and no cluster; the caller passes ``now``.
 Rule 3: an empty state means Pending, so that one write, the CREATE, makes a request eligible.
 Rule 4: Completed, Failed and Skip are final. Work that may still succeed stays Pending with
 ``next_attempt``; there is no way back from a final state that this project wrote. One that
-somebody else wrote is taken back by `reopen`: work ends by being done, or with its request.
+another client wrote is reverted by `reopen`: work ends when it is done, or with its request.
 Rule 5: transient errors never exhaust a request: only `Fail` and `Skip` end one that was not
-done, and the caller gives `Fail` for what no repetition cures.
-Rule 6: a target that succeeded is not repeated; its result stays when others are tried again.
+done, and the caller passes `Fail` for errors that no retry cures.
+Rule 6: a target that succeeded is not repeated; its result stays when others are retried.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from reconciler.config import ControllerSettings
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 MAX_TARGETS = 100
-"""Targets that a status lists; every non-success comes before the sample of successes."""
+"""Targets that a status lists; those without success come before the sample of the others."""
 MAX_MESSAGE = 1000
 MOST_INTERRUPTIONS = 3
 """Attempts in a row that may be interrupted; one more would only harm others."""
@@ -47,7 +47,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """There is nothing to do, and there will not be."""
+    """There is nothing to do, now or later."""
 
     reason: Reason
     message: str
@@ -59,7 +59,7 @@ class Retry:
 
     Attributes:
         retry_after: The pause in seconds.
-        interrupted: This one did not come to an end; after some of them in a row none follows.
+        interrupted: The attempt was ended from outside; after some in a row, none follows.
     """
 
     reason: Reason
@@ -71,7 +71,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """No attempt will succeed until somebody changes the policy or the target."""
+    """No attempt will succeed until the policy or the target is changed."""
 
     reason: Reason
     message: str
@@ -79,7 +79,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defer:
-    """It may not be worked on now: that is no attempt. ``until`` is None where nobody knows."""
+    """The work may not be done now, which is no attempt; ``until`` is None where unknown."""
 
     reason: Reason
     message: str
@@ -97,7 +97,7 @@ class Retention:
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
-        """Return what the settings say."""
+        """Return the retention that is configured in the settings."""
         return cls(
             seconds={
                 State.COMPLETED: settings.retain_completed,
@@ -107,7 +107,7 @@ class Retention:
         )
 
     def remove_after(self, state: State, now: datetime) -> str:
-        """Return the minute that `RequestStatus.remove_after` is to name; ``now`` for 0."""
+        """Return the value for `RequestStatus.remove_after`, ``now`` for a retention of 0."""
         keep = self.seconds.get(state, 0.0)
         if keep <= 0:
             return "now"
@@ -115,12 +115,12 @@ class Retention:
 
 
 def minute(moment: datetime) -> str:
-    """Return a time cut to the minute, in the form that sorts."""
+    """Return a time cut to the minute, in a form that sorts."""
     return moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
 def identity(target: TargetStatus) -> tuple[str, str, str, str, str]:
-    """Return what makes two results be about the same target."""
+    """Return the key of a result's target, equal for results at the same target."""
     ref = target.ref
     return ref.api_version, ref.kind, ref.namespace, ref.name, target.subresource
 
@@ -128,7 +128,7 @@ def identity(target: TargetStatus) -> tuple[str, str, str, str, str]:
 def merge_targets(
     before: Iterable[TargetStatus], after: Iterable[TargetStatus]
 ) -> tuple[TargetStatus, ...]:
-    """Return the results with those of the newer attempt in place of the older ones."""
+    """Return the results, with those of the newer attempt in place of older ones."""
     merged = {identity(item): item for item in before}
     for item in after:
         older = merged.get(identity(item))
@@ -142,7 +142,7 @@ def merge_targets(
 
 
 def count(targets: Iterable[TargetStatus]) -> Counts:
-    """Return how many targets ended how."""
+    """Return how many targets had which outcome."""
     by_outcome = dict.fromkeys(Outcome, 0)
     for item in targets:
         by_outcome[item.outcome] += 1
@@ -155,7 +155,7 @@ def count(targets: Iterable[TargetStatus]) -> Counts:
 
 
 def shorten(targets: Iterable[TargetStatus]) -> tuple[TargetStatus, ...]:
-    """Return what a status lists: the non-successes first, up to `MAX_TARGETS`."""
+    """Return the targets for a status: those without success first, up to `MAX_TARGETS`."""
     ordered = sorted(targets, key=lambda item: item.outcome in SUCCESSES)
     return tuple(
         replace(item, message=item.message[:MAX_MESSAGE]) for item in ordered[:MAX_TARGETS]
@@ -179,9 +179,9 @@ def advance(
         disposition: How the attempt ended.
         now: The time of the transition.
         retention: How long the finished request is kept.
-        targets: All results known now, as `merge_targets` gives them; None where the attempt
-            did not come to the targets, so that what was known stays.
-        counts: The counts where ``targets`` is only a part of the results.
+        targets: All results so far, from `merge_targets`; None where the attempt did not reach
+            the targets, so that earlier results stay.
+        counts: The counts, where ``targets`` is only a part of the results.
         sweep: Progress of a sweep.
     """
     if status.state in FINAL:
@@ -221,11 +221,11 @@ def advance(
 
 
 def begun(status: RequestStatus, *, alone: bool) -> RequestStatus:
-    """Return the status of a request that is noted before an attempt begins.
+    """Return the status that notes an attempt before it begins.
 
     Args:
-        status: As it is stored, without such a note.
-        alone: Nothing else is in work: if the process ends, this one was it.
+        status: The stored status, without such a note.
+        alone: No other request is in work: if the process ends, this one was the cause.
     """
     times = status.interruptions
     return replace(status, interruptions=times + 1 if alone else max(times, 1))
@@ -242,11 +242,11 @@ def _interruptions(status: RequestStatus, disposition: Disposition) -> int:
 
 
 def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:
-    """Return the status of a request that somebody else made final, as one to go on with.
+    """Return the status that continues a request which another client made final.
 
     Args:
-        status: As it is stored; what it says of targets stays.
-        ended_by: Whose it is, as a field manager.
+        status: The stored status; its results at targets stay.
+        ended_by: The field manager that set the final state.
     """
     message = (
         f"{ended_by} set the state {status.state}, which is taken back: the work goes on;"

@@ -1,7 +1,7 @@
-"""What the annotations of a policy say about how its work is rolled out; pure.
+"""Parses the annotations that limit how a policy's work is rolled out.
 
-Annotations do not change a policy's generation, so that a limit counts at once, for work that is
-under way too, and starts none.
+Annotations do not change a policy's generation, so a limit takes effect at once, also for work
+that is under way, and starts no work.
 """
 
 import re
@@ -55,12 +55,12 @@ class Limits:
     """How a policy's work is rolled out.
 
     Attributes:
-        windows: When it may be done; empty for always.
+        windows: When the work may be done; empty for always.
         rate: Triggers per second, 0 for no limit.
         batch: Triggers of a sweep that are worked on at the same time, 0 for no limit.
         failures: Failed triggers at which a sweep stops, 0 for no limit.
-        canary: Labels of the triggers that a sweep does first, as written; empty for none.
-        promote: `AUTO`, or the generation of the policy whose canaries somebody found good.
+        canary: Label selector of the triggers that a sweep does first, as written; empty for none.
+        promote: `AUTO`, or the generation of the policy whose canaries a user has approved.
     """
 
     paused: bool = False
@@ -72,7 +72,7 @@ class Limits:
     promote: str = ""
 
     def hold(self, now: datetime) -> Defer | None:
-        """Return why nothing of the policy may be done now, None where it may."""
+        """Return why the policy's work may not be done now, None where it may."""
         if self.paused:
             return Defer(
                 reason=Reason.PAUSED, message=f"the policy is paused: annotation {PAUSED}"
@@ -88,10 +88,10 @@ NO_LIMITS: Final = Limits()
 
 
 def parse_limits(policy: Mapping[str, Any]) -> Limits:
-    """Return the limits that a policy object carries.
+    """Return the limits in the annotations of a policy object.
 
     Raises:
-        InvalidPolicy: A value cannot be understood; with its place and what to write.
+        InvalidPolicy: A value cannot be parsed; the error has its place and what to write.
     """
     found = _annotations(policy)
     if not any(name in found for name in NAMES):
@@ -114,7 +114,7 @@ def limits_of(policy: Mapping[str, Any]) -> Object:
 
 
 def unread(policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of those of them that mean nothing."""
+    """Return the names of kube-retrofit's annotations that have no meaning."""
     return tuple(name for name in limits_of(policy) if name not in _KNOWN)
 
 
@@ -122,7 +122,7 @@ def compile_labels(text: str, location: str = "") -> LabelSelector:
     """Compile ``a=b,c!=d,e,!f``, all of which must hold.
 
     Raises:
-        InvalidPolicy: It is something else.
+        InvalidPolicy: The text has another form.
     """
     terms = [_term(part.strip(), location) for part in text.split(",")]
     return compile_selector({"matchExpressions": terms}, location=location)
@@ -135,7 +135,7 @@ def _annotations(policy: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def place_of(name: str) -> str:
-    """Return where an annotation stands in a policy."""
+    """Return the location of an annotation in a policy."""
     return f"metadata.annotations[{name}]"
 
 

@@ -1,6 +1,6 @@
 """Names, labels and digests of requests.
 
-Equal causes give equal names, so a repeated CREATE finds what is there instead of doubling it.
+Equal causes give equal names, so a repeated CREATE finds the stored request and adds no second.
 """
 
 import re
@@ -15,7 +15,7 @@ from reconciler.api.updaterequest import Source
 
 BUCKETS = 64
 
-_BYTES = 16  # 128 bits: no two causes of one cluster's life share a name
+_BYTES = 16  # 128 bits: no two causes in the life of a cluster share a name
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _VOLATILE = frozenset({"managedFields", "resourceVersion", "generation"})
 
@@ -26,14 +26,14 @@ def request_name(admission_uid: str, policy_uid: str, rule: str) -> str:
 
 
 def write_name(policy_uid: str, rule: str, trigger_uid: str, version: str, reads: bytes) -> str:
-    """Return the name of the request that all attempts to replace one version share.
+    """Return the name of the request that all writes to one version of an object share.
 
     Args:
-        policy_uid: Of the policy.
-        rule: Its rule.
-        trigger_uid: The object.
-        version: The resourceVersion that it has until one of them is stored.
-        reads: What else the work depends on, in one form.
+        policy_uid: The uid of the policy.
+        rule: The name of its rule.
+        trigger_uid: The uid of the object.
+        version: The resourceVersion of the object until one of the writes is stored.
+        reads: The other input of the work, in canonical form.
     """
     return f"ur-{_hash('write', policy_uid, rule, trigger_uid, version, _digest(reads))}"
 
@@ -42,20 +42,20 @@ def sweep_name(policy_uid: str, generation: int | str, rule: str) -> str:
     """Return the name of the one sweep of a rule in one generation of its policy.
 
     Args:
-        policy_uid: Of the policy.
-        generation: Of the policy; a text where something beside the spec asks for the sweep.
-        rule: Its name.
+        policy_uid: The uid of the policy.
+        generation: Its generation; a text where a change outside of the spec causes the sweep.
+        rule: The name of the rule.
     """
     return f"sweep-{_hash(policy_uid, str(generation), rule)}"
 
 
 def run_name(policy_uid: str, value: str, rule: str) -> str:
-    """Return the name of the sweep of a rule that somebody asked for, once per value."""
+    """Return the name of the sweep of a rule that one value of the run annotation asks for."""
     return f"sweep-{_hash(policy_uid, 'run', value, rule)}"
 
 
 def manual_name(policy_uid: str, mark: str, rule: str) -> str:
-    """Return the name of the sweep of a rule that a person stores, which no program ever takes."""
+    """Return the name of a rule's sweep that a user stores; the controller gives no such name."""
     return f"run-{_hash(policy_uid, mark, rule)}"
 
 
@@ -65,12 +65,12 @@ def aggregate_name(policy_uid: str, rule: str) -> str:
 
 
 def next_aggregate_name(ended_uid: str) -> str:
-    """Return the name of the aggregate request after one that has ended and is still there."""
+    """Return the name of the aggregate request after one that is finished and still stored."""
     return f"sweep-{_hash(ended_uid, 'overload')}"
 
 
 def retry_name(request_uid: str, *, sweep: bool) -> str:
-    """Return the name of the one request that does again what a failed one did not do."""
+    """Return the name of the one request that redoes the work of a failed one."""
     return f"{'sweep' if sweep else 'ur'}-{_hash(request_uid, 'retry')}"
 
 
@@ -80,7 +80,7 @@ def catch_up_name(policy_uid: str, rule: str, trigger_uid: str, moment: str) -> 
 
 
 def child_name(sweep: str, trigger_uid: str) -> str:
-    """Return the name of the request that a sweep leaves for a trigger that failed."""
+    """Return the name of the request that a sweep creates for a trigger that failed."""
     return f"ur-{_hash(sweep, trigger_uid)}"
 
 
@@ -90,17 +90,17 @@ def recorded_name(request: str) -> str:
 
 
 def plan_name(request: str) -> str:
-    """Return what the Secret with the operations of a request to run a hook is known by."""
+    """Return the name of the Secret with the operations of a request to run a hook."""
     return f"{request}-plan"
 
 
 def shard(trigger_uid: str) -> int:
-    """Return the bucket of a trigger, 0 to 63; it never changes for one uid."""
+    """Return the bucket of a trigger, 0 to 63, which never changes for one uid."""
     return blake2b(trigger_uid.encode(), digest_size=1).digest()[0] % BUCKETS
 
 
 def policy_label(policy: str) -> str:
-    """Return the label value of a policy key; a hash where the key is no label value."""
+    """Return the label value of a policy key, a hash where the key is not a valid value."""
     return policy if _LABEL_VALUE.fullmatch(policy) else f"hash-{_hash(policy)}"
 
 
@@ -125,7 +125,7 @@ def digest(obj: Mapping[str, Any]) -> str:
     try:
         content = orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
-        # Nested too deeply. What admission saw of it was cut, so this is no digest of it either.
+        # Nested too deeply. The admission server saw a cut object, so no digest could match.
         content = b""
     return _digest(content)
 

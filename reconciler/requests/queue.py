@@ -1,7 +1,7 @@
-"""Which request comes next: a queue of names with due times, in turns by tenant.
+"""A queue of request names with due times, in which tenants take turns.
 
-A name is worked on by one worker at a time. A name that is pushed while it is worked on comes
-again afterwards, so nothing that happened meanwhile is missed.
+Only one worker at a time works on a name. A name that is pushed while it is in work comes again
+afterwards, so no change in between is missed.
 """
 
 import heapq
@@ -15,7 +15,7 @@ class RequestQueue:
     """Names by due time; times are seconds of one clock, chosen by the caller.
 
     Attributes:
-        share: How many names of one tenant may be in work; 0: any.
+        share: How many names of one tenant may be in work at a time; 0 means any number.
     """
 
     share: int = 0
@@ -27,12 +27,12 @@ class RequestQueue:
     _busy: Counter[str] = field(default_factory=Counter)
 
     def push(self, name: str, due: float, tenant: str = "") -> None:
-        """Plan a name, or bring it forward; a name in work comes again after it is done.
+        """Schedule a name, or bring it forward; a name in work comes again after it is done.
 
         Args:
-            name: Of the request.
-            due: When.
-            tenant: Whose it is, said with the first push.
+            name: The name of the request.
+            due: When the name is due.
+            tenant: The tenant of the name, given with the first push.
         """
         if tenant:
             self._tenants.setdefault(name, tenant)
@@ -52,9 +52,9 @@ class RequestQueue:
             self._tenants.pop(name, None)
 
     def take(self, now: float) -> str | None:
-        """Return a due name and mark it as in work, None where nothing may begin.
+        """Return a due name and mark it as in work, None where no name may begin.
 
-        Of names that are due, those of each tenant come in turn.
+        The tenants of due names take turns.
         """
         self._sort_out(now)
         tenant = next((one for one in self._ready if self._may_begin(one)), None)
@@ -66,7 +66,7 @@ class RequestQueue:
         return name
 
     def take_out_of_turn(self, name: str, now: float) -> bool:
-        """Mark a name as in work, whoever's turn it is; return whether it was due."""
+        """Mark a name as in work, regardless of turns; return whether it was due."""
         if self._due.get(name, now + 1) > now:
             return False
         self._begin(name)
@@ -92,7 +92,7 @@ class RequestQueue:
             self.push(name, planned)
 
     def next_due(self) -> float | None:
-        """Return when the next name is due that may begin then, None where none is planned."""
+        """Return when the next name that may begin is due, None where there is none."""
         self._clean()
         dues = [names[0][0] for tenant, names in self._ready.items() if self._may_begin(tenant)]
         return min(dues + [due for due, _ in self._heap[:1]], default=None)
@@ -104,7 +104,7 @@ class RequestQueue:
 
     @property
     def depth(self) -> int:
-        """Return how many names are planned or in work."""
+        """Return how many names are scheduled or in work."""
         return len(self._due) + len(self._working)
 
     def _may_begin(self, tenant: str) -> bool:
@@ -119,7 +119,7 @@ class RequestQueue:
         self._clean()
 
     def _clean(self) -> None:
-        """Remove from the front what was dropped, or brought forward, since it was put there."""
+        """Remove entries from the front whose names were dropped or brought forward since."""
         for tenant, names in list(self._ready.items()):
             while names and self._due.get(names[0][1]) != names[0][0]:
                 heapq.heappop(names)

@@ -1,21 +1,21 @@
-"""Whether the live object is all that a rule needs: then its work can be found and done later."""
+"""Whether a rule needs only the live object, so that its work can be found and done later."""
 
 from collections.abc import Iterator
 
 from reconciler.engine.program import Program
 from reconciler.requests.draft import READ_LATER
 
-# What a live object gives as the admission request did; of the objects only the new one.
+# Fields that a live object provides as the admission request did, of both objects only the new.
 _LIVE = frozenset({"object", "name", "namespace", "kind"})
 
 
 def why_not_rebuildable(program: Program) -> str:
     """Return why the work of a rule cannot be rebuilt from the existing objects, else empty.
 
-    Where it can, one request may stand for many triggers, and a trigger that nobody recorded is
-    found by looking at the objects. That some object was deleted is never found, so a rule that
-    wants to know lists the operation, and no such rule can be rebuilt. Nor can one whose kinds
-    cannot be listed, whatever it reads.
+    Where it can, one request may stand for many triggers, and a trigger that was not recorded is
+    found by listing the objects. A deletion is never found that way. A rule that acts on one has
+    to match the operation, and no such rule can be rebuilt. Nor can one whose kinds cannot be
+    listed, whatever it reads.
     """
     if program.changes_trigger:
         return "it acts before its object is stored"

@@ -1,28 +1,28 @@
-"""What may be said of an attempt that a Secret has a part in.
+"""What may be reported about an attempt that involves a Secret.
 
-Status, events, reports, logs and the figures of policies are all made of what an attempt returns,
-so it is decided where attempts and lanes end, and no evaluation has to think of it.
+Status, events, reports, logs and the figures of policies are all made from the result of an
+attempt. So values are withheld where attempts and lanes end, and evaluations need not care.
 """
 
 from reconciler.errors import RetrofitError
 
 HIDDEN = "(withheld)"
-"""Stands for a name that a Secret gave."""
+"""Replaces a name that was read from a Secret."""
 WITHHELD = "details are withheld, for a Secret may be among what is read or written"
 
 
 def said(error: RetrofitError, *, confidential: bool) -> str:
-    """Return the text of an error, without any value of an object where that is confidential."""
+    """Return the text of an error, without values of objects where these are confidential."""
     return withheld(error.without_values) if confidential else str(error)
 
 
 def withheld(bare: str) -> str:
-    """Return a text without values, with the reason why it says no more."""
+    """Return a text without values, followed by the reason why details are missing."""
     return f"{bare} ({WITHHELD})"
 
 
 def quotable_permission(permission: str, namespaces: frozenset[str]) -> str:
-    """Return a missing right without a namespace or path that is not among what may be named."""
+    """Return a missing right, without a path and without a namespace that may not be named."""
     right, _, namespace = permission.partition(" in namespace ")
     verb, _, resource = right.partition(" ")
     if resource.startswith("/"):

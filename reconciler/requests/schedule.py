@@ -1,6 +1,6 @@
-"""When a request is looked at again.
+"""The backoff between the attempts of a request.
 
-The pause is state in the request, so a restart neither forgets it nor starts a storm.
+The request stores the pause, so a restart neither forgets it nor starts a burst of attempts.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Hours of the week in which work may be done, in the local time of a place."""
+"""Time windows of the week in which work may be done, in the local time of a zone."""
 
 import re
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ _FORM: Final = re.compile(
 )
 _EXAMPLE: Final = "write it as `Mon-Fri 09:00-17:00 Europe/Berlin`"
 _AHEAD: Final = 9
-"""Days to look ahead: a week, and a day on each side for the zones."""
+"""Days to look ahead: a week, and a day on each side for time zones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """One span of hours; where it ends before it begins, it ends on the next day.
+    """One time window; where it ends before it begins, it ends on the next day.
 
     Attributes:
-        days: Of its begin, Monday is 0.
+        days: The weekdays on which it begins; Monday is 0.
     """
 
     days: frozenset[int]
@@ -32,7 +32,7 @@ class Window:
     zone: ZoneInfo
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether the moment is within; the end is not."""
+        """Return whether a time is in the window, whose end is exclusive."""
         local = now.astimezone(self.zone)
         today, clock = local.weekday() in self.days, local.time()
         if self.start < self.end:
@@ -41,7 +41,7 @@ class Window:
         return (today and clock >= self.start) or (yesterday and clock < self.end)
 
     def next_begin(self, now: datetime) -> datetime:
-        """Return when it opens next, after now."""
+        """Return when the window opens next, after now."""
         day = now.astimezone(self.zone).date()
         begins = (
             datetime.combine(day + timedelta(days=ahead), self.start, self.zone)
@@ -60,12 +60,12 @@ def opens(windows: Iterable[Window], now: datetime) -> datetime | None:
 
 
 def parse_windows(text: str, location: str) -> tuple[Window, ...]:
-    """Return the windows of a text: ``DAYS HH:MM-HH:MM ZONE``, several with ``;`` between.
+    """Return the windows of a text: ``DAYS HH:MM-HH:MM ZONE``, several separated by ``;``.
 
-    Days may be absent (every day), and so may the zone (UTC).
+    The days may be omitted (every day), and so may the zone (UTC).
 
     Raises:
-        InvalidPolicy: It is something else.
+        InvalidPolicy: The text has another form.
     """
     return tuple(_parse(part.strip(), location) for part in text.split(";"))
 

@@ -1,1 +1,1 @@
-"""The desk, where policies are written: the engine of the controller on files."""
+"""The desk: evaluation of policies on files or a live cluster with the controller's engine."""

@@ -1,4 +1,4 @@
-"""Files that are named by their address."""
+"""Files that are named by a URL."""
 
 from typing import Final
 
@@ -6,17 +6,17 @@ _SCHEMES: Final = ("https://", "http://")
 
 
 def is_address(name: str) -> bool:
-    """Return whether a name is an address and not a path."""
+    """Return whether a name is a URL and not a path."""
     return name.lower().startswith(_SCHEMES)
 
 
 def fetch(address: str, most: int) -> bytes:
-    """Return what an address gives, at most so many bytes.
+    """Return the content at a URL, at most ``most`` bytes.
 
     Raises:
-        InvalidSetting: It gives nothing, too much, or a page for people.
+        InvalidSetting: The content cannot be read, is too large, or is a web page.
     """
-    # It takes as long to load as all the rest, and most files are paths.
+    # The HTTP client takes as long to import as all the rest, and most files are paths.
     from reconciler.cli.desk.fetching import read  # noqa: PLC0415
 
     return read(address, most)

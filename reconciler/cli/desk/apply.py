@@ -1,4 +1,4 @@
-"""The command `retrofit apply`: what would change, in files or in the objects of a cluster."""
+"""The command `retrofit apply`: the changes that policies would make, in files or a cluster."""
 
 import asyncio
 import sys
@@ -48,19 +48,19 @@ _LISTS: Final = {
     "targets": "target_lists",
     "exceptions": "exception_lists",
 }
-"""Where files are named one by one, and where as lists."""
+"""The options that name single files, and the matching options that take lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exits:
-    """With which code the command ends; see the flags of the same names."""
+    """Computes the exit code of the command; see the flags of the same names."""
 
     check: bool
     warn_exit_code: int
     warn_no_pass: bool
 
     def code(self, summary: Summary, faults: int) -> int:
-        """Return the code, given how many faults there are that no rule made."""
+        """Return the exit code, given the number of faults that are not errors of rules."""
         found = summary.errors or summary.rejections or (self.check and summary.changed)
         if faults or found:
             return FINDINGS
@@ -71,7 +71,7 @@ class _Exits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Where:
-    """What is looked at in a cluster; see the flags of the same names."""
+    """The part of a cluster to read; see the flags of the same names."""
 
     address: Address
     namespace: str
@@ -180,7 +180,7 @@ def apply(
     operation = operation_of_flag(paths.pop("operation"))
     output = _format(output, piped=piped)
     _check_flags(paths, address, namespace, cluster=cluster)
-    # What is piped into kubectl must not end in the middle when a later file is unreadable.
+    # Output that is piped into kubectl must not end halfway when a later file is unreadable.
     streamed = output in STREAMED and not cluster
     where = _Where(
         address=address,
@@ -216,7 +216,7 @@ def apply(
 
 
 def _joined(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the files of each flag together with those of its list."""
+    """Return the options with the files of each list option merged into its plain option."""
     found = {name: value for name, value in paths.items() if name not in _LISTS.values()}
     for name, lists in _LISTS.items():
         listed = (file for item in paths[lists] for file in item.split(","))
@@ -247,7 +247,7 @@ def _conclude(
     if not headed:
         _tell(summary.lines(screen, faults=faults, totals=counted))
     if counted:
-        # Elsewhere standard output is the objects or the diff, and nothing else.
+        # In other formats standard output holds nothing but the objects or the diff.
         click.echo(summary.totals(faults=faults), err=not headed)
 
 
@@ -283,7 +283,7 @@ def _check_triggers(inputs: Inputs, namespace: str, *, cluster: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What one call evaluates, and where the results go."""
+    """The inputs of one call, and the destinations of its results."""
 
     inputs: Inputs
     operation: str | None
@@ -291,7 +291,7 @@ class _Work:
     summary: Summary
 
     async def offline(self) -> list[str]:
-        """Evaluate on files; return what cannot be read, which is nothing."""
+        """Evaluate on files; return an empty list, since nothing can be unreadable here."""
         session = self._session(self.inputs, self.inputs.file_objects)
         with _progress(self.inputs.triggers) as triggers:
             for trigger in triggers:
@@ -299,7 +299,7 @@ class _Work:
         return []
 
     async def live(self, where: _Where) -> list[str]:
-        """Evaluate on a cluster; return what cannot be read there."""
+        """Evaluate on a cluster; return a message for each kind that cannot be read."""
         inputs = self.inputs
         async with live_cluster(where.address, cue=where.cue) as live:
             policies = {policy.key for policy in inputs.policies.compiled}
@@ -317,7 +317,7 @@ class _Work:
             with Bar(hidden=sys.stdout.isatty()) as bar:
                 async for triggers, left in walk.pages(where.namespace):
                     for trigger in triggers:
-                        # A list is wider than match: what no rule matches is not to be written.
+                        # The lists are wider than match: skip objects that no rule matches.
                         await self._one(session, trigger, always=False)
                         bar.advance(1, left)
             return walk.unread
@@ -344,7 +344,7 @@ class _Work:
 @contextmanager
 def _progress(triggers: Sequence[Object] | Iterator[Object]) -> Iterator[Iterator[Object]]:
     few = isinstance(triggers, Sequence) and len(triggers) < _MANY
-    # A bar between the lines of a diff on the same terminal would be noise.
+    # A progress bar would garble a diff on the same terminal.
     if few or not sys.stderr.isatty() or sys.stdout.isatty():
         yield iter(triggers)
         return

@@ -1,4 +1,4 @@
-"""The command ``cue`` at the desk: which one, where somebody names it."""
+"""The option ``--cue``, which names the command that evaluates CUE programs."""
 
 import shutil
 from collections.abc import Callable
@@ -15,7 +15,7 @@ NO_CUE = "programs in CUE are evaluated where --cue names the command cue"
 
 
 def cue_option(command: T) -> T:
-    """Give a click command the flag ``--cue``."""
+    """Add the option ``--cue`` to a click command."""
     return click.option(
         "--cue",
         default="",
@@ -25,17 +25,17 @@ def cue_option(command: T) -> T:
 
 
 def cue_of(name: str) -> Cue | None:
-    """Return what evaluates programs, None where nobody names a command.
+    """Return the evaluator of CUE programs, None where no command is named.
 
     Args:
-        name: A file, or a command as a shell finds it.
+        name: A file, or the name of a command in PATH.
 
     Raises:
-        InvalidSetting: There is no such command.
+        InvalidSetting: The command does not exist.
     """
     if not name:
         return None
-    # Most calls have no use for it.
+    # Imported lazily: most calls evaluate no CUE.
     from reconciler.isolation.cue import cue_at  # noqa: PLC0415
 
     return cue_at(str(Path(shutil.which(name) or name).absolute()))

@@ -1,7 +1,7 @@
-"""Manifests as YAML or JSON text, read as kubectl reads them.
+"""A parser for manifests in YAML or JSON, compatible with kubectl.
 
-Documents are built from the parser's events: the composer of the C library recurses without a
-limit, so a file of nested brackets would end the process.
+Documents are built from the parser's events: the composer of the C library recurses without
+limit, so a file of nested brackets would crash the process.
 """
 
 import re
@@ -29,7 +29,7 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_DEPTH: Final = 200
 MAX_VALUES: Final = 1_000_000
-"""Values of one document, those behind aliases counted each time they are named."""
+"""The maximum number of values in a document; aliased values count at each use."""
 
 _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -57,9 +57,9 @@ class Document:
 
     Attributes:
         source: The file as it was named; ``stdin`` for standard input.
-        line: Where the document begins, from 1.
-        size: Characters or bytes of its text.
-        found: Its file was found in a folder; nobody named it.
+        line: The first line of the document, counted from 1.
+        size: The size of its text, in characters or bytes.
+        found: Whether the file was found in a folder or by a wildcard, and not named.
     """
 
     source: str
@@ -70,12 +70,12 @@ class Document:
 
     @property
     def place(self) -> str:
-        """Return the place for messages."""
+        """Return the place of the document for messages."""
         return f"{self.source}:{self.line}"
 
 
 class _Unreadable(Exception):
-    """The text is YAML, but not what an object can be made of."""
+    """The text is YAML, but cannot represent an object."""
 
     def __init__(self, event: Event, problem: str) -> None:
         super().__init__(problem)
@@ -84,10 +84,10 @@ class _Unreadable(Exception):
 
 
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:
-    """Yield the documents of a file; empty ones are left out.
+    """Yield the documents of a file, without empty ones.
 
     Raises:
-        InvalidSetting: The text is not readable, with line and column.
+        InvalidSetting: The text cannot be parsed; the message has line and column.
     """
     if content.lstrip()[:1] == b"{":
         try:
@@ -113,7 +113,7 @@ def _mark(error: Any) -> str:
 
 
 def _several(content: bytes) -> bool:
-    # Flow style YAML, and JSON documents divided by ---, begin with a brace as well.
+    # Flow style YAML, and JSON documents separated by ---, begin with a brace as well.
     return b"\n---" in content or b'"' not in content
 
 
@@ -145,7 +145,7 @@ def _documents(content: bytes, source: str) -> Iterator[Document]:
 
 @dataclass(slots=True)
 class _Frame:
-    """A map or list that is being filled."""
+    """A map or list under construction."""
 
     items: dict[str, Any] | list[Any]
     anchor: str | None
@@ -156,11 +156,11 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Builder:
-    """One document so far; ``count`` is the number of its values.
+    """Builds one document from parser events; ``count`` is the number of its values so far.
 
     Attributes:
-        texts: Keys and short values as they were first read: a file with many objects repeats
-            them, and each would take its own memory.
+        texts: Keys and short values that were read before, to share their memory: a file with
+            many objects repeats them.
     """
 
     texts: dict[str, str]
@@ -224,7 +224,7 @@ class _Builder:
         self.frames.append(_Frame(value, event.anchor, self.count))
 
     def close(self, event: Event) -> None:
-        # Only now an alias may name it, so none is endless.
+        # The anchor is registered only now, so no alias can refer to a node around it.
         frame = self.frames.pop()
         if frame.merged:
             _merge(event, frame)

@@ -1,6 +1,6 @@
-"""Objects as YAML, and the difference of two as a unified diff.
+"""Objects as YAML, and the difference between two objects as a unified diff.
 
-The writer of the YAML library takes milliseconds for an object; ten thousand need a faster one.
+The emitter of the YAML library takes milliseconds per object, too slow for ten thousand objects.
 """
 
 import difflib
@@ -22,7 +22,7 @@ _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def render_yaml(value: Any) -> str:
-    """Return a value as block style YAML, keys in their order, with a newline at the end."""
+    """Return a value as block style YAML with keys in their order and a final newline."""
     lines: list[str] = []
     _write(value, "", lines)
     return "\n".join(lines) + "\n"
@@ -35,7 +35,7 @@ def unified_diff(
     old, new = render_yaml(before).splitlines(), render_yaml(after).splitlines()
     start = _common(old, new)
     end = _common(old[start:][::-1], new[start:][::-1])
-    # Only what differs is searched: most of an object does not, and the search is quadratic.
+    # Only the differing middle is compared: most lines are equal, and comparing is quadratic.
     first = max(start - _CONTEXT, 0)
     last = max(end - _CONTEXT, 0)
     found = difflib.unified_diff(
@@ -45,7 +45,7 @@ def unified_diff(
 
 
 def paint(lines: Iterable[str], screen: Screen) -> list[str]:
-    """Return the lines of a diff in the colours that a screen shows."""
+    """Return the lines of a diff, coloured where the screen supports it."""
     return [
         screen.style(line, bold=True)
         if line.startswith(("---", "+++"))
@@ -57,7 +57,7 @@ def paint(lines: Iterable[str], screen: Screen) -> list[str]:
 
 
 def title(obj: Mapping[str, Any]) -> str:
-    """Return how a person names an object: ``Deployment shop/web``."""
+    """Return the name of an object for people: ``Deployment shop/web``."""
     return str(ref_of(obj))
 
 
@@ -91,7 +91,7 @@ def _write(value: Any, indent: str, lines: list[str]) -> None:
 def _entry(head: str, item: Any, indent: str, lines: list[str]) -> None:
     if isinstance(item, dict | list) and item:
         lines.append(head)
-        # Lists stand at the column of their key, as kubectl writes them.
+        # Lists are indented like their key, as kubectl writes them.
         _write(item, indent if isinstance(item, list) else indent + "  ", lines)
     else:
         lines.append(f"{head} {_scalar(item, indent + '  ')}")

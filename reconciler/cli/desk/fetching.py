@@ -1,4 +1,4 @@
-"""Fetches files that are named by their address: once, with limits, never through plain HTTP."""
+"""Fetches files by URL: with limits and, except from this machine, never through plain HTTP."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -11,22 +11,22 @@ from yarl import URL
 from reconciler.errors import InvalidSetting
 
 _PATIENCE: Final = 30.0
-"""Seconds for everything: a person waits for it."""
+"""The total timeout in seconds; a person waits for it."""
 _REDIRECTS: Final = 5
 _TYPES: Final = "application/yaml, application/json, text/plain, */*"
 
 
 def read(address: str, most: int) -> bytes:
-    """Return what an address gives.
+    """Return the content at a URL.
 
     Args:
-        address: ``https://...``; ``http://`` of this machine only.
-        most: Bytes to be taken.
+        address: ``https://...``, or ``http://...`` of this machine only.
+        most: The maximum number of bytes.
 
     Raises:
-        InvalidSetting: It gives nothing, too much, or a page for people.
+        InvalidSetting: The content cannot be read, is too large, or is a web page.
     """
-    # Some commands ask from inside an event loop of their own.
+    # Some commands call this inside a running event loop.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _fetch(address, most)).result()
 
@@ -34,7 +34,7 @@ def read(address: str, most: int) -> bytes:
 async def _fetch(address: str, most: int) -> bytes:
     timeout = aiohttp.ClientTimeout(total=_PATIENCE)
     try:
-        # The environment's proxy is the way out of many offices.
+        # Many networks reach the internet only through the proxy of the environment.
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
             return await _read(session, address, most)
     except TimeoutError as error:
@@ -49,7 +49,7 @@ async def _read(session: aiohttp.ClientSession, address: str, most: int) -> byte
         _check(url, address)
         async with session.get(url, allow_redirects=False, headers={"Accept": _TYPES}) as response:
             if response.status in {301, 302, 303, 307, 308}:
-                # Followed here, for each step must be as safe as the first.
+                # Redirects are followed here, because each URL must pass the check of the first.
                 url = url.join(URL(response.headers.get("Location", "")))
                 continue
             if response.status != 200:  # noqa: PLR2004

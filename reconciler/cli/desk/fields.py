@@ -1,4 +1,4 @@
-"""Fields of the desk's own files, whose names count in any case of letters."""
+"""Fields of the files of the CLI, whose names are case-insensitive."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -9,10 +9,10 @@ from reconciler.errors import InvalidSetting
 
 
 def read_fields(raw: Any, location: str, *, allowed: Sequence[str]) -> Mapping[str, Any]:
-    """Read an object with known fields, and give each by its own spelling; null is an empty one.
+    """Return the fields of a map by their canonical names; null is an empty map.
 
     Raises:
-        InvalidPolicy: It is no object.
+        InvalidPolicy: The value is not a map.
         InvalidSetting: A field is unknown, or given twice in different cases.
     """
     known = {name.lower(): name for name in allowed}

@@ -1,4 +1,4 @@
-"""The objects that rules can see at the desk, and what their context entries read."""
+"""The objects that rules see in an evaluation on files, and the data of context entries."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,15 +26,15 @@ from reconciler.services.processing.selection import SelectedTarget, TargetFinde
 
 
 class Source(Protocol):
-    """What a session evaluates on: the objects of files, or those of a cluster."""
+    """The objects on which a session evaluates: those of files, or those of a cluster."""
 
     @property
     def finder(self) -> TargetFinder:
-        """Finds targets."""
+        """The finder of targets."""
         ...
 
     async def target(self, found: SelectedTarget) -> Object:
-        """Return an object that the finder found; raises `ClusterError`."""
+        """Return an object that the finder selected; raises `ClusterError`."""
         ...
 
     async def labels(self, namespace: str) -> Mapping[str, str]:
@@ -42,11 +42,11 @@ class Source(Protocol):
         ...
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return which lists of a group version merge by key."""
+        """Return the lists that merge by key in the kinds of a group version."""
         ...
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry reads."""
         ...
 
 
@@ -55,7 +55,7 @@ Key = tuple[str, str, str, str]
 
 
 def key_of(obj: Mapping[str, Any]) -> Key:
-    """Return what names an object; what has no name yet is named by its generateName."""
+    """Return the key of an object; without a name, its generateName takes the place."""
     ref = ref_of(obj)
     meta = obj.get("metadata") or {}
     return ref.api_version, ref.kind, ref.namespace, ref.name or str(meta.get("generateName", ""))
@@ -63,10 +63,10 @@ def key_of(obj: Mapping[str, Any]) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What somebody says that reads answer.
+    """Given answers to the reads of context entries.
 
     Attributes:
-        calls: Bodies of API and service calls by method and path or URL.
+        calls: Response bodies of API and service calls by method and path or URL.
         entries: Data of GlobalContextEntries by name.
     """
 
@@ -75,10 +75,10 @@ class Answers:
 
 
 class Scopes:
-    """Gives namespaced objects without a namespace the namespace ``default``.
+    """Sets the namespace ``default`` for namespaced objects without a namespace.
 
     Attributes:
-        moved: The keys of the objects that got it.
+        moved: The keys of the objects whose namespace was set.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Scopes:
         self._known: dict[tuple[str, str], bool] = {}
 
     def learn(self, obj: Object) -> None:
-        """Take in what a CustomResourceDefinition says."""
+        """Record the scope of the kind, if the object is a CustomResourceDefinition."""
         if obj["kind"] == "CustomResourceDefinition":
             self._kinds.serve_definition(obj)
             self._known.clear()
@@ -111,7 +111,7 @@ class Scopes:
 
 
 class FileObjects:
-    """Objects by their key; the cluster behind them is made when somebody reads it."""
+    """Objects by their key, and an in-memory cluster of them that is built when first used."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class FileObjects:
         answers: Answers | None = None,
         cue: Cue | None = None,
     ) -> None:
-        """Take objects, what reads are answered, and what evaluates programs in CUE."""
+        """Set the objects, the answers to reads, and the evaluator of CUE programs."""
         self.objects: dict[Key, Object] = {}
         for obj in objects:
             self.objects.setdefault(key_of(obj), obj)
@@ -128,7 +128,7 @@ class FileObjects:
 
     @cached_property
     def cluster(self) -> MemoryCluster:
-        """The cluster with all objects in it."""
+        """The in-memory cluster with all objects."""
         cluster = MemoryCluster()
         definitions = (
             item for item in self.objects.values() if item["kind"] == "CustomResourceDefinition"
@@ -141,39 +141,39 @@ class FileObjects:
             try:
                 cluster.add(obj)
             except AlreadyExists:
-                # The same object in another version of its kind.
+                # The same object was given in another version of its kind.
                 continue
         return cluster
 
     @cached_property
     def keys(self) -> KeyTable:
-        """Which lists merge by key, those of custom resources by their definitions here."""
+        """The lists that merge by key; for custom resources, by the definitions in the files."""
         return SHIPPED.with_kinds(read_definitions(self.objects.values()))
 
     async def merge_keys(self, _api_version: str) -> KeyTable:
-        """Return the keys of all kinds."""
+        """Return the merge keys of all kinds."""
         return self.keys
 
     @cached_property
     def finder(self) -> TargetFinder:
-        """Finds targets among the objects."""
+        """The finder of targets among the objects."""
         return TargetFinder(kinds=self.cluster, reader=self.cluster)
 
     async def target(self, found: SelectedTarget) -> Object:
-        """Return an object that the finder found, as `read` does."""
+        """Return an object that the finder selected, as `read` does."""
         return await self.read(found.key.kind, found.key.namespace, found.key.name)
 
     async def labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a Namespace in the files."""
+        """Return the labels of a Namespace in the files, empty where it is not there."""
         known = self.objects.get(("v1", "Namespace", "", namespace)) or {}
         found: Mapping[str, str] = (known.get("metadata") or {}).get("labels") or {}
         return found
 
     async def read(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return a target as it stands in its file; of a subresource what the cluster shows.
+        """Return a target as written in its file, or its ``scale`` from the in-memory cluster.
 
         Raises:
-            NotFound: There is no such object.
+            NotFound: The object does not exist.
         """
         known = self.objects.get((kind.api_version, kind.kind, namespace, name))
         if known is not None and kind.subresource != "scale":
@@ -181,10 +181,10 @@ class FileObjects:
         return await self.cluster.get(kind, namespace, name)
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry reads."""
         if isinstance(load, GlobalLoad):
             if load.name not in self._answers.entries:
-                text = f"no data is given for the GlobalContextEntry {load.name} holds"
+                text = f"no data is given for the GlobalContextEntry {load.name}"
                 raise NotFound(text, status=404)
             return self._answers.entries[load.name]
         if isinstance(load, CueLoad):
@@ -200,7 +200,7 @@ class FileObjects:
             raise Invalid(text, status=400)
         if isinstance(load, ObjectLoad):
             known = self.objects.get((load.api_version, load.kind, load.namespace, load.name))
-            # As it stands in its file, which says no uid that it has not.
+            # Prefer the object as written: the in-memory cluster adds fields such as uid.
             if known is not None:
                 return known
         return await MemoryLoader(self.cluster).load(load)

@@ -1,4 +1,4 @@
-"""Files, folders, globs and standard input as documents and objects."""
+"""Reads files, folders, globs and standard input as documents and objects."""
 
 import json
 import re
@@ -17,26 +17,26 @@ from reconciler.errors import InvalidSetting
 
 STDIN = "-"
 STDIN_NAME = "stdin"
-"""How messages name it."""
+"""The name of standard input in messages."""
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE: Final = 100 * 1024**2
-"""Bytes; what is read of it takes about ten times as much memory."""
+"""Bytes; the parsed content takes about ten times as much memory."""
 MAX_OBJECT: Final = 3 * 1024**2
-"""Bytes; API servers take no request that is larger."""
+"""Bytes; API servers accept no larger request."""
 _WILDCARDS = "*?["
 _OPENED: Final = re.compile(r"/dev/fd/[0-9]+|/dev/stdin|/proc/self/fd/[0-9]+")
 _TOOLS: Final = ("kustomize.config.k8s.io", "cli.kyverno.io")
-"""Groups of files that tools read; no cluster has such objects."""
+"""API groups of configuration files of tools, which are never stored in a cluster."""
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A file.
+    """The content of a file.
 
     Attributes:
-        source: How it is named in messages.
-        found: It was found in a folder, or by a wildcard; nobody named it.
+        source: The name of the file in messages.
+        found: Whether the file was found in a folder or by a wildcard, and not named.
     """
 
     source: str
@@ -44,17 +44,17 @@ class Content:
     found: bool = False
 
     def documents(self) -> Iterator[Document]:
-        """Yield its documents; raises as `parse_documents`."""
+        """Yield the documents of the file; raises as `parse_documents`."""
         for document in parse_documents(self.data, self.source):
             yield replace(document, found=True) if self.found else document
 
 
 def read_all(names: Iterable[str], *, base: Path | None = None) -> Iterator[Document]:
-    """Yield the documents of files, of the YAML and JSON files below folders, and of globs.
+    """Yield the documents of files, of globs, and of the YAML and JSON files below folders.
 
     Args:
-        names: As people wrote them; ``-`` is standard input, ``https://...`` an address.
-        base: What relative names are relative to; None for the working directory.
+        names: Names as given by the user; ``-`` is standard input, ``https://...`` a URL.
+        base: The folder for relative names; None for the working directory.
 
     Raises:
         InvalidSetting: A file is missing or cannot be read.
@@ -64,7 +64,7 @@ def read_all(names: Iterable[str], *, base: Path | None = None) -> Iterator[Docu
 
 
 def read_contents(names: Iterable[str], *, base: Path | None = None) -> Iterator[Content]:
-    """Yield files as they are; arguments as of `read_all`."""
+    """Yield the contents of files without parsing them; arguments as of `read_all`."""
     for name in names:
         if name == STDIN:
             data = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), STDIN_NAME)
@@ -80,11 +80,11 @@ def read(path: Path) -> bytes:
     """Return the content of a file.
 
     Raises:
-        InvalidSetting: It cannot be read.
+        InvalidSetting: The file cannot be read.
     """
     try:
-        # Opening a named pipe waits for whoever writes into it, which may be nobody; those that
-        # a shell has opened, as for <(kustomize build .), are no such.
+        # Opening a named pipe blocks until a writer opens it, maybe forever. The descriptors that
+        # a shell has already opened, as for <(kustomize build .), do not block.
         if path.exists() and not path.is_file() and not _OPENED.fullmatch(str(path)):
             raise InvalidSetting(
                 f"{path}: it is no regular file: name one, or pipe the content in and name -"
@@ -106,27 +106,27 @@ def _bounded(content: bytes, source: str) -> bytes:
 
 
 def has_wildcards(name: str) -> bool:
-    """Return whether a name stands for all files that fit it."""
+    """Return whether a name is a glob pattern."""
     return any(sign in name for sign in _WILDCARDS)
 
 
 def no_matter(_source: str) -> None:
-    """Honour no file that is passed over."""
+    """Ignore a skipped file."""
 
 
 def objects(
     documents: Iterable[Document], pass_over: Callable[[str], None] = no_matter
 ) -> Iterator[tuple[Document, Object]]:
-    """Yield the Kubernetes objects in documents; a List stands for its items.
+    """Yield the Kubernetes objects in documents, and the items of a List instead of the List.
 
-    What a folder has besides objects, as the settings of tools, is left out.
+    Other documents in folders, such as the settings of tools, are skipped.
 
     Args:
-        documents: Of files.
-        pass_over: Called with the files that are left out, once for each document.
+        documents: The documents of files.
+        pass_over: Called with the file of each skipped document.
 
     Raises:
-        InvalidSetting: A document of a file that was named is no object, or an object has a name,
+        InvalidSetting: A document of a named file is not an object, or an object has a name,
             namespace, label or annotation of the wrong type.
     """
     for document in documents:
@@ -150,7 +150,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _paths(name: str, base: Path | None) -> list[tuple[Path, bool]]:
-    """Return files, and of each whether it was found, not named."""
+    """Return files, each with whether it was found in a folder or by a wildcard."""
     path = Path(name) if base is None else base / name
     if path.is_dir():
         found = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES)
@@ -214,6 +214,6 @@ def _check_texts(document: Document, name: str, value: Any) -> None:
     if not isinstance(value, dict):
         raise InvalidSetting(f"{document.place}: {name} is no map")
     for key, text in value.items():
-        # What the API server drops or refuses is no text for a selector either.
+        # The API server drops or refuses other types, so a selector cannot match them either.
         if not isinstance(text, str | None):
             raise InvalidSetting(f"{document.place}: {name}.{key} is no text, put it in quotes")

@@ -1,4 +1,4 @@
-"""What `apply` is given, read and checked."""
+"""Reading and checking the inputs of `retrofit apply`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,11 +28,11 @@ from reconciler.errors import InvalidPolicy, InvalidSetting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The files of one command line, and the pairs of ``--set``.
+    """The files and the pairs of ``--set`` of one command line.
 
     Attributes:
-        policies: With no resources, those that hold no policy hold the triggers.
-        cue: The command that evaluates programs in CUE; empty: nothing does.
+        policies: Without ``resources``, the files that hold no policy hold the triggers.
+        cue: The command that evaluates CUE programs; empty where none is named.
     """
 
     policies: Sequence[str]
@@ -48,14 +48,14 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What is known before the first trigger is evaluated.
+    """The inputs of an evaluation.
 
     Attributes:
-        triggers: All of them; an iterator reads them one by one, then `file_objects` has none.
-        unplaced: Objects whose files name no namespace, though they have one.
-        passed_over: Files of folders that hold other things than objects; complete when the
-            triggers are read.
-        targets_given: Somebody named files with targets.
+        triggers: All triggers. An iterator reads them one by one; then `file_objects` holds none.
+        unplaced: Namespaced objects whose files name no namespace.
+        passed_over: Skipped files of folders, which hold no objects; complete when all triggers
+            are read.
+        targets_given: Whether files with targets were named.
     """
 
     policies: PolicySet
@@ -70,10 +70,10 @@ class Inputs:
 
 
 def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
-    """Read all files, the triggers one by one if that is wanted and makes no difference.
+    """Read all files; triggers may be streamed if requested and if the result is the same.
 
     Raises:
-        InvalidSetting: A file is missing or unreadable, or nothing is left to be done.
+        InvalidSetting: A file is missing or unreadable, or holds nothing to evaluate.
     """
     named = [*paths.policies, *paths.resources, *paths.targets, *paths.contexts]
     if named.count("-") > 1:
@@ -118,7 +118,7 @@ _Found: TypeAlias = list[tuple[Document, Object]]
 
 
 def _arguments(paths: Paths, pass_over: Callable[[str], None]) -> tuple[_Found, _Found]:
-    """Return what plain arguments hold: policies with what stands beside them, and triggers."""
+    """Return the objects of plain arguments: of files with policies, and those with triggers."""
     policies: _Found = []
     triggers: _Found = []
     for name in paths.policies:
@@ -135,7 +135,7 @@ def placed(
     base: Path | None = None,
     pass_over: Callable[[str], None] = no_matter,
 ) -> list[Object]:
-    """Return the objects of files, each in its namespace; arguments as of `objects`."""
+    """Return the objects of files, each with its namespace; arguments as of `objects`."""
     return _in_place(objects(read_all(names, base=base), pass_over), scopes)
 
 
@@ -150,7 +150,7 @@ def _in_place(listed: Iterable[tuple[Document, Object]], scopes: Scopes) -> list
 def read_exceptions(
     names: Iterable[str], *, base: Path | None = None
 ) -> tuple[PolicyException, ...]:
-    """Return the PolicyExceptions of files, what is none being left out.
+    """Return the PolicyExceptions of files; other objects are ignored.
 
     Raises:
         InvalidSetting: An exception is malformed.

@@ -1,7 +1,7 @@
-"""A live cluster for a command at the desk: named by flags, reached once, described in one line.
+"""Access to a live cluster for the commands of the CLI, as their flags describe it.
 
-Nothing here writes. What a command asks of the cluster it asks as the user of the kubeconfig, or
-as the one that ``--as`` names.
+Nothing here writes. All requests are sent as the user of the kubeconfig, or as the user that
+``--as`` names.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Callable[..., Any])
 
 _PATIENCE = 10.0
-"""Seconds for the first answer; a person waits for it."""
+"""The timeout of the first request in seconds; a person waits for it."""
 
 _CONNECTION = (
     click.option(
@@ -53,11 +53,11 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Which cluster, and who asks it; empty fields mean what kubectl takes without the flag.
+    """A cluster and the user of its requests; empty fields mean the defaults of kubectl.
 
     Attributes:
-        user: Impersonated; a ServiceAccount is ``system:serviceaccount:NAMESPACE:NAME``.
-        policy_group: Which installation is meant, where the cluster has two.
+        user: The impersonated user; ``system:serviceaccount:NAMESPACE:NAME`` for an account.
+        policy_group: The API group of the installation; a cluster can have two installations.
     """
 
     kubeconfig: str = ""
@@ -67,12 +67,12 @@ class Address:
 
     @property
     def installation(self) -> Installation:
-        """Return the names of the installation."""
+        """Return the installation with this API group."""
         return INSTALLATIONS[self.policy_group]
 
     @property
     def given(self) -> str:
-        """Return the first flag that somebody gave, empty where none was."""
+        """Return the first flag that was given, empty where none was."""
         pairs = (
             ("--kubeconfig", self.kubeconfig),
             ("--context", self.context),
@@ -83,7 +83,7 @@ class Address:
 
 @dataclass(slots=True)
 class Calls:
-    """How many requests went to the API server, by verb."""
+    """Counts requests to the API server by verb."""
 
     by_verb: dict[str, int] = field(default_factory=dict)
 
@@ -93,17 +93,17 @@ class Calls:
 
     @property
     def total(self) -> int:
-        """Return how many there were."""
+        """Return the number of all requests."""
         return sum(self.by_verb.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCluster:
-    """A cluster that answers; its ports are those of the controller.
+    """A reachable cluster, with the same ports that the controller uses.
 
     Attributes:
-        installation: The one that is asked about.
-        loader: Reads context entries; what a POST would create is not kept by the server.
+        installation: The installation whose objects are read.
+        loader: Reads context entries; its only POSTs to the API server are access reviews.
     """
 
     installation: Installation
@@ -117,21 +117,21 @@ class LiveCluster:
 
 
 def connection_options(command: T) -> T:
-    """Give a click command the flags of an `Address` without ``--policy-group``."""
+    """Add the options of an `Address` to a click command, without ``--policy-group``."""
     for option in reversed(_CONNECTION):
         command = option(command)
     return command
 
 
 def cluster_options(command: T) -> T:
-    """Give a click command the flags of an `Address`: ``--as`` is ``user``."""
+    """Add the options of an `Address` to a click command; ``--as`` becomes ``user``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def address_of(flags: dict[str, Any]) -> Address:
-    """Return what the flags of `cluster_options` name, and take them out of a command's flags."""
+    """Return the address of the flags of `cluster_options`, and remove them from ``flags``."""
     return Address(**{item.name: flags.pop(item.name) for item in fields(Address)})
 
 
@@ -139,20 +139,20 @@ def address_of(flags: dict[str, Any]) -> Address:
 async def live_cluster(
     address: Address, *, service_hosts: str = "", cue: str = ""
 ) -> AsyncIterator[LiveCluster]:
-    """Reach a cluster, and leave it at the end.
+    """Connect to a cluster, and close the connection at the end.
 
     Args:
-        address: Which one.
-        service_hosts: Patterns, separated by commas, of services that context entries may call.
-        cue: The command that evaluates programs in CUE; empty: nothing does.
+        address: The cluster.
+        service_hosts: Comma-separated patterns of services that context entries may call.
+        cue: The command that evaluates CUE programs; empty where none is named.
 
     Raises:
-        InvalidSetting: There are no usable credentials, or the cluster does not answer them; the
-            message is one line that says where and what to do.
+        InvalidSetting: There are no usable credentials, or the cluster does not respond. The
+            message is one line that names the context and a remedy.
     """
     if not address.user.isprintable() or not address.user.isascii():
         raise InvalidSetting(f"--as {address.user!r}: a user's name is printable ASCII")
-    # It takes a second to load, and the same commands work on files without.
+    # Imported lazily: it takes a second, and the same commands also work on files alone.
     from reconciler.isolation.cue import NoCue, WithCue  # noqa: PLC0415
     from reconciler.kube.client import connect  # noqa: PLC0415
     from reconciler.kube.discovery import KubeKinds  # noqa: PLC0415
@@ -189,7 +189,7 @@ async def live_cluster(
 
 async def _reach(client: "Client", address: Address) -> None:
     try:
-        # Whoever may not read the address, or finds none there, has been answered.
+        # A 403 or 404 response also proves that the API server is reachable.
         with contextlib.suppress(Forbidden, NotFound, NoKindMatch):
             await client.request("GET", "/version", timeout=_PATIENCE, repeat=False)
     except ClusterError as error:

@@ -1,4 +1,4 @@
-"""The objects of a live cluster, as `apply` evaluates policies on them."""
+"""The objects of a live cluster on which `retrofit apply` evaluates policies."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
@@ -15,28 +15,28 @@ from reconciler.services.sweeping.listing import ListScope, ObjectLister, within
 
 
 class LiveObjects:
-    """A `Source` that reads the cluster; what was read is remembered for a while."""
+    """A `Source` that reads the cluster through a cache."""
 
     def __init__(self, live: LiveCluster) -> None:
-        """Take the cluster."""
+        """Set the cluster."""
         self._reader = DryRun(live.reader)
         self._loader = live.loader
         self._keys = live.keys
         self.finder = TargetFinder(kinds=live.kinds, reader=self._reader)
 
     async def target(self, found: SelectedTarget) -> Object:
-        """Return an object that the finder found, without its managedFields."""
+        """Return an object that the finder selected, without its managedFields."""
         if found.obj is not None:
             return readable(found.obj)
         key = found.key
         return readable(await self._reader.get(key.kind, key.namespace, key.name))
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the keys that the cluster publishes."""
+        """Return the merge keys that the API server publishes."""
         return await self._keys.merge_keys(api_version)
 
     async def labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace, none where it does not exist."""
+        """Return the labels of a namespace, empty where it does not exist."""
         try:
             found = await self._reader.get(NAMESPACES, "", namespace)
         except NotFound:
@@ -45,28 +45,28 @@ class LiveObjects:
         return labels
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry reads."""
         return await self._loader.load(load)
 
 
 class Walk:
-    """All existing objects that some rule may match, each once.
+    """Lists all existing objects that a rule may match, each once.
 
     Attributes:
-        unread: What cannot be listed, and why; complete when the walk is.
+        unread: Messages about kinds that cannot be listed; complete after the last page.
     """
 
     def __init__(self, live: LiveCluster, programs: Iterable[Program]) -> None:
-        """Take the cluster and the rules."""
+        """Set the cluster and the rules."""
         self.unread: list[str] = []
         self._lister = ObjectLister(kinds=live.kinds, reader=live.reader)
         self._programs = tuple(programs)
 
     async def pages(self, namespace: str) -> AsyncIterator[tuple[list[Object], int]]:
-        """Yield pages of objects without managedFields, and how many are left in their list.
+        """Yield pages of objects without managedFields, and the number left in their list.
 
         Args:
-            namespace: Only objects in there; empty for all.
+            namespace: The namespace of the objects; empty for all.
         """
         places = await self._places(namespace)
         met: set[str] = set()
@@ -94,6 +94,6 @@ class Walk:
 
 
 def readable(obj: Object) -> Object:
-    """Return an object without managedFields, which no person reads and no file has."""
+    """Return an object without managedFields, which files do not have and people do not read."""
     meta = {name: item for name, item in obj["metadata"].items() if name != "managedFields"}
     return {**obj, "metadata": meta}

@@ -1,4 +1,4 @@
-"""Which operation the request of a trigger is taken to be: one rule for all commands."""
+"""The operation that is assumed for a trigger's request: one rule for all commands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 POLICY_UPDATE: Final = ""
-"""Nobody sends a request: the policy was stored, and its rules run on what exists."""
+"""There is no request: the policy was stored, and its rules run on existing objects."""
 
 _FLAG: Final = "POLICY-UPDATE"
 _OPERATIONS: Final = (CREATE, UPDATE, DELETE, CONNECT)
-# What rules with targets meet exists; a rule without targets changes what somebody sends.
+# Rules with targets run on existing triggers; rules without targets change a sent object.
 _EXISTING: Final = (UPDATE, CREATE, DELETE, CONNECT)
 _SENT: Final = (CREATE, UPDATE, DELETE, CONNECT)
 
@@ -30,7 +30,7 @@ class Operation:
     """The operation of a request, `POLICY_UPDATE` where there is none.
 
     Attributes:
-        reason: Why it is this one.
+        reason: Why this operation is assumed.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Operation:
 
 
 def operation_option(command: T) -> T:
-    """Give a click command ``--operation``; `operation_of_flag` reads its value."""
+    """Add ``--operation`` to a click command; `operation_of_flag` reads its value."""
     return click.option(
         "--operation",
         type=click.Choice((*_OPERATIONS, _FLAG)),
@@ -53,30 +53,30 @@ def operation_option(command: T) -> T:
 
 
 def operation_of_flag(value: str | None) -> str | None:
-    """Return the operation that ``--operation`` names, None where it was left out."""
+    """Return the operation that ``--operation`` names, None where it was not given."""
     return POLICY_UPDATE if value == _FLAG else value
 
 
 def word_of(operation: str) -> str:
-    """Return an operation as ``--operation`` takes it."""
+    """Return an operation in the notation of ``--operation``."""
     return operation or _FLAG
 
 
 def operation_for(
     program: Program, *, flag: str | None = None, value: Any = None, sent: bool = False
 ) -> Operation:
-    """Return the operation on which a rule is looked at.
+    """Return the operation for which a rule is evaluated.
 
-    Without a word about it that is when the rule acts first on what exists: the change of its
-    policy where the rule asks for it, else the first request that it listens to, an update before
-    all others, for what exists is not created again. A rule without targets changes the object of
-    the request itself, which is a new one.
+    By default this is the first occasion on which the rule acts on an existing object: the change
+    of its policy where the rule asks for it, else a request that it listens to. UPDATE comes
+    first, since an existing object is not created again. A rule without targets changes the
+    object of the request itself, so CREATE comes first.
 
     Args:
         program: The rule.
-        flag: What the command line says; None: nothing.
-        value: What the values say of ``request.operation``.
-        sent: Somebody is named who sends a request, so there is one.
+        flag: The operation of the command line, None where it is not given.
+        value: The given value of ``request.operation``.
+        sent: Whether a user is given who sends the request, which implies that there is one.
     """
     if flag is not None:
         return Operation(flag, "--operation")

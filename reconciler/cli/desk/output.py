@@ -1,4 +1,4 @@
-"""The result of `apply` as people or programs want it."""
+"""The output formats of `retrofit apply`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -19,26 +19,26 @@ from reconciler.engine.patch import json_diff
 
 FORMATS: Final = ("diff", "yaml", "json", "patch", "kyverno")
 COUNTED: Final = ("diff", "yaml", "kyverno")
-"""Those that end with the counts of all results."""
+"""Formats after which the totals of all results are printed."""
 HEADED: Final = ("kyverno",)
-"""Those that hold all that is said of results, as the reference's command writes it."""
+"""Formats whose output already covers all results, as that of Kyverno's command does."""
 STREAMED: Final = ("diff", "patch")
-"""Those that say of each object what they have to say at once."""
+"""Formats that are complete for each object as soon as it is evaluated."""
 
 
 class Writer(ABC):
-    """Writes runs, one after the other."""
+    """Writes the results of runs in one format."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     @abstractmethod
     def write(self, run: TriggerRun) -> None:
-        """Take in a run."""
+        """Write a run, or collect it for `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Write what belongs at the end."""
+        """Write everything that belongs at the end."""
 
 
 def writer_of(
@@ -53,11 +53,11 @@ def writer_of(
 
     Args:
         output: One of `FORMATS`.
-        stream: Where to write.
-        rules: How many are applied.
-        unplaced: Objects that are written without their namespace, as they were read.
-        shows_secrets: A diff shows the content of Secrets as well; the other formats are for
-            programs, which need the objects as they are.
+        stream: The output stream.
+        rules: The number of applied rules.
+        unplaced: Objects that are written without a namespace, as they were read.
+        shows_secrets: Whether diffs show the content of Secrets. The other formats are for
+            programs, and always hold the unmasked objects.
     """
     match output:
         case "yaml":
@@ -73,7 +73,7 @@ def writer_of(
 
 
 class _Diffs(Writer):
-    """A unified diff for each change."""
+    """Writes a unified diff for each change."""
 
     def __init__(self, stream: TextIO, *, shows_secrets: bool) -> None:
         super().__init__(stream)
@@ -103,7 +103,7 @@ class _Diffs(Writer):
 
 
 class _Objects(Writer):
-    """All triggers as they become, then the targets that change."""
+    """Writes all triggers and all changed targets in their final state."""
 
     def __init__(self, stream: TextIO, *, as_json: bool, unplaced: AbstractSet[Key]) -> None:
         super().__init__(stream)
@@ -138,7 +138,7 @@ class _Objects(Writer):
 
 
 class _Headed(Writer):
-    """Each object that a policy changes below a heading, as the reference's command writes it."""
+    """Writes each object that a policy changes below a heading, as Kyverno's command does."""
 
     def __init__(self, stream: TextIO, *, rules: int) -> None:
         super().__init__(stream)
@@ -167,7 +167,7 @@ class _Headed(Writer):
 
 
 class _Patches(Writer):
-    """A list of changes, each with its operations."""
+    """Writes a JSON list of changes, each with its patch operations."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)

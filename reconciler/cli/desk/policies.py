@@ -1,4 +1,4 @@
-"""Policies out of files: compiled, refused, or of a language that is not evaluated here."""
+"""Policies of files: compiled, refused, or in a language that is not supported."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class Refused:
     """A policy that cannot be evaluated.
 
     Attributes:
-        name: Of the policy.
-        message: With file and line, and the place in the policy.
-        foreign: It is a policy of a language that is not evaluated here; else it is wrong.
+        name: The name of the policy.
+        message: The reason, with file, line and the place in the policy.
+        foreign: Whether its language is not supported; otherwise the policy is invalid.
     """
 
     name: str
@@ -47,7 +47,7 @@ class PolicySet:
     """The policies of some files.
 
     Attributes:
-        other_rules: Rules that are not mutate rules, by policy key: name and operation.
+        other_rules: Rules that are not mutate rules: policy key, name and operation.
     """
 
     compiled: tuple[CompiledPolicy, ...]
@@ -57,26 +57,26 @@ class PolicySet:
 
     @property
     def wrong(self) -> int:
-        """Return how many are refused for what is in them."""
+        """Return the number of invalid policies."""
         return sum(not item.foreign for item in self.refused)
 
     def operation(self, policy: str, rule: str) -> str:
-        """Return the operation of a rule that is no mutate rule, else empty."""
+        """Return the operation of a rule that is not a mutate rule, else empty."""
         found = (what for key, name, what in self.other_rules if (key, name) == (policy, rule))
         return next(found, "")
 
 
 def bind_account(policy: Object, compiled: CompiledPolicy) -> CompiledPolicy:
-    """Return a policy as it works in a cluster, in the name that it gives.
+    """Return a policy bound to the ServiceAccount that it names, as in a cluster.
 
     Raises:
-        InvalidPolicy: It gives none that it may work as.
+        InvalidPolicy: The policy names an account that it may not use.
     """
     return compiled.acting_as(parse_account(policy, reserved=own_namespaces(OWN_NAMESPACE)))
 
 
 def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) -> PolicySet:
-    """Compile each policy once; what is no policy is left out."""
+    """Compile each policy once; other objects are ignored."""
     compiled: list[CompiledPolicy] = []
     refused: list[Refused] = []
     warnings: list[str] = []
@@ -107,7 +107,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
 
 
 def holds_policy(obj: Object) -> bool:
-    """Return whether an object is a policy of any language, or an exception to one."""
+    """Return whether an object is a policy in any language, or a PolicyException."""
     return is_policy(obj) or is_exception(obj) or _is_foreign(obj)
 
 
@@ -116,11 +116,11 @@ def _is_foreign(obj: Object) -> bool:
 
 
 def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
-    """Refuse what ``--set`` gives and nobody reads, which is mostly a misspelt name.
+    """Reject values of ``--set`` that no rule reads, which are mostly misspelt names.
 
     Args:
         given: Values by path.
-        compiled: All policies; with one left out nobody knows what is read.
+        compiled: All policies; a missing one might read a value.
 
     Raises:
         InvalidSetting: A path begins with a name that no rule reads.
@@ -159,7 +159,7 @@ def _rules(policy: Object) -> list[dict[str, Any]]:
 
 
 def rule_names(policy: Object) -> list[str]:
-    """Return the names of the rules of a policy, which may be malformed."""
+    """Return the names of the rules of a policy that may be malformed."""
     return [str(rule.get("name", "")) for rule in _rules(policy)]
 
 

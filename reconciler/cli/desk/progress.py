@@ -1,4 +1,4 @@
-"""A bar for reads of a cluster that take longer than a moment; only for a person at a terminal."""
+"""A progress bar for long reads of a cluster, shown only on a terminal."""
 
 import sys
 from typing import Self, TextIO
@@ -9,10 +9,10 @@ from reconciler.cli.output.screen import screen_of
 
 
 class Bar:
-    """A bar on standard error, that is gone at the end; nothing where that is no terminal."""
+    """A transient progress bar on standard error; disabled where that is not a terminal."""
 
     def __init__(self, *, stream: TextIO | None = None, hidden: bool = False) -> None:
-        """Write to standard error by default; ``hidden`` writes nothing."""
+        """Set the stream, by default standard error; ``hidden`` disables the bar."""
         stream = stream or sys.stderr
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -26,7 +26,7 @@ class Bar:
         self._done = 0
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Show the bar."""
         self._progress.start()
         return self
 
@@ -35,11 +35,11 @@ class Bar:
         self._progress.stop()
 
     def begin(self, what: str) -> None:
-        """Begin a new bar in the place of the old one."""
+        """Replace the bar by a new one with another description."""
         self._progress.remove_task(self._task)
         self._task, self._done = self._progress.add_task(what, total=None), 0
 
     def advance(self, done: int, left: int) -> None:
-        """Say how many objects more are done, and how many are known to be left."""
+        """Add to the number of processed objects, and set the number of those known to be left."""
         self._done += done
         self._progress.update(self._task, completed=self._done, total=self._done + left)

@@ -1,4 +1,4 @@
-"""Rules evaluated on triggers, one policy after the other, by the chain that admission uses."""
+"""Evaluation of policies on triggers, in order, with the chain that admission uses."""
 
 import secrets
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
@@ -40,18 +40,18 @@ _OPERATION = "request.operation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """What a rule did at one object.
+    """The result of a rule for one object.
 
     Attributes:
-        trigger: As the rule saw it.
-        target: Whether the object is a target; else it is the trigger itself.
-        operation: Of the request.
-        matched: Match and exclude say that the rule is for the trigger.
-        fired: The rule was meant for the trigger and not excepted.
-        unchanged: The object is as the rule wants it.
-        lacking: The rule is skipped for what was not given, which somebody should know.
-        before: The object; the trigger where no target was found.
-        after: The object as it becomes, equal to ``before`` unless the status is PASS.
+        trigger: The trigger as the rule saw it.
+        target: Whether the object is a target; otherwise it is the trigger itself.
+        operation: The operation of the request.
+        matched: Whether match and exclude select the trigger.
+        fired: Whether the rule fired for the trigger: it matched and was not excepted.
+        unchanged: Whether the object already is as the rule requires.
+        lacking: Whether the rule is skipped for missing input; this is reported as a warning.
+        before: The object before; the trigger where no target was found.
+        after: The object afterwards, equal to ``before`` unless the status is PASS.
     """
 
     policy: str
@@ -71,13 +71,13 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerRun:
-    """All results at one trigger, and what became of it.
+    """All results for one trigger, and its final state.
 
     Attributes:
-        results: Of the rules that are for the trigger.
-        others: Of the rules that are not.
-        by_policy: The trigger as each policy left it, by the policy's key.
-        loads: What rules read from outside, by what they asked for.
+        results: Results of the rules that match the trigger.
+        others: Results of the rules that do not match.
+        by_policy: The trigger after each policy, by the policy's key.
+        loads: The data that rules loaded, by load.
     """
 
     trigger: Object
@@ -94,16 +94,16 @@ def _environment_entry() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Policies, and what they are evaluated on.
+    """Evaluates policies on the objects of a source.
 
     Attributes:
-        user: Who sends the requests, with the fields that expressions see; None: nobody says.
-        operation: Of the requests; None: as `operation_for` says.
-        chained: A target that a rule changed is what later rules see, as in a cluster. Without,
-            each rule sees the targets as they are in their files.
-        targets_given: A target that is not there is an error; else nobody gave any.
-        changed: What became of targets so far.
-        environment: Time and random numbers for expressions; the time stands still in a session.
+        user: The sender of the requests, with the fields that expressions see; None if not given.
+        operation: The operation of the requests; None for the one of `operation_for`.
+        chained: Whether later rules see the changes of earlier rules to targets, as in a cluster.
+            Otherwise each rule sees the targets as in their files.
+        targets_given: Whether targets were given; if so, a missing target is an error, not a skip.
+        changed: The changed objects so far.
+        environment: Time and random numbers for expressions; the time is fixed for a session.
     """
 
     policies: Sequence[CompiledPolicy]
@@ -118,11 +118,11 @@ class Session:
     environment: Mapping[str, Any] = field(default_factory=_environment_entry)
 
     async def run(self, trigger: Object, operation: str = "") -> TriggerRun:
-        """Return what the policies make of a trigger and of their targets.
+        """Return the results of the policies for a trigger and for their targets.
 
         Args:
-            trigger: The object; not changed.
-            operation: Of the request where somebody says so of this run; else empty.
+            trigger: The object, which is not modified.
+            operation: The operation for this run; empty for the default.
         """
         chain = Chain(groups=self._groups(trigger), obj=trigger)
         results: list[RuleResult] = []
@@ -152,7 +152,7 @@ class Session:
         )
 
     def _groups(self, trigger: Object) -> tuple[Group, ...]:
-        # In the order in which they are given, as the reference applies them.
+        # In the order in which policies are given, as Kyverno's command applies them.
         return grouped(
             program
             for policy in self.policies
@@ -282,7 +282,7 @@ class Session:
         return RuleRun.of(program, subject, work.loads.of(context), concerning)
 
     def _again(self, run: RuleRun, work: "_Work", obj: Mapping[str, Any]) -> RuleRun:
-        """Return a rule's run on an object that may be another by now."""
+        """Return the run of a rule on an object, rebuilt if the object has changed."""
         labels = run.subject.namespace_labels
         return run if obj is run.subject.obj else self._run(work, obj, labels or {})
 
@@ -293,13 +293,13 @@ class Session:
         given = self.values.namespace_labels.get(namespace)
         if given is None:
             given = await self.file_objects.labels(namespace)
-        # Every namespace of a cluster has it.
+        # The API server sets this label on every namespace.
         return {"kubernetes.io/metadata.name": namespace, **given}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A rule at a trigger, with what is given for it."""
+    """A step of the chain, with the given values for it."""
 
     step: Step
     operation: Operation
@@ -345,7 +345,7 @@ def _skip(obj: Object, message: str) -> TargetChange:
 
 
 def with_values(context: Context, values: Values) -> Context:
-    """Return a context with each value at its path."""
+    """Return a context in which each value is set at its path."""
     data = place_values(dict(context.data), values)
     return context.bind(
         **{name: data[name] for name in data if data[name] is not context.data.get(name)}

@@ -1,4 +1,4 @@
-"""What a cluster stores beside the objects: policies by their names, and PolicyExceptions."""
+"""Reads stored policies by name, PolicyExceptions and resource filters from a cluster."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,9 +37,9 @@ exception_namespace = click.option(
 
 
 def policy_key(name: str) -> str:
-    """Return the key of a stored policy that a name means, empty where it means a file.
+    """Return the key of the stored policy that a name refers to, empty for a file.
 
-    A file of such a name wins: it is there to be seen.
+    An existing file takes precedence, because the user can see it.
 
     Raises:
         InvalidSetting: A Policy is named without its namespace.
@@ -66,19 +66,19 @@ async def honoured_exceptions(
     policies: AbstractSet[str],
     given: Iterable[PolicyException],
 ) -> tuple[PolicyException, ...]:
-    """Return the exceptions of a cluster and of files that name a policy.
+    """Return the exceptions of files, and those of a cluster that name one of the policies.
 
-    One of a file comes in the place of the stored one of its name. What is stored is said on
-    stderr: whether the programs honour it is known to their flags alone.
+    An exception of a file replaces the stored one of the same name. Stored exceptions are
+    reported on stderr: whether the programs honour them depends on their flags.
 
     Args:
         live: The cluster.
-        namespaces: Patterns of those where a stored one counts, separated by commas; None: all.
-        policies: Keys of the policies.
-        given: Those of files.
+        namespaces: Comma-separated patterns of the stored exceptions' namespaces; None for all.
+        policies: The keys of the policies.
+        given: The exceptions of files.
 
     Raises:
-        ClusterError: They cannot be read, for no lack of rights.
+        ClusterError: Reading fails, other than for missing rights.
     """
     chosen = "*" if namespaces is None else namespaces
     exception_settings = ExceptionSettings(enabled=True, namespaces=chosen)
@@ -114,10 +114,10 @@ async def _stored(live: LiveCluster) -> Sequence[Object]:
 
 
 async def stored_filters(live: LiveCluster) -> Filters | None:
-    """Return what triggers nothing in a cluster, None where the settings may not be read.
+    """Return the resource filters of a cluster, None where the settings may not be read.
 
     Raises:
-        ClusterError: They cannot be read, for no lack of rights.
+        ClusterError: Reading fails, other than for missing rights.
     """
     namespace = live.installation.namespace
     defaults = default_settings(namespace)

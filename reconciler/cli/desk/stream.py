@@ -1,4 +1,4 @@
-"""Which triggers can be read one by one, so that ten thousands of them need no memory."""
+"""Streaming of triggers: large numbers of them are read one by one to save memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -13,19 +13,19 @@ _DEFINITION = b"CustomResourceDefinition"
 
 
 def triggers_alone(policies: PolicySet) -> bool:
-    """Return whether each trigger is all that the policies see: no targets, no reads."""
+    """Return whether the policies see nothing but each trigger: no targets, no loads."""
     return all(_alone(program) for policy in policies.compiled for program in policy.programs)
 
 
 def stream(
     names: Iterable[str], scopes: Scopes, pass_over: Callable[[str], None] = no_matter
 ) -> Iterator[Object] | None:
-    """Return the objects of files as they are asked for, each in its namespace.
+    """Return a lazy iterator of the objects of files, each with its namespace.
 
-    None where a file defines custom resources, which may stand after what they define.
+    Return None where a file defines custom resources, as a definition may follow its objects.
 
     Raises:
-        InvalidSetting: A file is missing; later, that one cannot be read, or nothing is there.
+        InvalidSetting: A file is missing; while iterating: a file is invalid, or all are empty.
     """
     contents = list(read_contents(names))
     if any(_DEFINITION in content.data for content in contents):

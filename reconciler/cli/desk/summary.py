@@ -1,4 +1,4 @@
-"""What a call of `apply` came to: counts, what went wrong, and why rules skipped objects."""
+"""The summary of `retrofit apply`: counts, errors, and why rules skipped objects."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from reconciler.engine.outcome import RuleStatus
 
 _COLUMNS = ("changed", "unchanged", "skipped", "errors")
 _MOST: Final = 3
-"""Objects that are named of each remark; the others are counted."""
+"""The maximum number of objects that a remark names; the others are counted."""
 
 _REJECTED: Final = "rejected"
 _ERROR: Final = "error"
@@ -31,7 +31,7 @@ _KINDS: Final = {RuleStatus.ERROR: _ERROR, RuleStatus.FAIL: _REJECTED}
 
 @dataclass(slots=True)
 class _Remark:
-    """One thing that is to be said of a rule, and of which objects."""
+    """The objects to which one message about a rule applies."""
 
     count: int = 0
     places: list[str] = field(default_factory=list)
@@ -48,12 +48,12 @@ class _Remark:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Counts by policy and rule.
+    """Counts results by policy and rule.
 
     Attributes:
-        verbose: It is also said on which operation each rule was looked at, and why rules
-            skipped objects.
-        shows_secrets: Messages may quote the content of Secrets.
+        verbose: Whether to report the assumed operation of each rule, and why rules skipped
+            objects.
+        shows_secrets: Whether messages may quote the content of Secrets.
     """
 
     verbose: bool = False
@@ -64,7 +64,7 @@ class Summary:
     _operations: dict[tuple[str, str, str], None] = field(default_factory=dict)
 
     def add(self, run: TriggerRun) -> None:
-        """Take in a run."""
+        """Add the results of a run."""
         self.triggers += 1
         mask = Mask() if self.shows_secrets else mask_of_run(run)
         if self.verbose:
@@ -81,33 +81,33 @@ class Summary:
 
     @property
     def changed(self) -> int:
-        """How many changes there would be."""
+        """The number of changes."""
         return self._count("changed")
 
     @property
     def errors(self) -> int:
-        """How often a rule ended in an error."""
+        """The number of results that are errors."""
         return self._count("errors")
 
     @property
     def warnings(self) -> int:
-        """How many warnings there are of rules."""
+        """The number of warnings of rules."""
         return sum(kind == _WARNING for _, _, kind, _ in self._remarks)
 
     @property
     def rejections(self) -> int:
-        """How often a rule refused a request."""
+        """The number of requests that rules refused."""
         return self._count(_REJECTED)
 
     def remarks(self, screen: Screen) -> Iterator[str]:
-        """Yield the lines that say what is wrong or missing, with `verbose` why nothing was done.
+        """Yield lines about errors and warnings and, with `verbose`, about skipped objects.
 
-        Each thing is said once, however many objects it concerns.
+        Each message appears once, however many objects it concerns.
         """
         if self.verbose:
             for policy, rule, text in self._operations:
                 yield from screen.fold(f"{policy} / {rule}: {text}", hanging="  ")
-        # What went wrong comes last, where it is seen.
+        # Errors come last, where they are most visible.
         for kind in (_OTHER, _LEFT, _WARNING, _REJECTED, _ERROR):
             for (policy, rule, found, message), remark in self._remarks.items():
                 if found == kind:
@@ -117,12 +117,12 @@ class Summary:
                     yield from rest
 
     def lines(self, screen: Screen, *, faults: int, totals: bool) -> Iterator[str]:
-        """Yield a row for each rule, and a line for all.
+        """Yield a table with a row for each rule, and a summary line.
 
         Args:
-            screen: Where they are shown.
-            faults: What went wrong besides: policies that are refused, lists that cannot be read.
-            totals: The line of `totals` follows, which has the counts.
+            screen: The screen that shows them.
+            faults: The number of other errors: refused policies, and kinds that cannot be listed.
+            totals: Whether the line of `totals` follows, which has the counts.
         """
         columns = (*_COLUMNS, _REJECTED) if self.rejections else _COLUMNS
         rows = [
@@ -139,7 +139,7 @@ class Summary:
         yield read if totals else f"{read}: {counts}"
 
     def totals(self, *, faults: int) -> str:
-        """Return the counts of all results, as the reference's command ends with them."""
+        """Return the line of totals in the format of Kyverno's command."""
         skipped = self._count("skipped") + self._count("unchanged")
         return (
             f"pass: {self.changed}, fail: {self.rejections}, warn: 0,"
@@ -157,14 +157,14 @@ class Summary:
 
 
 def mask_of_run(run: TriggerRun) -> Mask:
-    """Return what hides the content of the Secrets that a run is about, or that it read."""
+    """Return the mask for the Secrets that a run processed or read."""
     seen: list[Mapping[str, Any]] = [run.trigger, run.after]
     seen += [obj for result in run.results for obj in (result.before, result.after)]
     return mask_of(seen).with_loads(run.loads)
 
 
 def place_of(result: RuleResult) -> str:
-    """Return at which object a rule did something, and what triggered it."""
+    """Return the name of the object of a result and, for a target, of its trigger."""
     trigger = title(result.trigger)
     return f"{title(result.before)}, triggered by {trigger}" if result.target else trigger
 
@@ -193,7 +193,7 @@ def _column(result: RuleResult) -> str:
 
 
 def passed_over(names: AbstractSet[str], *, whole: bool) -> str:
-    """Return what is said of files in folders that hold no objects, empty where all do."""
+    """Return the message about files in folders without objects, empty where there are none."""
     if not names:
         return ""
     files = number(len(names), "file")

@@ -1,4 +1,4 @@
-"""Values that stand in at the desk for what a cluster would say."""
+"""Values of variables that replace the data of a cluster in offline evaluation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _FIELDS = (
     "namespaceSelector",
     "namespaces",
     "subresources",
-    # Of policies that are written in CEL.
+    # For policies in CEL.
     "variables",
 )
 _HEAD = ("apiVersion", "kind", "metadata")
@@ -30,12 +30,12 @@ _FIXED = ("target", "element", "elementIndex")
 _AUTOGEN = ("", *PREFIXES)
 
 Values = Mapping[str, Any]
-"""Values by dotted path, as ``request.operation`` or ``settings.data."a.b"``."""
+"""Values by dotted path, such as ``request.operation`` or ``settings.data."a.b"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectValues:
-    """Values that count for one object; empty fields restrict nothing."""
+    """Values for one object; an empty namespace or kind matches any."""
 
     name: str
     namespace: str
@@ -43,7 +43,7 @@ class ObjectValues:
     values: Values
 
     def concerns(self, obj: Mapping[str, Any]) -> bool:
-        """Return whether they count for an object."""
+        """Return whether the values apply to an object."""
         meta = obj.get("metadata") or {}
         return (
             self.name == (meta.get("name") or meta.get("generateName"))
@@ -54,10 +54,10 @@ class ObjectValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyValues:
-    """Values that count for one policy: of triggers, of targets, of rules.
+    """Values for one policy, by triggers, targets and rules.
 
     Attributes:
-        elements: Of the elements of a foreach, by rule.
+        elements: Values for the elements of a foreach, by rule.
     """
 
     triggers: tuple[ObjectValues, ...] = ()
@@ -68,11 +68,11 @@ class PolicyValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskValues:
-    """All values; later ones win: global, of the object, of the command line, of the rule.
+    """All values, in rising precedence: global, per object, of the command line, per rule.
 
     Attributes:
-        fixed: From the command line.
-        namespace_labels: By the name of the namespace.
+        fixed: Values of the command line.
+        namespace_labels: Labels by the name of the namespace.
     """
 
     general: Values = field(default_factory=dict)
@@ -82,7 +82,7 @@ class DeskValues:
     namespaces: tuple[Object, ...] = ()
 
     def of_trigger(self, policy: str, rule: str, obj: Mapping[str, Any]) -> Values:
-        """Return what counts for a rule at a trigger."""
+        """Return the values for a rule and its trigger."""
         known = self.policies.get(policy, _NONE)
         if not (known.triggers or known.rules or self.general or self.fixed):
             return self.general
@@ -93,7 +93,7 @@ class DeskValues:
         return {**found, **self.fixed, **known.rules.get(rule, {})}
 
     def of_target(self, policy: str, obj: Mapping[str, Any]) -> Values:
-        """Return what counts for a target beside what counts for its trigger."""
+        """Return the values for a target, which add to those for its trigger."""
         found: dict[str, Any] = {}
         for item in self.policies.get(policy, _NONE).targets:
             if item.concerns(obj):
@@ -101,7 +101,7 @@ class DeskValues:
         return found
 
     def given(self, policy: str, rules: Iterable[str]) -> Mapping[str, Given]:
-        """Return what stands in for context entries, by rule."""
+        """Return the names and elements that values give in place of context entries, by rule."""
         known = self.policies.get(policy, _NONE)
         common = [self.general, self.fixed]
         common += [item.values for item in (*known.triggers, *known.targets)]
@@ -130,7 +130,7 @@ def split_path(text: str) -> tuple[str, ...]:
 
 
 def place_values(data: dict[str, Any], values: Values) -> dict[str, Any]:
-    """Return the data with each value at its path; the input stays as it is."""
+    """Return a copy of the data with each value set at its path."""
     for path, value in values.items():
         data = _placed(data, split_path(path), value)
     return data
@@ -141,8 +141,8 @@ def read_values(raw: Any, location: str, *, head: bool = True) -> DeskValues:
 
     Args:
         raw: The decoded document.
-        location: Where it stands, for messages.
-        head: It is a file of its own, with apiVersion and kind.
+        location: The place of the document, for messages.
+        head: Whether it is a separate file, with apiVersion and kind.
 
     Raises:
         InvalidSetting: A field is unknown or has the wrong type.
@@ -156,10 +156,10 @@ def read_values(raw: Any, location: str, *, head: bool = True) -> DeskValues:
 
 
 def read_user(raw: Any, location: str) -> tuple[UserInfo, dict[str, Any]]:
-    """Return who sends the requests, and the ``userInfo`` that expressions see.
+    """Return the sender of the requests, and the ``userInfo`` that expressions see.
 
     Raises:
-        InvalidSetting: It is no UserInfo document.
+        InvalidSetting: The document is not a valid UserInfo.
     """
     try:
         check_head(raw, location, ("UserInfo",))
@@ -181,10 +181,10 @@ def read_user(raw: Any, location: str) -> tuple[UserInfo, dict[str, Any]]:
 
 
 def read_settings(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the values of ``--set``, each written ``path=value`` or several by commas.
+    """Return the values of ``--set``: pairs ``path=value``, separated by commas.
 
     Raises:
-        InvalidSetting: A pair has no ``=``, or gives the trigger itself.
+        InvalidSetting: A pair has no ``=``, or sets the trigger itself.
     """
     found: dict[str, str] = {}
     for pair in (part for text in pairs for part in text.split(",")):
@@ -198,7 +198,7 @@ def read_settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def check_head(raw: Any, location: str, kinds: Sequence[str]) -> None:
-    """Refuse a document of another kind.
+    """Reject a document of another kind.
 
     Raises:
         InvalidSetting: Its apiVersion or kind is not the expected one.
@@ -284,7 +284,7 @@ def _of_elements(raw: Any, location: str, common: Values) -> tuple[GivenElements
 
 
 def _copies(rule: str) -> list[str]:
-    """Return the names of a rule and of those that are generated of it."""
+    """Return the names of a rule and of the rules that autogen derives from it."""
     return [f"{prefix}{rule}"[:MAX_NAME] for prefix in _AUTOGEN]
 
 

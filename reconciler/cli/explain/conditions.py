@@ -1,4 +1,4 @@
-"""Preconditions, each with what its two sides are."""
+"""Explanation of preconditions, each with the values of its two sides."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,14 +16,14 @@ from reconciler.errors import RetrofitError
 async def explain_conditions(
     conditions: Conditions, raw: Any, name: str, values: Values, writer: OutlineWriter
 ) -> bool:
-    """Write each condition with the values of its sides; return whether they hold together.
+    """Write each condition with the values of its sides; return whether all together hold.
 
     Args:
-        conditions: Compiled.
-        raw: The same as written, for the words of the author.
-        name: How the place is called.
-        values: Where they are evaluated.
-        writer: Where to write.
+        conditions: The compiled conditions.
+        raw: The conditions as written in the policy, to quote them.
+        name: The name of their place in the output.
+        values: The values at the point of evaluation.
+        writer: The writer of the explanation.
     """
     for condition, written, place in _pairs(conditions, raw, name):
         key = await _side(condition.key, written.get("key"), values)
@@ -57,7 +57,7 @@ async def _side(operand: Operand, raw: Any, values: Values) -> DisplayValue:
 
 
 def _plain(value: Any) -> Any:
-    """Return a side as its author knows it: what is data has its wildcards escaped."""
+    """Return an operand without the escapes that resolving adds to wildcards in data."""
     if isinstance(value, str):
         return literal(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The parts of a rule that are explained one by one, where its language has such parts."""
+"""The parts of a rule that are explained one by one, where its dialect has such parts."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from reconciler.engine.program import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetDetails:
-    """A target: where it is written, and what it is made of."""
+    """A target of a rule: its location in the policy, and its parts."""
 
     location: str
     templates: tuple[Template, ...] = ()
@@ -25,7 +25,7 @@ class RuleDetails:
     """The parts of a rule.
 
     Attributes:
-        filters: Its match consists of filters, as the policy has them under ``match``.
+        filters: Whether its match consists of filters as written under ``match``.
     """
 
     filters: bool = False
@@ -36,7 +36,7 @@ class RuleDetails:
 
 
 def details_of(program: Program) -> RuleDetails:
-    """Return the parts of a rule; of a language without any, its targets."""
+    """Return the parts of a rule; for a dialect without such parts, only its targets."""
     parts = program.mutation
     if isinstance(parts, KyvernoRule):
         return RuleDetails(

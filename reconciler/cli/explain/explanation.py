@@ -1,4 +1,4 @@
-"""A policy on a request, step by step, with the engine's own answers."""
+"""A step-by-step explanation of a policy for one request, computed by the engine itself."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,12 +35,12 @@ _EXCLUDED = {True: (YES[0], NO[1]), False: (NO[0], YES[1]), None: OPEN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Tells why a policy does what it does to a request.
+    """Explains what a policy does for a request, and why.
 
     Attributes:
-        policy: The object as written; its rules are quoted.
-        request: The trigger, and who sends it.
-        filters: What triggers nothing in the cluster; None where nobody knows.
+        policy: The policy as written; its rules are quoted.
+        request: The trigger, and the user who sends it.
+        filters: The resource filters of the cluster; None if they are not known.
     """
 
     policy: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Explanation:
         """Write the whole explanation.
 
         Raises:
-            ClusterError: The namespace of the trigger cannot be read, for no lack of rights.
+            ClusterError: Reading the trigger's namespace fails, other than for missing rights.
         """
         tell_policy(self.compiled, self.writer)
         labels: Mapping[str, str] | None = {}
@@ -143,7 +143,7 @@ class Explanation:
         for item in run.exceptions:
             if not item.triggers:
                 continue
-            # What its conditions read is not said: it may be as secret as what a rule reads.
+            # The values that its conditions read are not shown: they may be secret.
             keys = await values.get(replace(run, exceptions=(item,)).excepted)
             holds = keys == (item.key,)
             mark = (YES[0], NO[1]) if holds else (NO[0], YES[1])
@@ -187,7 +187,7 @@ def _tell_filters(
     subject: Subject,
     writer: OutlineWriter,
 ) -> None:
-    # As in the matcher: match asks for the user only where there is one, exclude always.
+    # As in the matcher: match considers the user only where one is known, exclude always.
     with_user = section == "exclude" or (subject.user is not None and subject.user.known)
     for raw, name in _filters(block, section):
         compiled = compile_filter(

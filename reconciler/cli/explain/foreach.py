@@ -1,4 +1,4 @@
-"""The elements of a foreach, each with what its edits see."""
+"""Explanation of the elements of a foreach, each with the variables of its edits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from reconciler.engine.patch import KeyTable
 from reconciler.errors import RetrofitError
 
 _MOST = 20
-"""Elements that are explained."""
+"""The maximum number of elements that are explained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditExplanation:
-    """Tells what the edits of a rule see.
+    """Explains the variables of the edits of a rule.
 
     Attributes:
-        policy: The object as written.
-        keys: Which lists of the target merge by key.
+        policy: The policy as written.
+        keys: The lists of the target that merge by key.
     """
 
     policy: Mapping[str, Any]
@@ -38,7 +38,7 @@ class EditExplanation:
         obj: Mapping[str, Any],
         writer: OutlineWriter,
     ) -> None:
-        """Write the variables of each edit; the next one sees what it made of the object."""
+        """Write the variables of each edit; edits after a foreach see its changes."""
         for edit in edits:
             if not isinstance(edit, ForeachEdit):
                 await values.tell_variables(templates_of(of_edits((edit,))), writer)

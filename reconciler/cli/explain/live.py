@@ -1,4 +1,4 @@
-"""What somebody asks to be explained, read from a cluster."""
+"""The plan of an explanation, read from a cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +27,16 @@ _SHORT = {
     "sts": "statefulsets",
     "svc": "services",
 }
-"""Of kubectl's short names those that people type most; discovery does not keep the others."""
+"""The most used of kubectl's short names; `KubeKinds.find` does not resolve short names."""
 
 
 async def plan_live(requested: ExplainOptions, cluster: LiveCluster) -> Plan:
-    """Return what is to be explained of a cluster.
+    """Return the plan of an explanation that reads from a cluster.
 
     Raises:
-        InvalidSetting: A file cannot be used, or an object is not there.
+        InvalidSetting: A file cannot be used, or an object is not found.
         InvalidPolicy: A policy is refused.
-        ClusterError: Something cannot be read.
+        ClusterError: The cluster cannot be read.
     """
     desk = requested.desk()
     policies = await _policies(requested, desk, cluster)
@@ -88,7 +88,7 @@ async def _policies(requested: ExplainOptions, desk: DeskValues, cluster: LiveCl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Named:
-    """An object as the command line names it; empty parts were left out."""
+    """An object reference of the command line; omitted parts are empty."""
 
     api_version: str
     kind: str
@@ -128,7 +128,7 @@ async def _kind(named: _Named, place: str, cluster: LiveCluster) -> Kind:
     served = await cluster.kinds.find(named.api_version, "*")
     found = [kind for kind in served if word in (kind.kind.lower(), kind.plural)]
     if not found:
-        # Kinds that cannot be listed or changed are found by their exact name only.
+        # Kinds that cannot be listed or changed are only found by their exact name.
         found = list(await cluster.kinds.find(named.api_version, named.kind))
     if not found:
         raise InvalidSetting(f"{place}: the cluster serves no kind {named.kind}")

@@ -1,4 +1,4 @@
-"""Where an explanation reads objects: in files, or in a cluster."""
+"""The sources from which an explanation reads objects: files or a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class ObjectSource(Protocol):
-    """Where objects, and what rules read, come from.
+    """A source of targets, and of the data that rules read.
 
     Attributes:
-        cure: What to do where the labels of a namespace are not known.
-        absent: What to do where no object of the wanted kind is there.
+        cure: The advice to print where the labels of a namespace are not known.
+        absent: The message to print where no object of the wanted kind is found.
     """
 
     cure: str
@@ -31,12 +31,12 @@ class ObjectSource(Protocol):
 
     @property
     def finder(self) -> TargetFinder:
-        """Finds the targets of a rule."""
+        """The finder of the targets of a rule."""
         ...
 
     @property
     def known(self) -> Sequence[Object]:
-        """The objects that are known before anything is explained."""
+        """The objects that are known before the explanation starts."""
         ...
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
@@ -44,7 +44,7 @@ class ObjectSource(Protocol):
         ...
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry reads."""
         ...
 
     async def read(self, found: SelectedTarget) -> Object:
@@ -52,20 +52,20 @@ class ObjectSource(Protocol):
         ...
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return which lists of its kinds merge by key."""
+        """Return the lists that merge by key in the kinds of an API version."""
         ...
 
     def asked(self, found: SelectedTarget) -> bool:
-        """Return whether a selected object is to be explained."""
+        """Return whether to explain a selected object."""
         ...
 
     async def others(self, query: TargetQuery) -> list[Object]:
-        """Return the objects of the right kind of which it is to be said why not."""
+        """Return the objects of the queried kind, to explain why they are not selected."""
         ...
 
 
 class FileObjectSource:
-    """Objects in files."""
+    """A source that reads objects from files."""
 
     cure = "; give its Namespace in a file"
     absent = "no object of this kind was given; give some with --target"
@@ -76,7 +76,7 @@ class FileObjectSource:
 
     @property
     def finder(self) -> TargetFinder:
-        """Finds the targets of a rule."""
+        """The finder of the targets of a rule."""
         return self._file_objects.finder
 
     @property
@@ -85,7 +85,7 @@ class FileObjectSource:
         return tuple(self._file_objects.objects.values())
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return what the values say, else the labels of the Namespace among the files."""
+        """Return the labels from the values, else those of the Namespace among the files."""
         labels = self._labels.get(name)
         if labels is None:
             known = self._file_objects.objects.get(("v1", "Namespace", "", name))
@@ -95,24 +95,24 @@ class FileObjectSource:
         return {_NAME_LABEL: name, **labels}
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry reads."""
         return await self._file_objects.load(load)
 
     async def read(self, found: SelectedTarget) -> Object:
-        """Return a target as it stands in its file."""
+        """Return a target as written in its file."""
         return await self._file_objects.target(found)
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return what is shipped, and what the definitions among the files say."""
+        """Return the shipped merge keys, and those of the definitions among the files."""
         return await self._file_objects.merge_keys(api_version)
 
     def asked(self, found: SelectedTarget) -> bool:
-        """Return true: whoever gives a file wants to hear of its objects."""
+        """Return true: all objects of the given files are explained."""
         del found
         return True
 
     async def others(self, query: TargetQuery) -> list[Object]:
-        """Return all objects of the kind."""
+        """Return all objects of the queried kind."""
         cluster = self._file_objects.cluster
         kinds = {_resource(kind) for kind in await cluster.find(query.api_version, query.kind)}
         found = []
@@ -125,11 +125,11 @@ class FileObjectSource:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveObjectSource:
-    """A cluster.
+    """A source that reads from a cluster.
 
     Attributes:
-        targets: The objects that somebody asks about, with their kinds; none: all that are
-            selected.
+        targets: The objects named with ``--target``, with their kinds. Where it is empty, all
+            selected objects are explained.
     """
 
     cluster: LiveCluster
@@ -139,16 +139,16 @@ class LiveObjectSource:
 
     @cached_property
     def finder(self) -> TargetFinder:
-        """Finds the targets of a rule."""
+        """The finder of the targets of a rule."""
         return TargetFinder(kinds=self.cluster.kinds, reader=self.cluster.reader)
 
     @property
     def known(self) -> Sequence[Object]:
-        """The objects that somebody asks about."""
+        """The objects named with ``--target``."""
         return tuple(obj for _, obj in self.targets)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace, None where it is not there or may not be read."""
+        """Return the labels of a namespace, None where it does not exist or may not be read."""
         try:
             found = await self.cluster.reader.get(NAMESPACES, "", name)
         except (NotFound, Forbidden):
@@ -156,26 +156,26 @@ class LiveObjectSource:
         return dict(found["metadata"].get("labels") or {})
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry reads."""
         return await self.cluster.loader.load(load)
 
     async def read(self, found: SelectedTarget) -> Object:
-        """Return a target as it stands now, without its managedFields."""
+        """Return the current state of a target, without its managedFields."""
         key = found.key
         obj = found.obj or await self.cluster.reader.get(key.kind, key.namespace, key.name)
         return readable(obj)
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return what the API server publishes."""
+        """Return the merge keys that the API server publishes."""
         return await self.cluster.keys.merge_keys(api_version)
 
     def asked(self, found: SelectedTarget) -> bool:
-        """Return whether somebody asks about a selected object."""
+        """Return whether ``--target`` names a selected object, or no object at all."""
         key = (_resource(found.key.kind), found.key.namespace, found.key.name)
         return not self.targets or any(key == _key(kind, obj) for kind, obj in self.targets)
 
     async def others(self, query: TargetQuery) -> list[Object]:
-        """Return the objects of the kind that somebody asks about."""
+        """Return the objects of the queried kind that ``--target`` names."""
         served = await self.cluster.kinds.find(query.api_version, query.kind)
         kinds = set(map(_resource, served))
         return [obj for kind, obj in self.targets if _resource(kind) in kinds]

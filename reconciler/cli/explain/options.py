@@ -1,4 +1,4 @@
-"""What somebody asks to be explained, read from files."""
+"""The options of `retrofit explain`, and the plan of an explanation that reads files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.services.catalog.settings import Filters
 
 MAX_TRIGGERS = 100
-"""Of one call; nobody reads more."""
+"""The maximum number of triggers per call; a longer explanation would not be readable."""
 
 Policies = list[tuple[Object, CompiledPolicy]]
 """Policies as written, and compiled."""
@@ -32,10 +32,10 @@ Policies = list[tuple[Object, CompiledPolicy]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that is explained; without requests, the rules are outlined.
+    """The policies and requests to explain; without requests, the rules are outlined.
 
     Attributes:
-        filters: What triggers nothing in the cluster; None where nobody knows.
+        filters: The resource filters of the cluster; None if they are not known.
     """
 
     policies: Policies
@@ -48,11 +48,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
-    """The command line.
+    """The options of the command line.
 
     Attributes:
-        operation: As `--operation` says; None: nothing.
-        passed_over: Files of folders that hold other things than objects.
+        operation: The value of `--operation`, None where it is not given.
+        passed_over: Skipped files of folders, which hold no objects.
     """
 
     policy: str
@@ -69,10 +69,10 @@ class ExplainOptions:
     passed_over: set[str] = field(default_factory=set)
 
     def check(self) -> None:
-        """Refuse flags that do not go together.
+        """Reject combinations of flags that make no sense.
 
         Raises:
-            UsageError: One of them is of no use, or standard input is to be read twice.
+            UsageError: A flag has no effect, or standard input is given twice.
         """
         single = (self.policy, self.trigger, self.old, self.userinfo, self.values)
         if [*single, *self.targets, *self.exceptions].count("-") > 1:
@@ -81,20 +81,20 @@ class ExplainOptions:
             raise click.UsageError("--old, --target and --userinfo need --trigger")
 
     def desk(self) -> DeskValues:
-        """Return the values of variables."""
+        """Return the values for variables, of the values file and of ``--set``."""
         values = DeskValues() if self.values is None else read_values(*_single(self.values))
         return replace(values, fixed=read_settings(self.settings))
 
     def policy_exceptions(self) -> tuple[PolicyException, ...]:
-        """Return the exceptions."""
+        """Return the exceptions of the given files."""
         return read_exceptions(self.exceptions)
 
     def requests(self, triggers: Iterable[Object]) -> list[Request]:
-        """Return the request of each trigger."""
+        """Return one request for each trigger."""
         old = _one(self.old, Scopes())
         found = [
             Request(
-                # What there is an old object of was updated.
+                # An old object implies an UPDATE.
                 operation=UPDATE if old and self.operation is None else self.operation,
                 obj=obj,
                 old=old,
@@ -114,11 +114,11 @@ class ExplainOptions:
         return placed(names, scopes, pass_over=self.passed_over.add)
 
     def policies(self, desk: DeskValues) -> Policies:
-        """Return the policies of the file that is named.
+        """Return the policies of the file that POLICY names.
 
         Raises:
-            InvalidSetting: There is none.
-            InvalidPolicy: One is refused.
+            InvalidSetting: The file holds no policy.
+            InvalidPolicy: A policy is refused.
         """
         scopes = Scopes()
         found = [
@@ -132,7 +132,7 @@ class ExplainOptions:
         return found
 
     def plan(self) -> Plan:
-        """Return what is to be explained of files.
+        """Return the plan of an explanation that reads only files.
 
         Raises:
             InvalidSetting: A file cannot be used.
@@ -143,7 +143,7 @@ class ExplainOptions:
         triggers = [] if self.trigger is None else self.objects([self.trigger], scopes)
         others = self.objects(self.targets, scopes)
         requests = [] if self.trigger is None else self.requests(triggers)
-        # What is deleted is no target any more.
+        # A deleted object is not a target.
         seen = [item.obj for item in requests if item.operation != DELETE]
         file_objects = FileObjects([*seen, *others, *desk.namespaces], cue=cue_of(self.cue))
         return Plan(
@@ -159,7 +159,7 @@ def compiled(policy: Object, desk: DeskValues, place: str = "") -> tuple[Object,
     """Return a policy with its programs.
 
     Raises:
-        InvalidPolicy: It is refused; begins with the place.
+        InvalidPolicy: The policy is refused; the message begins with ``place``.
     """
     name = str(policy["metadata"].get("name", ""))
     try:

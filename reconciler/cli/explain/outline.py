@@ -1,4 +1,4 @@
-"""What the rules of a policy ask for, without a trigger."""
+"""An outline of the rules of a policy, without a trigger."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -28,13 +28,13 @@ def outline(
     writer: OutlineWriter,
     filters: Filters | None = None,
 ) -> None:
-    """Write what the rules of a policy ask for.
+    """Write an outline of the rules of a policy.
 
     Args:
-        policy: As written.
-        compiled: The same, compiled.
-        writer: Where to write.
-        filters: What triggers nothing in the cluster; None where nobody knows.
+        policy: The policy as written.
+        compiled: The same policy, compiled.
+        writer: The writer of the outline.
+        filters: The resource filters of the cluster; None if they are not known.
     """
     tell_policy(compiled, writer)
     for program in compiled.programs:
@@ -48,7 +48,7 @@ def outline(
 
 
 def tell_policy(compiled: CompiledPolicy, writer: OutlineWriter) -> None:
-    """Write which policy it is about, and what its author should know."""
+    """Write the name, the account and the warnings of a policy."""
     name = f"{compiled.ref.kind} {compiled.key}"
     writer.line("policy", name, policy=compiled.key, policyKind=compiled.ref.kind)
     if compiled.account is not None:
@@ -59,13 +59,13 @@ def tell_policy(compiled: CompiledPolicy, writer: OutlineWriter) -> None:
 
 
 def tell_rule(program: Program, writer: OutlineWriter) -> None:
-    """Write which rule it is about."""
+    """Write the name and the location of a rule."""
     place = program.origin.location
     writer.line("rule", f"rule {program.rule} ({place})", rule=program.rule, place=place)
 
 
 def written_at(policy: Mapping[str, Any], location: str) -> Mapping[str, Any]:
-    """Return the part of a policy at a location, as its author wrote it."""
+    """Return the part of a policy at a location, as written."""
     part: Any = policy
     for name, index in _STEP.findall(location):
         part = part[int(index)] if index else part[name]
@@ -103,7 +103,7 @@ def _rule(
 
 
 def _catch_up(policy: CompiledPolicy, program: Program, writer: OutlineWriter) -> None:
-    """Write what becomes of a trigger that could not be recorded."""
+    """Write what happens to a trigger that could not be recorded."""
     if policy.failure_policy != IGNORE:
         return
     if program.changes_trigger:

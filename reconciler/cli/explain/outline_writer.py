@@ -1,4 +1,4 @@
-"""The output of `explain`: notes within notes, as indented lines or as JSON."""
+"""The output of `retrofit explain`: nested notes, as indented lines or as JSON."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -27,11 +27,11 @@ class Note:
     """One line of an explanation.
 
     Attributes:
-        kind: For programs, as ``precondition``; the page of the command in the docs lists them.
-        text: For people.
-        mark: None where it answers nothing.
-        facts: For programs, without anything secret.
-        notes: What belongs to it.
+        kind: A word for programs, such as ``precondition``; the docs of the command list them.
+        text: The text for people.
+        mark: The answer; None where the note is not an answer.
+        facts: Data for programs, without secrets.
+        notes: Nested notes.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Note:
     notes: "list[Note]" = field(default_factory=list)
 
     def fields(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the fields of the note for JSON output."""
         found: dict[str, Any] = {"kind": self.kind}
         if self.mark is not None:
             found["answer"] = self.mark[0]
@@ -53,26 +53,26 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class OutlineWriter:
-    """Where notes go, one below the other."""
+    """Collects notes in order."""
 
     notes: list[Note] = field(default_factory=list)
 
     @property
     def inner(self) -> "OutlineWriter":
-        """Return a writer of what is inside of the last note."""
+        """Return a writer of notes nested in the last one."""
         return OutlineWriter(self.notes[-1].notes)
 
     def line(self, kind: str, text: str, **facts: Any) -> None:
-        """Tell something."""
+        """Add a note without an answer."""
         self.notes.append(Note(kind=kind, text=text, facts=facts))
 
     def answer(self, mark: Mark, kind: str, text: str, **facts: Any) -> None:
-        """Answer something."""
+        """Add a note with an answer."""
         self.notes.append(Note(kind=kind, text=text, mark=mark, facts=facts))
 
 
 def show(notes: Iterable[Note], stream: TextIO, screen: Screen, indent: str = "") -> None:
-    """Write notes as indented lines, as a screen shows them."""
+    """Print notes as indented lines that fit a screen."""
     for note in notes:
         for line in _lines(note, screen, indent):
             click.echo(line, stream)
@@ -100,6 +100,6 @@ def shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     if len(text) <= _LONGEST:
         return text
-    # At a space, where there is one: a word that is cut looks like another.
+    # Cut at a space if possible: a cut word can look like another word.
     begun = text[:_LONGEST].rpartition(" ")[0] or text[:_LONGEST]
     return f"{begun} ... ({len(text)} characters)"

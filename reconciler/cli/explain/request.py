@@ -1,4 +1,4 @@
-"""The request that a rule is explained on."""
+"""The admission request for which a rule is explained."""
 
 import secrets
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ _WITH_OLD = ("UPDATE", "DELETE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is known of a request.
+    """An admission request, as far as the options describe it.
 
     Attributes:
-        operation: None where nobody says; then each rule has its own.
-        old: The object before an update; None where nobody gave it.
-        user: Who sends it, with the fields that expressions see.
+        operation: None where no option sets it; then each rule has its own default.
+        old: The object before an update; None where it is not given.
+        user: The sender, with the fields that expressions see.
     """
 
     operation: str | None
@@ -33,21 +33,21 @@ class Request:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace of the object, empty where it has none."""
+        """Return the namespace of the object, empty for a cluster-scoped object."""
         return str(self.obj["metadata"].get("namespace") or "")
 
     @property
     def old_object(self) -> Object | None:
-        """Return what ``request.oldObject`` is; without a better word the object itself."""
+        """Return the value of ``request.oldObject``; by default the object itself."""
         if self.operation not in _WITH_OLD:
             return None
         return self.old or self.obj
 
     def subject(self, labels: Mapping[str, str] | None) -> Subject:
-        """Return what match and exclude look at.
+        """Return the subject that match and exclude evaluate.
 
         Args:
-            labels: Of the namespace, None where they are not known.
+            labels: The labels of the namespace, None where they are not known.
         """
         group, version = split_api_version(self.obj["apiVersion"])
         return Subject(
@@ -63,7 +63,7 @@ class Request:
         )
 
     def context(self, values: Values) -> Context:
-        """Return what expressions see, with values that somebody gives."""
+        """Return the context for expressions, overlaid with given values of variables."""
         group, version = split_api_version(self.obj["apiVersion"])
         user, info = self.user or (None, None)
         context = request_context(

@@ -1,4 +1,4 @@
-"""Which objects the targets of a rule mean, and what the rule makes of them."""
+"""Explanation of the objects that a rule selects as targets, and of its changes to them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.selection import SelectedTarget
 
 _MOST = 20
-"""Objects that are explained, selected or not; the others are counted."""
+"""The maximum number of objects that are explained, selected or not; others are counted."""
 
 _MARKS = {
     RuleStatus.PASS: YES,
@@ -40,13 +40,13 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetExplanation:
-    """Tells about the targets of a rule that fires.
+    """Explains the targets of a rule that fires.
 
     Attributes:
-        run: On its trigger.
-        policy: The object as written.
-        desk: Values that somebody gives for targets.
-        values: At the trigger, with the entries of the rule.
+        run: The run of the rule for its trigger.
+        policy: The policy as written.
+        desk: Given values of variables for targets.
+        values: The values at the trigger, with the context entries of the rule.
     """
 
     run: RuleRun
@@ -61,7 +61,7 @@ class TargetExplanation:
         return self.run.program
 
     async def tell_trigger(self, writer: OutlineWriter) -> TargetChange:
-        """Write what becomes of the trigger of a rule that changes it, and return that."""
+        """Write how a rule changes its own trigger, and return the change."""
         writer.line("target", "the trigger itself")
         values, obj = self.values, dict(self.run.subject.obj)
         keys = await self.object_source.merge_keys(str(obj.get("apiVersion", "")))
@@ -71,7 +71,7 @@ class TargetExplanation:
         return await self._changed(work, values, obj, writer.inner)
 
     async def tell(self, writer: OutlineWriter) -> None:
-        """Write which objects are selected and what happens to each."""
+        """Write the selected objects, and the result for each."""
         values = self.values
         selection = await self.object_source.finder.select(self.run, values.loads)
         for index, target in enumerate(details_of(self.program).targets):
@@ -96,7 +96,7 @@ class TargetExplanation:
         queries = {query.index: query for query in found}
         if index in queries:
             return queries[index]
-        # Each target gives a query or an error, in the order of the policy.
+        # Each target yields either a query or an error, in the order of the policy.
         raise errors[sum(earlier not in queries for earlier in range(index))]
 
     async def _objects(self, found: list[SelectedTarget], writer: OutlineWriter) -> None:
@@ -156,7 +156,7 @@ class TargetExplanation:
     async def _changed(
         self, work: Callable[[], TargetChange], values: Values, obj: Object, writer: OutlineWriter
     ) -> TargetChange:
-        # What the entries of a foreach have read counts from here on.
+        # Include the Secrets that context entries inside a foreach have read meanwhile.
         values = values.on(values.context, values.mask.with_loads(values.loads.found))
         changed = await values.get(work)
         if isinstance(changed, RetrofitError):
@@ -185,7 +185,7 @@ class TargetExplanation:
         if namespace and any(item.matcher.needs.namespace_labels for item in exceptions):
             labels = await self.object_source.namespace_labels(namespace) or {}
         for item in exceptions:
-            # What its conditions read is not said: it may be as secret as what a rule reads.
+            # The values that its conditions read are not shown: they may be secret.
             asked = replace(run, exceptions=(item,))
             work = partial(asked.excepted_at, found.key.kind, obj, labels)
             holds = await self.values.get(work) == (item.key,)
@@ -236,7 +236,7 @@ class TargetExplanation:
 
 
 def _flat(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    # Inside of a foreach variables have another value for each element.
+    # Variables inside a foreach have a different value for each element.
     return tuple(edit for edit in edits if not isinstance(edit, ForeachEdit))
 
 

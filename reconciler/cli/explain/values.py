@@ -1,4 +1,4 @@
-"""Values of variables and context entries, as the engine gives them, without secrets."""
+"""Values of variables and context entries as the engine computes them, with secrets masked."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayValue:
-    """A value that may be shown, or why there is none.
+    """A value that is safe to show, or the error of its evaluation.
 
     Attributes:
-        text: For people; short.
-        facts: For programs: ``value`` or ``error``.
+        text: A short text for people.
+        facts: Data for programs: ``value`` or ``error``.
     """
 
     text: str
@@ -33,34 +33,34 @@ class DisplayValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What expressions give at one point of an explanation."""
+    """The results of expressions at one point of an explanation."""
 
     loads: Loads
     context: Context
     mask: Mask
 
     def on(self, context: Context, mask: Mask) -> "Values":
-        """Return the same at another point."""
+        """Return the values at another point, with its context and mask."""
         return replace(self, context=context, mask=mask)
 
     async def knowing(self, entries: Iterable[Entry]) -> "Values":
-        """Return the same with a mask that knows what these entries read of Secrets."""
+        """Return the values with a mask that covers the Secrets these context entries read."""
         found = tuple(entries)
         for entry in found:
-            # Read now: whatever is shown before would be shown unmasked.
+            # Evaluate first: values that are shown before the load would not be masked.
             await self.get(partial(self._entry, entry.name))
         mask = self.mask.with_loads(self.loads.found).with_entries(found)
         return replace(self, mask=mask)
 
     async def get(self, work: Callable[[], T]) -> T | RetrofitError:
-        """Return what an evaluation gives, or why it fails."""
+        """Return the result of an evaluation, or its error."""
         try:
             return await self.loads.evaluate(work)
         except RetrofitError as error:
             return error
 
     async def display(self, work: Callable[[], Any], *, hidden: bool = False) -> DisplayValue:
-        """Return the result of an evaluation."""
+        """Return the masked result of an evaluation."""
         value = await self.get(work)
         if isinstance(value, RetrofitError):
             text = self.mask.text(str(value))
@@ -71,7 +71,7 @@ class Values:
         return DisplayValue(text=shown(value), facts={"value": value})
 
     async def of(self, expression: Expression) -> DisplayValue:
-        """Return what an expression gives."""
+        """Return the masked result of an expression."""
         hidden = self.mask.hides(expression)
         return await self.display(lambda: self.context.search(expression), hidden=hidden)
 
@@ -104,5 +104,5 @@ class Values:
 
 
 def templates_of(readers: Readers) -> list[Template]:
-    """Return the templates among what a part of a rule reads with."""
+    """Return the templates among the readers of a part of a rule."""
     return [reader for reader in readers if isinstance(reader, Template)]

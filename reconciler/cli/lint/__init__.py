@@ -1,1 +1,1 @@
-"""`retrofit lint`: what is wrong with policies, with the lines where."""
+"""The command `retrofit lint`: findings about policies, with file and line."""

@@ -104,7 +104,7 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
 
 @cache
 def namespaced(api_version: str, kind: str) -> bool | None:
-    """Return whether a kind that every cluster serves is namespaced; None for all others."""
+    """Return whether a built-in kind is namespaced; None for all other kinds."""
     scopes = {item.namespaced for item in asyncio.run(MemoryKinds().find(api_version, kind))}
     return scopes.pop() if len(scopes) == 1 else None
 
@@ -147,7 +147,7 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
         case _:
             found = lint_policy(obj, scope=namespaced)
     yield from found
-    # What is said of a place, or of one below it, already names its cure, too.
+    # An error at the same place or below it names its cure; a CRD finding would repeat it.
     known = [f"{finding.location}." for finding in found if finding.level is Level.ERROR]
     if "kind." not in known:
         for item in crd_findings(obj):

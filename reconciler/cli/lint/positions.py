@@ -1,4 +1,4 @@
-"""Lines and columns of places such as ``spec.rules[0].name`` in the text of a file."""
+"""Lines and columns of field paths such as ``spec.rules[0].name`` in the text of a file."""
 
 import bisect
 import re
@@ -26,7 +26,7 @@ _MERGE: Final = "<<"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where something begins; both from 1."""
+    """The start of a value in a file; line and column count from 1."""
 
     line: int
     column: int
@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(slots=True)
 class _Node:
-    """A value, and where it, or the key that it belongs to, begins."""
+    """A value, with the position of its key, or its own where it has no key."""
 
     at: Position
     children: "dict[str, _Node] | list[_Node] | None" = None
@@ -43,7 +43,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Text:
-    """A literal block, which may hold a document of its own."""
+    """A literal block scalar, which may itself hold a YAML document."""
 
     value: str
     first_line: int
@@ -51,17 +51,17 @@ class _Text:
 
 
 class Positions:
-    """The positions in one file, by the line at which a document begins."""
+    """The positions in one file, by the first line of each document."""
 
     def __init__(self, content: bytes) -> None:
         self._roots = dict(_read(content))
 
     def find(self, document: int, place: str) -> Position:
-        """Return where a place of a document is, or the last part of it that is there.
+        """Return the position of a field path in a document, or of its last existing parent.
 
         Args:
-            document: The line at which the document begins.
-            place: As messages name it, as ``metadata.annotations[a.b/c]``.
+            document: The first line of the document.
+            place: The path as in messages, such as ``metadata.annotations[a.b/c]``.
         """
         node = self._roots.get(document)
         return Position(document, 1) if node is None else _follow(node, place)
@@ -79,13 +79,13 @@ def _follow(node: _Node, place: str) -> Position:
 
 
 def _step(node: _Node, place: str) -> tuple[_Node, str] | None:
-    """Return the child that a place begins with, and the rest of the place."""
+    """Return the child for the first step of a path, and the rest of the path."""
     if isinstance(node.children, list):
         found = _INDEX.match(place)
         if found is None or int(found[1]) >= len(node.children):
             return None
         return node.children[int(found[1])], place[found.end() :]
-    # Names of labels have dots and slashes in them: the longest key that fits is meant.
+    # Label names contain dots and slashes: the longest matching key wins.
     for key in sorted(node.children or (), key=len, reverse=True):
         for written in (f".{key}", key, f"[{key}]", f'["{key}"]'):
             rest = place.removeprefix(written)
@@ -95,7 +95,7 @@ def _step(node: _Node, place: str) -> tuple[_Node, str] | None:
 
 
 def _inside(node: _Node, text: _Text, place: str) -> Position:
-    # Variables without quotes are no YAML; a word of the same length stands in for each.
+    # Unquoted variables are not YAML: replace each by a word of the same length.
     content = _VARIABLE.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), text.value)
     roots = [root for _, root in _read(content.encode())]
     if not roots:
@@ -109,7 +109,7 @@ def _read(content: bytes) -> Iterator[tuple[int, _Node]]:
         try:
             yield 1, _Json(content.decode()).read()
         except (ValueError, IndexError, RecursionError):
-            pass  # It is YAML in flow style, or nested deeply.
+            pass  # The content is YAML in flow style, or nested too deeply.
         else:
             return
     lines = content.decode(errors="replace").splitlines()
@@ -129,7 +129,7 @@ def _read(content: bytes) -> Iterator[tuple[int, _Node]]:
                 yield line, builder.root
                 builder = _Builder(lines)
     except yaml.YAMLError:
-        # What came before can be pointed at; the error itself has a position of its own.
+        # Earlier documents keep their positions; the error carries its own position.
         return
 
 
@@ -205,7 +205,7 @@ class _Builder:
 
 
 class _Json:
-    """JSON that was read already, so it is well formed."""
+    """Finds positions in JSON text; malformed text raises ValueError or IndexError."""
 
     _SPACE: Final = re.compile(r"[ \t\r\n]*")
 

@@ -1,4 +1,4 @@
-"""Findings as text for people, JSON, SARIF and the commands of GitHub's workflows."""
+"""Output of findings as text, JSON, SARIF or GitHub workflow commands."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +29,10 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A finding, and the file in which it was found.
+    """A finding and its file.
 
     Attributes:
-        policy: Key of the policy, or of the other object; empty where there is none.
+        policy: The key of the policy or other object; empty where the file is unreadable.
     """
 
     file: str
@@ -42,7 +42,7 @@ class Row:
 
 
 def as_text(rows: Iterable[Row], screen: Screen) -> str:
-    """Return a paragraph for each finding on a terminal, elsewhere a line; compilers begin so."""
+    """Return a paragraph per finding on a terminal, elsewhere a line as compilers print it."""
     between = "\n\n" if screen.folding else "\n"
     return between.join("\n".join(_lines(row, screen)) for row in rows)
 
@@ -64,7 +64,7 @@ def _lines(row: Row, screen: Screen) -> Iterator[str]:
 
 
 def as_json(rows: Iterable[Row]) -> str:
-    """Return one list of objects."""
+    """Return a JSON list with one object per finding."""
     listed = [
         {
             "file": row.file,
@@ -128,7 +128,7 @@ def _uri(file: str) -> str:
 
 
 def as_github(rows: Iterable[Row]) -> str:
-    """Return a workflow command for each finding, which GitHub shows beside the line."""
+    """Return a workflow command per finding, which GitHub shows as an annotation of the line."""
     return "\n".join(
         f"::{_GITHUB[row.finding.level]} file={_property(row.file)},line={row.position.line}"
         f",col={row.position.column},title={_property(row.finding.code)}"
@@ -151,14 +151,14 @@ def _sentence(finding: Finding, *, place: bool = False) -> str:
 
 
 def summary(rows: Sequence[Row], looked_at: str) -> str:
-    """Return the line that ends the text: what was looked at, and how much was found."""
+    """Return the summary line: the checked objects, and the number of findings per level."""
     counts = {level: sum(row.finding.level is level for row in rows) for level in Level}
     words = [number(count, str(level)) for level, count in counts.items()]
     return f"{looked_at}: {', '.join(words)}"
 
 
 def printable(text: str) -> str:
-    """Return a text without the controls that a terminal would obey."""
+    """Return a text with control characters replaced, so that a terminal does not execute them."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
 
 

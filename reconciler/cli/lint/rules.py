@@ -1,4 +1,4 @@
-"""Every rule of lint: its code, and in one line what it finds."""
+"""All rules of lint: their codes, with a one-line description of each."""
 
 from typing import Final
 

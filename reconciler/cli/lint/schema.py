@@ -1,6 +1,6 @@
-"""What the API server refuses by the shipped CustomResourceDefinitions.
+"""Validation of objects against the schemas of the shipped CustomResourceDefinitions.
 
-Their CEL rules are not evaluated; what those of the checked kinds ask for is compiled anyway.
+CEL rules of the CRDs are not evaluated: for the checked kinds, compiling covers the same rules.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _FILES: Final = {
     "ClusterHook": "hooks/clusterhooks",
 }
 _OWN: Final = frozenset(kind.kind for kind in HOOK_KINDS)
-"""These are the same in both installations."""
+"""Kinds that are the same in both installations."""
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _NAMES: Final = {
@@ -47,7 +47,7 @@ _NAMES: Final = {
 
 
 def crd_findings(obj: Object) -> Iterator[Finding]:
-    """Yield why the API server would refuse an object of one of the kinds of this project."""
+    """Yield the reasons for which the API server would refuse an object of a checked kind."""
     group, _, version = obj["apiVersion"].partition("/")
     served = _versions(_file_of(obj["kind"], group))
     validator = served.get((group, version))
@@ -123,13 +123,13 @@ def _versions(file: str) -> Mapping[tuple[str, str], Draft4Validator]:
 
 
 def _as_json_schema(schema: Mapping[str, Any], *, root: bool = False) -> dict[str, Any]:
-    """Return a structural schema with what the API server adds to it by rule."""
+    """Return a structural schema as a JSON schema with the API server's implicit rules."""
     found = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
     properties = {
         name: _as_json_schema(item) for name, item in (schema.get("properties") or {}).items()
     }
     if root:
-        # The API server checks the metadata itself.
+        # The API server validates metadata itself.
         properties |= {"metadata": {"type": "object"}}
     if properties:
         found["properties"] = properties
@@ -151,7 +151,7 @@ def _as_json_schema(schema: Mapping[str, Any], *, root: bool = False) -> dict[st
 def _properties(
     validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
-    # A null where none may be is dropped before the schema is asked.
+    # The API server drops nulls of fields that are not nullable before it validates.
     if isinstance(instance, dict):
         kept = {
             name: value

@@ -1,4 +1,4 @@
-"""The objects to check, out of files of which some may be broken."""
+"""The objects to check, read from files that may be partly broken."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from reconciler.hooks.declared import HOOK_KINDS
 
 _GROUPS: Final = {*GROUPS} | {kind.group for kind in (*KNOWN_KINDS, *HOOK_KINDS)}
 _MOST_BROKEN: Final = 20
-"""Documents of one file that are reported as broken; the rest of the file is left out."""
+"""Broken documents that are reported per file; the rest of the file is skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,16 @@ class _File:
 
     @cached_property
     def positions(self) -> Positions:
-        # Most files have nothing to point at.
+        # Computed lazily: most files have no findings.
         return Positions(self._content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An object, and where it comes from.
+    """An object and its origin.
 
     Attributes:
-        prefix: Its own place in the document, as ``items[3]`` in a List.
+        prefix: The path of the object in its document, such as ``items[3]`` in a List.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Source:
     file: _File
 
     def position(self, place: str) -> Position:
-        """Return where a place of the object is."""
+        """Return the position of a field path of the object."""
         dot = "." if self.prefix and place else ""
         return self.file.positions.find(self.document, f"{self.prefix}{dot}{place}")
 
@@ -60,12 +60,12 @@ class Source:
 def read_sources(
     names: Iterable[str], kinds: Collection[str]
 ) -> Iterator[Source | Broken | InvalidSetting]:
-    """Yield the objects of some kinds in files, what is broken, and files that are not there.
+    """Yield the objects of some kinds in files, broken documents, and errors for missing files.
 
     Args:
-        names: Files, folders and globs, as people wrote them.
-        kinds: Objects of others and of other API groups, and documents that are no objects, are
-            left out.
+        names: Files, folders and globs, as given on the command line.
+        kinds: The kinds to yield. Other kinds, other API groups, and documents that are not
+            objects are skipped.
     """
     for name in names:
         try:
@@ -91,7 +91,7 @@ def _of_file(file: str, content: bytes, kinds: Collection[str]) -> Iterator[Sour
 
 
 def _behind(content: bytes, line: int) -> tuple[bytes, int]:
-    """Return the documents from a line on, at the lines where they were, and the first line."""
+    """Return the documents from a line on, padded to keep their lines, and their first line."""
     lines = content.splitlines(keepends=True)
     start = next((n for n in range(line, len(lines)) if lines[n].startswith(b"---")), len(lines))
     return b"\n" * start + b"".join(lines[start:]), start
@@ -121,13 +121,13 @@ def _of_document(
 def _is_one(value: Any, kinds: Collection[str]) -> bool:
     if not isinstance(value, Mapping) or value.get("kind") not in kinds:
         return False
-    # Other projects have a Policy as well, and another language its own exceptions.
+    # Other projects also have a kind Policy, and other dialects have their own exceptions.
     api_version = value.get("apiVersion")
     return not isinstance(api_version, str) or split_api_version(api_version)[0] in _GROUPS
 
 
 def _values(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the objects in a document, each with its place there."""
+    """Yield the objects in a document, each with its path in it."""
     if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
         yield "", value
         return

@@ -1,1 +1,1 @@
-"""Policies and what belongs to them, moved from one API group to the other."""
+"""The command `retrofit migrate`: moves policies from one API group to the other."""

@@ -101,7 +101,7 @@ def migrate(
     if errors:
         sys.exit(NOT_RUN)
     if preview:
-        # What reaches a cluster takes a second to load.
+        # The modules that access a cluster take a second to import.
         from reconciler.cli.migrate.live import show_preview  # noqa: PLC0415
 
         found = [item for file in files for item in file.policies(group)]
@@ -121,11 +121,11 @@ def _check(paths: Sequence[str], *, write: bool, folder: Path | None) -> None:
 
 
 def _report(files: Iterable[Rewritten], move: Move, *, dry: bool) -> bool:
-    """Tell what moves and what does not; return whether somebody has to do something."""
+    """Print which objects move and which do not; return whether the user has to act."""
     fates: Counter[Fate] = Counter()
     bad = False
     for file in files:
-        # What standard input becomes is all that standard output has.
+        # For standard input, standard output holds nothing but the rewritten content.
         piped = file.source == STDIN_NAME
         stream = sys.stderr if piped else sys.stdout
         screen = screen_of(stream)
@@ -134,7 +134,7 @@ def _report(files: Iterable[Rewritten], move: Move, *, dry: bool) -> bool:
             click.echo(line, file=stream)
             bad |= level is Level.ERROR
         if piped:
-            # As it is: whatever is in it, nobody looks at it here.
+            # Written as bytes, unsanitized: the output goes to a program, not to a terminal.
             click.echo(file.after.encode(), nl=False)
         elif dry:
             for line in file.diff():
@@ -173,7 +173,7 @@ def _summary(fates: Mapping[Fate, int], *, dry: bool) -> str:
 
 
 def _store(files: Iterable[Rewritten], folder: Path | None) -> list[InvalidSetting]:
-    """Write the files, and return what was in the way of some."""
+    """Write the files, and return the errors of those that could not be written."""
     errors: list[InvalidSetting] = []
     places: dict[Path, Rewritten] = {}
     for file in files:

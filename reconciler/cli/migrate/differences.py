@@ -1,4 +1,4 @@
-"""What is different for the rules of a policy that has moved."""
+"""The differences in behaviour of the rules of a policy after a move."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -13,11 +13,11 @@ _RULES: Final = "spec.rules["
 
 
 def differences(policy: Object, move: Move) -> Iterator[tuple[str, str, Level]]:
-    """Yield a rule's name, empty for the whole policy, what is so, and how bad it is.
+    """Yield each difference: the rule's name, empty for the whole policy, a text and a level.
 
     Args:
-        policy: As it is after the move.
-        move: Which one.
+        policy: The policy after the move.
+        move: The move.
     """
     found = () if move.target.stands_by else lint_policy(policy, scope=namespaced)
     counted = [item for item in found if item.level is not Level.NOTE]

@@ -1,4 +1,4 @@
-"""The files of a move: read, rewritten in memory, shown or written."""
+"""The files of a move: reads them, rewrites them in memory, and writes or diffs them."""
 
 import difflib
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A file before and after.
+    """A file before and after a move.
 
     Attributes:
-        source: As it was named.
-        base: What its place below another folder is relative to.
-        found: Its objects that the move is about.
+        source: The file as it was named.
+        base: The folder to which its path below an output folder is relative.
+        found: Its objects that the move concerns.
     """
 
     source: str
@@ -35,7 +35,7 @@ class Rewritten:
     found: list[Moved] = field(default_factory=list)
 
     def diff(self) -> Iterator[str]:
-        """Yield the lines of what changed."""
+        """Yield the lines of a unified diff."""
         yield from difflib.unified_diff(
             self.before.splitlines(),
             self.after.splitlines(),
@@ -45,7 +45,7 @@ class Rewritten:
         )
 
     def policies(self, group: str) -> Iterator[tuple[str, Object]]:
-        """Yield the policies of a group that are there after the move, each with its place."""
+        """Yield the policies of a group after the move, each with its place."""
         if any(item.fate is Fate.MOVES for item in self.found):
             for document in parse_documents(self.after.encode(), self.source):
                 yield from ((document.place, item) for item in _policies(document.value, group))
@@ -67,7 +67,7 @@ def _policies(value: object, group: str) -> Iterator[Object]:
 
 
 def rewrite_all(names: tuple[str, ...], move: Move) -> Iterator[Rewritten | InvalidSetting]:
-    """Yield each file as it is after the move, and what cannot be read."""
+    """Yield each rewritten file, and an error for each that cannot be read."""
     for name in names:
         try:
             contents = list(read_contents([name]))
@@ -90,7 +90,7 @@ def _rewrite(content: Content, move: Move, base: Path) -> Rewritten:
         text = content.data.decode()
     except UnicodeDecodeError as error:
         raise InvalidSetting(f"{content.source}: is not UTF-8: save it so") from error
-    # What has no end, or cannot be an object, is refused here.
+    # This refuses aliases without end, and documents that cannot be objects.
     for _ in parse_documents(content.data, content.source):
         pass
     mark = _BOM if text.startswith(_BOM) else ""
@@ -107,7 +107,7 @@ def _rewrite(content: Content, move: Move, base: Path) -> Rewritten:
 
 
 def place_of(file: Rewritten, folder: Path | None) -> Path:
-    """Return where a file is written: in its place, or in a folder as it was in its base."""
+    """Return the path to write a file to: its own, or the same path below a folder."""
     source = Path(file.source)
     return source if folder is None else folder / source.relative_to(file.base)
 
@@ -116,7 +116,7 @@ def store(file: Rewritten, path: Path) -> None:
     """Write a file.
 
     Raises:
-        InvalidSetting: It cannot be written.
+        InvalidSetting: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

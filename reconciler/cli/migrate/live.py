@@ -1,4 +1,4 @@
-"""What a move would change in a cluster."""
+"""A preview of a move in a cluster."""
 
 import contextlib
 import sys
@@ -20,16 +20,16 @@ _LIMIT = 20
 
 
 async def show_preview(found: Sequence[tuple[str, Object]], move: Move, address: Address) -> bool:
-    """Show what moved policies would do; return whether something was wrong with that.
+    """Print what moved policies would do; return whether the report is incomplete or has refusals.
 
     Args:
-        found: The policies as they are after the move, each with its place.
-        move: Which one.
-        address: Of the cluster, as of the group that the policies move to.
+        found: The policies after the move, each with its place.
+        move: The move.
+        address: The cluster, with the API group that the policies move to.
 
     Raises:
-        InvalidSetting: The cluster cannot be reached, or there is no rule to be previewed.
-        ClusterError: Something cannot be read.
+        InvalidSetting: The cluster cannot be reached, or no rule can be previewed.
+        ClusterError: The cluster cannot be read.
     """
     async with live_cluster(address) as live:
         stored = KubePolicies(live.client, installation=move.source)

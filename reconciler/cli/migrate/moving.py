@@ -1,6 +1,6 @@
-"""What changes of an object when it moves from one API group to the other; pure.
+"""The edits that move an object from one API group to the other, without I/O.
 
-A move is about names only. What an object says stays as its author wrote it.
+A move changes names only. The rest of an object stays as its author wrote it.
 """
 
 from collections.abc import Iterator
@@ -24,23 +24,23 @@ _OTHER: Final = frozenset({"validate", "generate", "verifyImages"})
 
 
 class Fate(StrEnum):
-    """What becomes of an object."""
+    """The result of a move for an object."""
 
     MOVES = "moves"
     STAYS = "stays"
-    """It is right where it is."""
+    """The object belongs to the group that it is in."""
     STUCK = "stuck"
-    """It should move, and somebody has to decide something first."""
+    """The object should move, but its author has to change it first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """One object of a file.
+    """An object of a file, with the edits that move it.
 
     Attributes:
-        path: Where it stands in its document, empty for the document itself.
-        line: At which that document begins.
-        remarks: What its author should know.
+        path: Its path in the document, empty for the document itself.
+        line: The first line of the document.
+        remarks: Hints for its author.
     """
 
     kind: str
@@ -54,13 +54,13 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """From one installation to the other."""
+    """A move from one installation to the other."""
 
     source: Installation
     target: Installation
 
     def of_root(self, root: Root) -> Iterator[Moved]:
-        """Yield the objects in a document that the move is about."""
+        """Yield the objects in a document that the move concerns."""
         yield from self._within(root.node, root.line, "")
 
     def _within(self, node: Node, line: int, path: str) -> Iterator[Moved]:
@@ -77,7 +77,7 @@ class Move:
             yield from self._within(value, line, f"{path}.{key.value}".lstrip("."))
 
     def _object(self, node: Mapping, line: int, path: str) -> Moved | None:
-        """Return what becomes of an object, None where it is none that the move is about."""
+        """Return the result for an object, None where the move does not concern it."""
         api_version, kind = node.scalar("apiVersion"), node.text("kind")
         if api_version is None or not kind:
             return None
@@ -100,7 +100,7 @@ class Move:
         return None
 
     def kind_of(self, kind: str) -> Kind | None:
-        """Return a kind of the group that the move is to."""
+        """Return a kind of the group that policies move to, None where it has no such kind."""
         known = kinds_of(self.target)
         of_group = (
             *(known.cluster_policies, known.policies, known.exceptions),
@@ -109,14 +109,14 @@ class Move:
         return next((item for item in of_group if item.kind == kind), None)
 
     def plural(self, resource: str) -> str:
-        """Return what a resource of the one group is called in the other."""
+        """Return the name of a resource of the source group in the target group."""
         plain = resource.removeprefix(self.source.plural_prefix)
         return self.target.plural_prefix + plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
-    """An object while it is looked at."""
+    """An object while its edits are collected."""
 
     moved: Moved
     node: Mapping
@@ -139,7 +139,7 @@ class _Finding:
         )
 
     def own(self, api_version: Scalar, served: Kind) -> Moved:
-        """Return a policy, or what belongs to one."""
+        """Return the result for an object of the source group: a policy, or a related object."""
         source, target = self.move.source, self.move.target
         rules = self.node.items("spec.rules")
         acting = [index for index, rule in enumerate(rules) if _has(rule, _ACTS)]
@@ -168,7 +168,7 @@ class _Finding:
         return self._as(Fate.MOVES)
 
     def role(self) -> Moved | None:
-        """Return a role that grants something to the programs, or about their objects."""
+        """Return the result for a role that grants rights to the programs, or on their objects."""
         self._labels()
         for index, rule in enumerate(self.node.items("rules")):
             self._rule(rule, index)
@@ -228,7 +228,7 @@ class _Finding:
         return after + name.removeprefix(before) if name.startswith(before) else name
 
     def binding(self) -> Moved | None:
-        """Return a binding of the programs' accounts, or of a role that is installed with them."""
+        """Return the result for a binding of the programs' accounts or of an installed role."""
         source, target = self.move.source, self.move.target
         accounts = {
             source.admission_account: target.admission_account,
@@ -252,7 +252,7 @@ class _Finding:
         return self._as(Fate.MOVES)
 
     def settings(self) -> Moved | None:
-        """Return the ConfigMap of the programs."""
+        """Return the result for the ConfigMap with the programs' settings."""
         source, target = self.move.source, self.move.target
         place = self.node.text("metadata.namespace"), self.node.text("metadata.name")
         if place != (source.namespace, source.settings):

@@ -1,7 +1,7 @@
-"""YAML as its author wrote it: each text with its place, so that one word can be replaced.
+"""YAML nodes with the source span of each scalar, so that single values can be replaced.
 
-Comments, order, quotes, anchors and indentation stay, because nothing is written anew. A file is
-to be read by `documents.parse_documents` first, which refuses what has no end.
+Comments, order, quotes, anchors and indentation stay, because nothing is serialized again. Files
+must pass `documents.parse_documents` first, which refuses aliases without end.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ _SEPARATOR: Final = "."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A text, from ``start`` to ``end`` in the file, quotes and all."""
+    """A scalar, from ``start`` to ``end`` in the file, including its quotes."""
 
     value: str
     start: int
@@ -33,19 +33,19 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A list."""
+    """A YAML sequence."""
 
     items: list["Node"] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A map: its keys with their places, and its values."""
+    """A YAML mapping: its keys as scalars with spans, and its values."""
 
     pairs: list[tuple[Scalar, "Node"]] = field(default_factory=list)
 
     def get(self, path: str) -> "Node | None":
-        """Return what stands at a path of keys, as ``metadata.name``; None where nothing does."""
+        """Return the node at a path of keys such as ``metadata.name``, None where it is absent."""
         found: Node | None = self
         for key in path.split(_SEPARATOR):
             if not isinstance(found, Mapping):
@@ -54,12 +54,12 @@ class Mapping:
         return found
 
     def scalar(self, path: str) -> Scalar | None:
-        """Return the text at a path, None where there is none."""
+        """Return the scalar at a path, None where there is none."""
         found = self.get(path)
         return found if isinstance(found, Scalar) else None
 
     def text(self, path: str) -> str:
-        """Return the same as a value, empty where there is none."""
+        """Return the value of the scalar at a path, empty where there is none."""
         found = self.scalar(path)
         return "" if found is None else found.value
 
@@ -74,7 +74,7 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """A document, and the line at which it begins."""
+    """The root node of a document, and the document's first line."""
 
     line: int
     node: Node
@@ -82,17 +82,17 @@ class Root:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A value that takes the place of a text's."""
+    """The replacement of a scalar's value."""
 
     at: Scalar
     value: str
 
 
 def read_roots(text: str) -> Iterator[Root]:
-    """Yield the documents of a file that can be read.
+    """Yield the documents of a YAML file.
 
     Raises:
-        YAMLError: It cannot.
+        YAMLError: The text is not YAML.
     """
     parser, builder, line = _Parser(text), _Builder(), 1
     while parser.check_event():
@@ -111,7 +111,7 @@ def read_roots(text: str) -> Iterator[Root]:
 
 @dataclass(slots=True)
 class _Frame:
-    """A map or list that is being filled; the key that comes next belongs to a map."""
+    """A mapping or sequence under construction; a mapping keeps the key of its next value."""
 
     node: Mapping | Sequence
     key: Scalar | None = None
@@ -119,14 +119,14 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Builder:
-    """One document so far."""
+    """Builds the nodes of one document from parser events."""
 
     root: Node | None = None
     open: list[_Frame] = field(default_factory=list)
     anchors: dict[str, Node] = field(default_factory=dict)
 
     def begin(self, event: Any) -> None:
-        """Take in what may have an anchor, or name one."""
+        """Process the event of an alias, a scalar, or the start of a collection."""
         if isinstance(event, AliasEvent):
             self.put(self.anchors[str(event.anchor)])
             return
@@ -139,7 +139,7 @@ class _Builder:
             self.open.append(_Frame(node))
 
     def put(self, node: Node) -> None:
-        """Take in a whole node."""
+        """Add a complete node to the collection under construction."""
         if not self.open:
             self.root = node
             return
@@ -165,7 +165,7 @@ def _marks(event: Any) -> tuple[int, int]:
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text after edits; two of one place count once."""
+    """Return the text with the edits applied; two edits of the same scalar count as one."""
     found = {edit.at.start: edit for edit in edits}
     for start in sorted(found, reverse=True):
         edit = found[start]

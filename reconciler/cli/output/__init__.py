@@ -1,1 +1,1 @@
-"""How all commands speak: exit codes, colours, width, tables and counts."""
+"""The output conventions of all commands: exit codes, colours, width, tables and counts."""

@@ -1,4 +1,4 @@
-"""What comes out of Secrets is not shown, whole, in part or computed from."""
+"""Masking of the content of Secrets in output: whole, in part, or computed from it."""
 
 import base64
 import binascii
@@ -20,19 +20,19 @@ HIDDEN: Final = "***"
 _CONTENT: Final = ("data", "stringData")
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _SHORTEST: Final = 4
-"""Characters; a shorter text is hidden only where it stands alone."""
+"""Characters; a shorter text is hidden only where it is the whole value."""
 
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """What is secret in what is about to be shown.
+    """The secret content that must not appear in output.
 
     Attributes:
         texts: The content of all Secrets, encoded and decoded, longest first.
-        paths: Where expressions find such content.
-        called: A context entry asked the API server for Secrets.
+        paths: The paths under which expressions read such content.
+        called: Whether a context entry has read Secrets from the API server.
     """
 
     texts: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Mask:
     called: bool = False
 
     def at(self, obj: Mapping[str, Any] | None, *roots: Path) -> "Mask":
-        """Return a mask that knows that an object stands at these roots, should it be a Secret."""
+        """Return the mask extended by an object bound at these roots, if it is a Secret."""
         if obj is None or not is_secret(obj):
             return self
         return replace(
@@ -50,7 +50,7 @@ class Mask:
         )
 
     def with_loads(self, loads: Mapping[Hashable, Any]) -> "Mask":
-        """Return a mask that knows the Secrets among what context entries have read."""
+        """Return the mask extended by the Secrets among the results of context entries."""
         found = [
             answer
             for load, answer in loads.items()
@@ -62,33 +62,30 @@ class Mask:
         return replace(self, texts=_sorted({*self.texts, *texts}), called=True)
 
     def at_element(self, elements: Expression, depth: int) -> "Mask":
-        """Return a mask for the elements of a list, which may hold what the list holds."""
+        """Return the mask for the elements of a list, which may hold the secrets of the list."""
         if not self.concerns(elements):
             return self
         return replace(self, paths=self.paths | {("element",), (f"element{depth}",)})
 
     def with_entries(self, entries: Iterable[Entry]) -> "Mask":
-        """Return a mask that knows the context entries that may hold such content."""
+        """Return the mask extended by the context entries that may hold secret content."""
         mask = self
         for entry in entries:
-            # Which call it was stays hidden: what it asked for may be a variable.
+            # Which call read Secrets is unknown, as its URL may hold variables: mask all.
             asks = isinstance(entry, ApiCallEntry) and mask.called
             if asks or any(mask.concerns(reader) for reader in of_entries((entry,))):
                 mask = replace(mask, paths=mask.paths | {(entry.name,)})
         return mask
 
     def with_values(self, values: Iterable[Any]) -> "Mask | None":
-        """Return a mask that hides these values too.
-
-        None where one is too short to be found again within a text.
-        """
+        """Return the mask extended by these values, None where one is too short to be found."""
         found = {text for value in values for text in _scalars(value) if text}
         if any(len(text) < _SHORTEST for text in found):
             return None
         return replace(self, texts=_sorted(found.union(self.texts)))
 
     def concerns(self, reader: Template | Expression) -> bool:
-        """Return whether what a reader gives may hold the content of a Secret."""
+        """Return whether the result of a reader may hold the content of a Secret."""
         return bool(self.paths) and (
             reader.dynamic
             or any(
@@ -99,9 +96,9 @@ class Mask:
         )
 
     def hides(self, reader: Template | Expression) -> bool:
-        """Return whether what a reader gives is not to be shown at all.
+        """Return whether the result of a reader must be hidden completely.
 
-        A whole object that is not computed with is shown, for `value` finds what to hide in it.
+        A whole object that no function computes with may be shown: `value` masks its content.
         """
         return self.concerns(reader) and (
             reader.dynamic
@@ -129,14 +126,14 @@ class Mask:
         return value
 
     def text(self, text: str) -> str:
-        """Return a text in which the content of Secrets is replaced."""
+        """Return a text with the content of Secrets replaced."""
         for secret in self.texts:
             if len(secret) >= _SHORTEST:
                 text = text.replace(secret, HIDDEN)
         return text
 
     def pair(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Object, Object]:
-        """Return two states of an object, in which it still shows which parts differ."""
+        """Return two masked states of an object that still show which parts differ."""
         old, new = self.value(dict(before)), self.value(dict(after))
         if is_secret(before):
             for part in _CONTENT:
@@ -165,7 +162,7 @@ def _texts_of(obj: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _contents(answer: Any) -> Iterable[str]:
-    """Yield the content of Secrets, whose items in a list do not name their kind."""
+    """Yield the content of Secrets in an API response; list items do not carry their kind."""
     if isinstance(answer, dict):
         for key, value in answer.items():
             yield from _texts(value) if key in _CONTENT else _contents(value)
@@ -175,7 +172,7 @@ def _contents(answer: Any) -> Iterable[str]:
 
 
 def _hide_applied(secret: Mapping[str, Any]) -> None:
-    # What kubectl keeps there is the content of some time ago, in the clear.
+    # kubectl stores the content of the last apply in this annotation, in the clear.
     annotations = (secret.get("metadata") or {}).get("annotations") or {}
     if _APPLIED in annotations:
         annotations[_APPLIED] = HIDDEN

@@ -1,4 +1,4 @@
-"""What a stream can show: colours, and how wide its lines may be."""
+"""The capabilities of an output stream: colours and line width."""
 
 import os
 import sys
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH: Final = 80
-"""Columns where no terminal says how many it has."""
+"""Columns where the width of the terminal is unknown."""
 _LEAST: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """A stream as a writer sees it; what it is by default no terminal is.
+    """The capabilities of a stream; the defaults describe a stream that is not a terminal.
 
     Attributes:
-        coloured: Escapes for colours and bold text are understood and wanted.
+        coloured: Whether to write escapes for colours and bold text.
         width: Columns.
-        folding: Long lines are to be folded. Elsewhere each message stays one line: programs
-            read it, and `grep` finds it.
+        folding: Whether to fold long lines. Where the stream is not a terminal, each message
+            stays on one line for programs and `grep`.
     """
 
     coloured: bool = False
@@ -34,16 +34,16 @@ class Screen:
     folding: bool = False
 
     def style(self, text: str, **style: Any) -> str:
-        """Return a text in a style of `click.style`, or as it is."""
+        """Return a text in a style of `click.style`, or unchanged on a stream without colours."""
         return styled(click.style(visible(text), **style)) if self.coloured and text else text
 
     def fold(self, text: str, indent: str = "", *, hanging: str | None = None) -> list[str]:
-        """Return a message as lines, divided between words only.
+        """Return a message as lines, broken between words only.
 
         Args:
-            text: The message; its own line breaks stay.
-            indent: Before each line.
-            hanging: Before all lines but the first, in place of ``indent``.
+            text: The message; its own line breaks are kept.
+            indent: Prefix of each line.
+            hanging: Prefix of all lines but the first, instead of ``indent``.
         """
         after = indent if hanging is None else hanging
         if not self.folding:
@@ -61,8 +61,8 @@ class Screen:
         return found
 
     def console(self, stream: TextIO) -> "Console":
-        """Return the stream for what `rich` writes."""
-        # It takes as long to load as all of `retrofit --help`, and most commands print no table.
+        """Return a `rich` console that writes to the stream."""
+        # Importing rich takes as long as all of `retrofit --help`; most commands do not need it.
         from rich.console import Console  # noqa: PLC0415
 
         return Console(
@@ -75,10 +75,10 @@ class Screen:
 
 
 def screen_of(stream: TextIO) -> Screen:
-    """Return what a stream can show.
+    """Return the capabilities of a stream.
 
-    Colours are for terminals, unless NO_COLOR is set to anything (https://no-color.org) or the
-    terminal understands none.
+    Only terminals get colours, unless NO_COLOR is set and not empty (https://no-color.org) or
+    the terminal is dumb.
     """
     if not stream.isatty():
         return Screen()
@@ -87,7 +87,7 @@ def screen_of(stream: TextIO) -> Screen:
 
 
 def warn(message: str) -> None:
-    """Tell the person something on standard error."""
+    """Print a message for the user to standard error."""
     screen = screen_of(sys.stderr)
     for line in screen.fold(message):
         click.echo(line, err=True)

@@ -1,4 +1,4 @@
-"""Tables that fit the width of a screen."""
+"""Text tables that fit the width of a screen."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,20 +7,20 @@ from typing import Final
 
 _GAP: Final = "  "
 _LEAST: Final = 12
-"""Columns of a cell that is folded; narrower ones cannot be read."""
-# Names are long words: they are divided after what divides them anyway.
+"""Minimum columns of a folded cell; narrower ones are hard to read."""
+# Kubernetes names are long words: they are broken after their own separators.
 _PARTS: Final = re.compile(r"[^\s/.,-]*[/.,-]*\s*")
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield the lines of a table, the first row being its head.
+    """Yield the lines of a table whose first row is the header.
 
-    Cells that are too wide go on in the line below. Where the columns do not fit at all, each
-    row is a block of lines, one for each field.
+    Cells that are too wide continue on the next line. Where the columns do not fit at all, each
+    row becomes a block with one line per field.
 
     Args:
-        rows: All of one length.
-        width: Columns that a line may take.
+        rows: Rows of equal length.
+        width: Maximum columns of a line.
     """
     widths = _fitted([max(map(len, column)) for column in zip(*rows, strict=True)], rows, width)
     if not widths:
@@ -34,10 +34,10 @@ def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
 
 
 def _fitted(wanted: list[int], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the width of each column, none where the rows do not fit."""
+    """Return the width of each column, empty where the rows do not fit."""
     room = width - len(_GAP) * (len(wanted) - 1)
     found = list(wanted)
-    # Figures and their heads are not folded.
+    # Narrow columns, such as numbers and their headers, are not folded.
     least = [
         min(size, max(_LEAST, *map(_longest, column))) if size > _LEAST else size
         for size, column in zip(wanted, zip(*rows, strict=True), strict=True)

@@ -1,8 +1,8 @@
-"""The streams of a command as a terminal may be given them: names and messages cannot steer it.
+"""Sanitized output streams: names and messages cannot send control sequences to a terminal.
 
-An object's name, a message or a diff may hold escapes, which clear a screen, hide a line or turn
-text around. Everything that a command writes goes through here and shows them as text; only what
-`Screen` styles becomes an escape again, known by a mark that no object can guess.
+An object's name, a message or a diff may hold escapes that clear the screen, hide a line or
+reverse text. Everything that a command writes passes through here, where escapes become visible
+text. Only the styles of `Screen` become escapes again, by a random mark that no object can guess.
 """
 
 import contextlib
@@ -14,32 +14,32 @@ from typing import Any, Final, TextIO, cast
 
 _MARK: Final = f"\x1b{secrets.token_hex(8)}["
 _ESCAPE: Final = "\x1b["
-# Besides the control characters those that change the direction of text or end a line.
+# Control characters, and those that change the direction of text or end a line.
 _STEERING: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 CLEAR: Final = f"{_MARK}2J{_MARK}1;1H"
-"""Clears the screen."""
+"""The sequence that clears the screen."""
 
 
 def visible(text: str) -> str:
-    """Return a text in which what would steer a terminal is written out."""
+    """Return a text with terminal control characters written out as printable escapes."""
     return _STEERING.sub(_written, text)
 
 
 def styled(escapes: str) -> str:
-    """Return a text with escapes of our own, which only reach a terminal this way."""
+    """Return a text whose escapes are marked as trusted, so that they reach the terminal."""
     return escapes.replace(_ESCAPE, _MARK)
 
 
 def bare_stream(stream: TextIO) -> TextIO:
-    """Return the stream itself, for what draws on a terminal and shows nothing of objects."""
+    """Return the unsanitized stream, for output that holds no content of objects."""
     return stream.bare if isinstance(stream, _VisibleStream) else stream
 
 
 @contextlib.contextmanager
 def visible_streams() -> Iterator[None]:
-    """Write what goes to standard output and standard error in the meantime so."""
+    """Sanitize standard output and standard error within the context."""
     out, err = bare_stream(sys.stdout), bare_stream(sys.stderr)
     with (
         contextlib.redirect_stdout(cast("TextIO", _VisibleStream(out))),

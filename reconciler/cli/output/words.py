@@ -1,27 +1,27 @@
-"""Counts in words, and the name that somebody may have meant."""
+"""Phrases for messages: counts, suggestions of similar names, and shortened lists."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def number(count: int, one: str, many: str = "") -> str:
-    """Return how many there are of something: ``1 object``, ``2,000 objects``."""
+    """Return a count with its noun: ``1 object``, ``2,000 objects``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a question after the name that comes next to a word, empty where none is near."""
+    """Return a "did you mean" suffix with the most similar known name, empty where none is."""
     found = difflib.get_close_matches(word, [*known], n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def some(names: Iterable[str], count: int | None = None, *, most: int = 3) -> str:
-    """Return some names, and how many more there are.
+    """Return the first names and the number of the others.
 
     Args:
-        names: The first of them, or all.
-        count: How many there are, where these are not all.
-        most: How many to name.
+        names: The first names, or all of them.
+        count: The total number, where ``names`` is not complete.
+        most: The maximum number of names to list.
     """
     listed = [*names]
     left = (len(listed) if count is None else count) - len(listed[:most])

@@ -1,1 +1,1 @@
-"""`retrofit preview`: what policies would do to a live cluster."""
+"""The command `retrofit preview`: the changes that policies would make to a live cluster."""

@@ -1,4 +1,4 @@
-"""A file that says which objects a preview must change, and how far it is from the truth."""
+"""Baselines: files that list the objects a preview must change, and their comparison."""
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -19,18 +19,18 @@ _NEEDED: Final = ("apiVersion", "kind", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What a preview would do otherwise than a baseline says.
+    """The difference between a preview and a baseline.
 
     Attributes:
-        missing: Would not be changed, though the baseline names them.
-        unexpected: Would be changed, though it does not.
+        missing: Objects of the baseline that would not be changed.
+        unexpected: Objects that would be changed, but are not in the baseline.
     """
 
     missing: tuple[Identity, ...]
     unexpected: tuple[Identity, ...]
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether there is a difference."""
         return bool(self.missing or self.unexpected)
 
 
@@ -42,15 +42,15 @@ def compare(expected: AbstractSet[Identity], actual: AbstractSet[Identity]) -> D
 
 
 def reference(target: Identity) -> Object:
-    """Return what names a target, as it stands in files."""
+    """Return the reference of a target as written in baselines."""
     return {name: text for name, text in zip(_FIELDS, target, strict=True) if text}
 
 
 def read_baseline(name: str) -> frozenset[Identity]:
-    """Return the objects of a file.
+    """Return the objects of a baseline.
 
     Raises:
-        InvalidSetting: It is no baseline.
+        InvalidSetting: The file is not a valid baseline.
     """
     documents = list(read_all([name]))
     value = documents[0].value if len(documents) == 1 else None
@@ -66,7 +66,7 @@ def read_baseline(name: str) -> frozenset[Identity]:
 
 
 def write_baseline(name: str, targets: Iterable[Identity]) -> None:
-    """Store the objects, sorted, so that versions of the file can be compared.
+    """Write a baseline with sorted objects, so that versions of the file can be compared.
 
     Raises:
         InvalidSetting: The file cannot be written.

@@ -1,4 +1,4 @@
-"""A preview for programs."""
+"""The output of a preview for programs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The policies of a command line: files, and names of what the cluster stores."""
+"""The policies to preview: of files, and stored ones by name."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from reconciler.services.ports.policies import Policies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What is to be previewed, and what is said about it beforehand."""
+    """The compiled policies, with their warnings and the refused ones."""
 
     compiled: Sequence[CompiledPolicy]
     warnings: Sequence[str]
@@ -44,7 +44,7 @@ def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
 def read_files(
     names: Iterable[str], pass_over: Callable[[str], None] = no_matter
 ) -> list[tuple[str, Object]]:
-    """Return the policies in files, each with the place where it stands; arguments as `objects`.
+    """Return the policies in files, each with its place; arguments as of `objects`.
 
     Raises:
         InvalidSetting: A file cannot be used.
@@ -60,11 +60,11 @@ def read_files(
 async def read_stored(
     keys: Iterable[str], policies: Policies, installation: Installation
 ) -> list[tuple[str, Object]]:
-    """Return policies as the cluster stores them.
+    """Return stored policies by their keys.
 
     Raises:
-        InvalidSetting: One does not exist, or the cluster knows no policies.
-        ClusterError: It cannot be read.
+        InvalidSetting: A policy does not exist, or the cluster does not serve its kind.
+        ClusterError: A policy cannot be read.
     """
     found: list[tuple[str, Object]] = []
     for key in keys:
@@ -80,7 +80,7 @@ async def read_stored(
 
 
 def compile_found(found: Iterable[tuple[str, Object]]) -> Chosen:
-    """Compile each policy as the controller does; a refused one stops no other."""
+    """Compile each policy as the controller does; a refused one does not affect the others."""
     compiled: list[CompiledPolicy] = []
     warnings: list[str] = []
     refused: list[str] = []

@@ -1,4 +1,4 @@
-"""A preview for people: counts first, then problems and diffs, up to the limit."""
+"""The report of a preview for people: counts, then problems and diffs up to the limit."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,10 +31,10 @@ class Report:
 
     Attributes:
         refusals: Policies that cannot be compiled, with the reason.
-        tried: The API server was asked whether it accepts the changes.
-        permissions: Missing rights, as they are to be granted.
-        difference: From the baseline; None where none was given.
-        calls: Requests to the API server.
+        tried: Whether the API server checked the changes in a dry run.
+        permissions: The missing rights, as they have to be granted.
+        difference: The difference from the baseline; None where none was given.
+        calls: The number of requests to the API server.
     """
 
     rules: Sequence[RuleSummary]
@@ -61,12 +61,12 @@ class Report:
 
     @property
     def refused(self) -> int:
-        """Return how many changes the API server would refuse."""
+        """Return the number of changes that the API server would refuse."""
         return sum(rule.count(Verdict.REFUSED) for rule in self.rules)
 
 
 def lines_of(report: Report, screen: Screen) -> Iterator[str]:
-    """Yield the lines of a report, as a screen shows them."""
+    """Yield the lines of a report that fit a screen."""
     yield from table(_rows(report.rules), screen.width)
     yield ""
     yield from screen.fold(_summary(report))
@@ -89,14 +89,14 @@ def lines_of(report: Report, screen: Screen) -> Iterator[str]:
 
 
 def place_of(target: Identity) -> str:
-    """Return how a person names a target: ``Deployment shop/web (scale)``."""
+    """Return the name of a target for people: ``Deployment shop/web (scale)``."""
     _, kind, namespace, name, subresource = target
     place = f"{namespace}/{name}" if namespace else name
     return f"{kind} {place}" + (f" ({subresource})" if subresource else "")
 
 
 def _rows(rules: Sequence[RuleSummary]) -> list[tuple[str, ...]]:
-    # A column for what happened nowhere tells nothing, and takes the room of those that do.
+    # Columns without any count are omitted: they only take space.
     always = (Verdict.CHANGED, Verdict.UNCHANGED)
     columns = [it for it in _COLUMNS if it in always or any(rule.count(it) for rule in rules)]
     rows = [(*_HEAD, *(_title(column) for column in columns))]
@@ -175,7 +175,7 @@ def _reasons(what: str, reasons: Counter[str]) -> Iterator[str]:
 
 
 def _problems(rule: RuleSummary, screen: Screen) -> Iterator[str]:
-    # What goes wrong for one reason is said once, however many triggers meet it.
+    # Problems with the same message are reported once, however many triggers have them.
     found: dict[tuple[Verdict, str], list[Problem]] = {}
     for problem in rule.problems.values():
         found.setdefault((problem.verdict, problem.message), []).append(problem)
@@ -189,7 +189,7 @@ def _problems(rule: RuleSummary, screen: Screen) -> Iterator[str]:
 
 
 def _met(problems: Sequence[Problem]) -> str:
-    """Return where problems of one kind were met."""
+    """Return the targets or triggers of problems with one message."""
     targets = [place_of(it.target) for it in problems if it.target is not None]
     triggers = [it.trigger for it in problems]
     if len(problems) == 1 and targets:

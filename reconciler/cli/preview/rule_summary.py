@@ -1,4 +1,4 @@
-"""What a rule would do, counted; of the details as many as are to be shown."""
+"""The summary of a rule in a preview: counts, and as many details as the limit allows."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,13 +16,13 @@ from reconciler.services.preview.dryrun import Identity, Write
 from reconciler.services.preview.preview import Chunk, Seen, Touch
 
 _MOST_REASONS = 50
-"""How many different texts are counted; a text may carry the name of an object."""
+"""The maximum number of distinct texts that are counted; texts may contain object names."""
 
 OTHER = "for other reasons"
 
 
 class Verdict(StrEnum):
-    """What would become of a target."""
+    """The result of a rule for a target."""
 
     SKIPPED = "skipped"
     UNCHANGED = "unchanged"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     REFUSED = "refused"
 
 
-# Several triggers of a rule may mean one target: what comes last here is what is said of it.
+# Several triggers of a rule may select one target: the verdict that comes last here wins.
 _ORDER = {verdict: index for index, verdict in enumerate(Verdict)}
 _VERDICTS = {
     Outcome.PATCHED: Verdict.CHANGED,
@@ -44,12 +44,12 @@ _VERDICTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A target that would be changed, without what is not to be shown.
+    """A change to a target, with secrets masked.
 
     Attributes:
-        trigger: The first that changes it.
-        triggers: How many there are.
-        repeats: Each trigger changes it once more, for the rule does not converge.
+        trigger: The first trigger that changes the target.
+        triggers: The number of triggers that change it.
+        repeats: Whether each trigger changes it again, as the rule does not converge.
     """
 
     target: Identity
@@ -62,7 +62,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What would go wrong, at a target or before any."""
+    """An error or refusal, for a target or before any target is selected."""
 
     verdict: Verdict
     trigger: str
@@ -72,14 +72,14 @@ class Problem:
 
 @dataclass(slots=True)
 class RuleSummary:
-    """What one rule would do; changed in place while the preview goes on.
+    """The summary of one rule, updated in place while the preview runs.
 
     Attributes:
-        operation: The occasion, empty for the change of the policy.
-        limit: How many changes, and how many problems, are kept; 0 means all.
-        notes: What the preview does not see.
-        errors: Triggers at which something is wrong before any target.
-        failures: Lists that cannot be read.
+        operation: The operation, empty for a change of the policy.
+        limit: The maximum number of changes, and of problems, to keep; 0 means all.
+        notes: Notes, such as what the preview cannot see.
+        errors: The number of triggers with errors before any target is selected.
+        failures: Messages about lists that cannot be read.
     """
 
     program: Program
@@ -97,11 +97,11 @@ class RuleSummary:
     problems: dict[object, Problem] = field(default_factory=dict)
 
     def add(self, chunk: Chunk, mask: Mask) -> None:
-        """Take in what some triggers would do.
+        """Add the results of some triggers.
 
         Args:
-            chunk: Of the preview.
-            mask: Of what context entries have read so far.
+            chunk: A part of the preview.
+            mask: The mask for the Secrets that context entries have read so far.
         """
         self.read += chunk.read
         if chunk.failure:
@@ -114,7 +114,7 @@ class RuleSummary:
             self._add(seen, chunk.writes, _masking(mask, (seen.trigger,)))
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many targets have a verdict; of errors those without a target too."""
+        """Return the number of targets with a verdict; errors include those without a target."""
         found = sum(item is verdict for item in self.verdicts.values())
         return found + self.errors if verdict is Verdict.ERROR else found
 
@@ -125,18 +125,18 @@ class RuleSummary:
 
     @property
     def changes_left(self) -> int:
-        """Return how many changes are not kept."""
+        """Return the number of changes that are not kept."""
         return self.count(Verdict.CHANGED) - len(self.shown)
 
     @property
     def shown(self) -> list[Change]:
-        """Return the changes that are kept, without those that ended otherwise."""
+        """Return the kept changes, without those of targets that ended with another verdict."""
         changed = self.changed
         return [item for key, item in self.changes.items() if key in changed]
 
     @property
     def problems_left(self) -> int:
-        """Return how many problems are not kept."""
+        """Return the number of problems that are not kept."""
         all_of_them = self.count(Verdict.ERROR) + self.count(Verdict.REFUSED)
         return all_of_them - len(self.problems)
 

@@ -1,4 +1,4 @@
-"""One preview from the first request to the report."""
+"""Runs a preview, from reading the policies to the report."""
 
 import contextlib
 import secrets
@@ -32,18 +32,18 @@ from reconciler.services.preview.preview import Occasion, Ports, Preview, previe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What one command line asks for.
+    """The options of one preview.
 
     Attributes:
-        found: Policies out of files, each with its place.
-        stored: Keys of policies in the cluster.
-        server_dry_run: The API server tries each change.
-        operation: None: as `operation_for` says.
-        user: ``{userInfo, roles, clusterRoles}`` of who sends requests, or empty.
-        limit: Changes, and problems, to show of each rule; 0 means all.
-        exceptions: That are honoured, out of files.
-        exception_namespace: Patterns of the namespaces whose stored ones are honoured, too.
-        expected: The baseline, None where there is none.
+        found: Policies of files, each with its place.
+        stored: Keys of stored policies.
+        server_dry_run: Whether the API server checks each change in a dry run.
+        operation: The operation of requests; None for that of `operation_for`.
+        user: ``{userInfo, roles, clusterRoles}`` of the sender of requests, or empty.
+        limit: The maximum number of changes, and of problems, per rule; 0 means all.
+        exceptions: PolicyExceptions of files to honour.
+        exception_namespace: Patterns of namespaces whose stored exceptions are honoured too.
+        expected: The objects of the baseline, None where there is none.
     """
 
     found: Sequence[tuple[str, Object]]
@@ -65,11 +65,11 @@ async def run(wish: Wish, *, warn: Callable[[str], None]) -> Report:
     """Preview the policies.
 
     Args:
-        wish: What is asked for.
-        warn: Called with lines about the policies, before anything long begins.
+        wish: The options.
+        warn: Called with messages about the policies before the preview starts.
 
     Raises:
-        InvalidSetting: The cluster cannot be reached, or there is no rule to be previewed.
+        InvalidSetting: The cluster cannot be reached, or there is no rule to preview.
         ClusterError: A stored policy cannot be read.
     """
     async with live_cluster(wish.address, service_hosts=wish.service_hosts, cue=wish.cue) as live:
@@ -118,7 +118,7 @@ async def run(wish: Wish, *, warn: Callable[[str], None]) -> Report:
 
 
 async def _acting(policy: CompiledPolicy, live: LiveCluster) -> tuple[CompiledPolicy, str]:
-    """Return a policy as it can be previewed here, and a note on whose rights that shows."""
+    """Return a policy bound to the rights of the preview, and a note that says whose they are."""
     account = policy.account
     if account is None:
         return policy, ""

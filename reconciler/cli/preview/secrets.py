@@ -1,4 +1,4 @@
-"""What context entries read out of Secrets, so that nothing of it is shown."""
+"""Collects the content of Secrets that context entries read, so that output can mask it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,29 +10,29 @@ from reconciler.services.ports.objects import Loader, RuleLoader
 
 
 class WatchedLoader:
-    """A `RuleLoader` that remembers the content of the Secrets that it gave.
+    """A `RuleLoader` that records the content of the Secrets that it returns.
 
     Attributes:
-        mask: Hides that content.
+        mask: The mask for this content.
     """
 
     def __init__(self, loader: RuleLoader) -> None:
-        """Take the loader that reads."""
+        """Set the underlying loader."""
         self.mask = Mask()
         self._loader = loader
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:
-        """Return one that asks the API server in an account's name; what it gives is kept here."""
+        """Return a loader that impersonates an account and records Secrets in this mask."""
         if account is None:
             return self
         return _InThatName(watched=self, loader=self._loader.acting_as(account))
 
     async def load(self, load: Load) -> Any:
-        """Return what an entry asks for, decoded."""
+        """Return the data that a context entry reads, decoded."""
         return self.seen(await self._loader.load(load))
 
     def seen(self, answer: Any) -> Any:
-        """Take in what was read, and return it."""
+        """Record the Secrets in a response, and return it."""
         kind = answer.get("kind") if isinstance(answer, dict) else None
         if kind in ("Secret", "SecretList"):
             items = (answer.get("items") or ()) if kind == "SecretList" else (answer,)
@@ -51,7 +51,7 @@ class _InThatName:
 
 
 def joined(*masks: Mask) -> Mask:
-    """Return a mask that hides what any of these hides."""
+    """Return a mask that hides the texts of all given masks."""
     texts = {text for mask in masks for text in mask.texts}
-    # The longest first: one text may be a part of another.
+    # Longest first, since one text may be a part of another.
     return Mask(texts=tuple(sorted(texts, key=lambda text: (-len(text), text))))

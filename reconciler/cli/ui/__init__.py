@@ -1,1 +1,1 @@
-"""A page to look at the work of a cluster; it changes nothing."""
+"""A read-only web page that shows the policies and requests of a cluster."""

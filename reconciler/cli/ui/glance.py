@@ -1,4 +1,4 @@
-"""What many browsers ask for at once is asked of the cluster once."""
+"""A cache of the board, so that many open browsers cause one read of the cluster."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from reconciler.cli.work.look import look_at
 from reconciler.cli.work.place import Workplace
 
 FRESH = 1.0
-"""Seconds for which a look serves all; figures are not written more often."""
+"""Seconds for which a snapshot is reused; policies' figures are not written more often."""
 
 
 @dataclass(slots=True)
 class Glance:
-    """The last look at all policies, and how fast they were since the one before."""
+    """The last snapshot of all policies, and their rates since the snapshot before it."""
 
     place: Workplace
     _board: Board | None = None
@@ -22,11 +22,11 @@ class Glance:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def now(self) -> tuple[Board, dict[str, float] | None]:
-        """Return a look that is at most a second old.
+        """Return a snapshot at most a second old, and the rates, which the first one lacks.
 
         Raises:
             ClusterError: The cluster does not answer.
-            InvalidSetting: There is no kube-retrofit in it, or policies may not be listed.
+            InvalidSetting: kube-retrofit is not installed, or listing policies is forbidden.
         """
         async with self._lock:
             clock = self.place.live.clock

@@ -1,8 +1,8 @@
-"""The server of the page: what it shows as JSON, and the files that show it.
+"""The HTTP server of the page: its data as JSON, and its static files.
 
-It only reads, with the rights of whoever started it, and everybody who reaches its port sees what
-they may see. So it answers to addresses and to the names that it was given, and to no other: a
-page of somebody else, whose name leads here, gets nothing.
+The server only reads, with the rights of the user who started it. Every client that reaches its
+port sees what this user may see. To prevent DNS rebinding, it therefore accepts only requests
+whose host is an IP address or one of the configured names.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ from reconciler.errors import (
 )
 
 PAGE: Final = 100
-"""Requests of one page."""
+"""Requests per page of the list."""
 _FILES: Final = {
     "app.js": "text/javascript",
     "app.css": "text/css",
@@ -52,11 +52,11 @@ _REFUSED: Final = 403
 
 
 def application(place: Workplace, names: Iterable[str] = ()) -> web.Application:
-    """Return the server of a cluster.
+    """Return the web application for a cluster.
 
     Args:
-        place: The cluster, as whoever looks may reach it.
-        names: By which it may be called, besides ``localhost`` and addresses.
+        place: The cluster, with the credentials of the user who started the server.
+        names: Accepted host names, besides ``localhost`` and IP addresses.
     """
     app = web.Application(middlewares=[_guard(frozenset({"localhost", *names})), _plainly])
     pages = _Pages(place)
@@ -132,7 +132,7 @@ def _guard(names: frozenset[str]) -> Middleware:
 
 @web.middleware
 async def _plainly(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer an error with one line for a person."""
+    """Turn an error into a JSON response with a one-line message."""
     try:
         return await handler(request)
     except web.HTTPException as error:

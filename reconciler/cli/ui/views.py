@@ -1,4 +1,4 @@
-"""Requests as the page shows them: what their statuses say, nothing that was recorded; pure."""
+"""JSON views of requests for the page: their status, but no recorded content of objects."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from reconciler.api.updaterequest import TargetStatus, UpdateRequest, render_tim
 
 
 def line_of(request: UpdateRequest) -> dict[str, Any]:
-    """Return a request as a row of a list; times are RFC 3339 or null."""
+    """Return the row of a request in the list; times are RFC 3339 strings or null."""
     spec, status, sweep = request.spec, request.status, request.status.sweep
     return {
         "name": request.name,
@@ -37,7 +37,7 @@ def line_of(request: UpdateRequest) -> dict[str, Any]:
 
 
 def page_of(request: UpdateRequest) -> dict[str, Any]:
-    """Return a request with its targets."""
+    """Return the details of a request, including its targets."""
     status = request.status
     return line_of(request) | {
         "missingPermission": status.missing_permission,

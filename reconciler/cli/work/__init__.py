@@ -1,1 +1,1 @@
-"""The work of a live cluster: start it, look at it, do it again."""
+"""The commands for the work in a live cluster: run, status, top, retry and clean."""

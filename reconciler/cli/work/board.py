@@ -1,7 +1,7 @@
-"""What policies do at this moment, from their statuses alone; pure.
+"""The current activity of policies, computed from their statuses without I/O.
 
-No request is read: the controller keeps the figures in the status of each policy, so a look costs
-the same with ten requests as with fifty thousand.
+No request is read: the controller keeps the figures in the status of each policy, so a snapshot
+costs the same with ten requests as with fifty thousand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,13 @@ from reconciler.api.updaterequest import parse_time
 from reconciler.cli.work.place import why_not_ready
 
 _SHORTEST: Final = 1.0
-"""Seconds; figures are written once per second, so a shorter time tells no rate."""
+"""Seconds; figures are written once per second, so a shorter interval gives no rate."""
 _DEFAULT_DURATION: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """How far the sweeps of a policy are; ``total`` is -1 while it is counted."""
+    """The progress of the sweeps of a policy; ``total`` is -1 while it is being counted."""
 
     done: int
     total: int
@@ -29,20 +29,20 @@ class Rollout:
 
     @property
     def share(self) -> float:
-        """Return the part that is done, from 0 to 1."""
+        """Return the finished share, from 0 to 1."""
         return min(1.0, self.done / self.total) if self.total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFigures:
-    """One policy.
+    """The figures of one policy.
 
     Attributes:
-        not_ready: Why it is not, empty where it is.
-        ended: Triggers that are done, those that fired nothing among them.
-        message: The controller's line for a person.
-        rights: What its requests wait for.
-        lost: Times in which triggers of it were lost.
+        not_ready: Why the policy is not ready, empty where it is.
+        ended: The number of finished triggers, including those for which no rule fired.
+        message: The controller's message for people.
+        rights: The missing rights for which its requests wait.
+        lost: The number of periods in which triggers were lost.
     """
 
     policy: str
@@ -62,10 +62,10 @@ class PolicyFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a Lease of the programs.
+    """The holder of a Lease of the programs.
 
     Attributes:
-        fresh: It was renewed in time.
+        fresh: Whether the Lease was renewed in time.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """All policies, the busiest first.
+    """A snapshot of all policies, the busiest first.
 
     Attributes:
-        complete: No policy is missing here for want of a right.
-        leader: None where Leases may not be read.
-        admission: The same.
+        complete: Whether no policy is missing for lack of a right.
+        leader: The leading controller, None where Leases may not be read.
+        admission: The admission server, None where Leases may not be read.
     """
 
     moment: datetime
@@ -90,7 +90,7 @@ class Board:
 
     @property
     def waiting(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of waiting requests."""
         return sum(item.waiting for item in self.policies)
 
 
@@ -102,7 +102,7 @@ def board(
     leader: Holder | None = None,
     admission: Holder | None = None,
 ) -> Board:
-    """Return what stored policies say of their work."""
+    """Return the board of stored policies."""
     found = [figures_of(item) for item in policies]
     found.sort(key=lambda item: (-item.waiting, -item.failed, item.policy))
     return Board(
@@ -115,7 +115,7 @@ def board(
 
 
 def figures_of(policy: Object) -> PolicyFigures:
-    """Return what the status of one policy says."""
+    """Return the figures in the status of a policy."""
     progress, raw = parse_progress(policy), observed(policy)
     figures = progress.figures
     return PolicyFigures(
@@ -136,7 +136,7 @@ def figures_of(policy: Object) -> PolicyFigures:
 
 
 def holder_of(lease: Mapping[str, Any] | None, now: datetime) -> Holder:
-    """Return who holds a Lease, by the clock of whoever looks."""
+    """Return the holder of a Lease; ``now`` is the local time, which decides if it is fresh."""
     spec = (lease or {}).get("spec") or {}
     renewed = parse_time(spec.get("renewTime"))
     lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_DURATION)
@@ -147,9 +147,9 @@ def holder_of(lease: Mapping[str, Any] | None, now: datetime) -> Holder:
 
 
 def rates(before: Board | None, after: Board) -> dict[str, float]:
-    """Return triggers that ended per second, by policy; empty where no time tells.
+    """Return finished triggers per second by policy, empty where the interval is too short.
 
-    A policy whose figures began anew, because its spec changed, has none.
+    A policy whose figures were reset, because its spec changed, has no rate.
     """
     if before is None or (seconds := (after.moment - before.moment).total_seconds()) < _SHORTEST:
         return {}
@@ -162,7 +162,7 @@ def rates(before: Board | None, after: Board) -> dict[str, float]:
 
 
 def _rollout(running: Any) -> Rollout | None:
-    """Return the sweeps of a policy; only they have a total."""
+    """Return the progress of the sweeps of a policy; other work has no total."""
     if not isinstance(running, Mapping) or not isinstance(running.get("total"), int):
         return None
     return Rollout(

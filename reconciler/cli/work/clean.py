@@ -1,4 +1,4 @@
-"""The command line of `retrofit clean`: what kube-retrofit noted on objects is taken away."""
+"""The command line of `retrofit clean`, which removes kube-retrofit's annotations from objects."""
 
 import asyncio
 import sys
@@ -71,10 +71,10 @@ async def _clean(namespace: str, *, yes: bool, address: dict[str, str]) -> bool:
 
 
 async def _nobody_leads(place: Workplace) -> None:
-    """Make sure that nobody needs the annotation.
+    """Check that no controller is running that needs the annotation.
 
     Raises:
-        InvalidSetting: A controller does, or nobody can tell.
+        InvalidSetting: A controller is running, or its Lease may not be read.
     """
     leases = KubeLeases(place.live.client, place.namespace)
     try:

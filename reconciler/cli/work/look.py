@@ -1,4 +1,4 @@
-"""One look at what policies do: their statuses, and two Leases."""
+"""Reads a snapshot of the activity of policies: their statuses, and two Leases."""
 
 from reconciler.cli.work.board import Board, Holder, board, holder_of
 from reconciler.cli.work.place import Workplace, stored_policies, stored_policy
@@ -8,10 +8,10 @@ from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 
 
 async def look_at(place: Workplace, key: str = "") -> Board:
-    """Return what all policies do now, or the one of a key: a handful of calls.
+    """Return the board of all policies, or of one policy, with a handful of calls.
 
     Raises:
-        InvalidSetting: There is no such policy, or the person may list none.
+        InvalidSetting: The policy does not exist, or the user may not list policies.
     """
     now = place.live.clock.now()
     if key:

@@ -1,4 +1,4 @@
-"""The requests of a cluster, counted and grouped by what is in their way; pure."""
+"""The requests of a cluster, counted and grouped by what blocks them, without I/O."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ _NOT_BEGUN = "NotBegun"
 
 @dataclass(slots=True, kw_only=True)
 class Trouble:
-    """Requests of one rule that wait, or failed, for one reason.
+    """Requests of one rule that wait or have failed for the same reason.
 
     Attributes:
-        message: Of the first of them.
-        permission: What to grant, where a right is missing.
-        next_attempt: The first of theirs; None where none is planned.
-        deleted: Their policy is not there any more.
-        requests: The first few, each with its trigger.
+        message: The message of the first request.
+        permission: The right to grant, where one is missing.
+        next_attempt: The earliest next attempt; None where none is planned.
+        deleted: Whether their policy no longer exists.
+        requests: The first few requests, each with its trigger.
     """
 
     policy: str
@@ -40,7 +40,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """How far the work on all triggers of a rule is; ``total`` is -1 where unknown."""
+    """The progress of a sweep over all triggers of a rule; ``total`` is -1 where unknown."""
 
     request: str
     policy: str
@@ -60,10 +60,10 @@ class PolicyLine:
     """The figures of one policy.
 
     Attributes:
-        ready: What its condition Ready says, empty where it says yes or nobody knows.
-        states: Requests by state; a failed one that is done again does not count.
-        oldest: When the oldest waiting request was made.
-        deleted: There are requests of it, and no such policy any more.
+        ready: Why the policy is not ready; empty where it is ready or was not read.
+        states: The number of requests by state, without failed ones that are retried.
+        oldest: When the oldest waiting request was created.
+        deleted: Whether requests refer to the policy, but it no longer exists.
     """
 
     policy: str
@@ -75,7 +75,7 @@ class PolicyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookTrouble:
-    """What holds up a queue of a hook, or the hook itself where the queue is empty."""
+    """What blocks a queue of a hook, or the hook itself where ``queue`` is empty."""
 
     hook: str
     queue: str
@@ -85,10 +85,10 @@ class HookTrouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All there is to say; troubles with the most requests first.
+    """The overview of a cluster; troubles with the most requests come first.
 
     Attributes:
-        role_label: Of roles whose rights policies get.
+        role_label: The label of ClusterRoles whose rights policies get.
     """
 
     policies: list[PolicyLine]
@@ -99,7 +99,7 @@ class Overview:
 
 
 def hook_troubles(hooks: Iterable[Object]) -> list[HookTrouble]:
-    """Return what holds hooks up, as their statuses say it."""
+    """Return what blocks hooks, according to their statuses."""
     found: list[HookTrouble] = []
     for hook in hooks:
         status, ref = hook.get("status") or {}, policy_ref(hook)
@@ -131,15 +131,15 @@ def overview(
     namespace: str = "",
     role_label: str = REPLACING.background_label,
 ) -> Overview:
-    """Return what requests are about.
+    """Return the overview of requests.
 
     Args:
-        requests: As they are stored; one that comes twice counts once.
-        policies: Keys, each with why it is not Ready, or an empty text.
-        hooks: As they are stored.
-        complete: No policy that requests may name is missing there for want of a right.
-        namespace: Only triggers in there; sweeps always.
-        role_label: Of roles whose rights policies get.
+        requests: The stored requests; duplicates count once.
+        policies: The keys of policies, each with why it is not ready, or an empty text.
+        hooks: The stored hooks.
+        complete: Whether no policy is missing in ``policies`` for lack of a right.
+        namespace: The namespace of the triggers, empty for all; sweeps always count.
+        role_label: The label of ClusterRoles whose rights policies get.
     """
     lines = {key: PolicyLine(policy=key, ready=ready) for key, ready in policies}
     known = frozenset(lines)
@@ -196,7 +196,7 @@ def _sweep(request: UpdateRequest) -> Sweep:
 def _add(request: UpdateRequest, troubles: dict[tuple[str, ...], Trouble]) -> None:
     spec, status = request.spec, request.status
     if status.sweep is not None and not status.reason:
-        return  # it is at work, and its line says how far
+        return  # it is in progress, which its own line shows
     reason = status.reason or _NOT_BEGUN
     key = (spec.policy.key, spec.rule, status.state, reason, status.missing_permission)
     trouble = troubles.setdefault(

@@ -1,4 +1,4 @@
-"""A `Board` on a screen, and as JSON for programs."""
+"""Output of a `Board` as text for a screen, and as JSON for programs."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -21,13 +21,13 @@ _FRAME: Final = 3
 def picture(
     found: Board, screen: Screen, *, rates: Mapping[str, float] | None = None, height: int = 0
 ) -> Iterator[str]:
-    """Yield the lines of a look.
+    """Yield the lines of a board.
 
     Args:
-        found: What there is to show.
-        screen: Where.
-        rates: Triggers done per second by policy; None where nobody measured.
-        height: Lines that fit, 0 for all that there are; the busiest policies come first.
+        found: The board.
+        screen: The screen that shows it.
+        rates: Finished triggers per second by policy; None where there is no measurement.
+        height: The maximum number of lines, 0 for no limit; the busiest policies come first.
     """
     above = [*screen.fold(_top_line(found, rates), hanging="  ")]
     if not found.complete:
@@ -36,7 +36,7 @@ def picture(
         yield from [*above, "no policy is there"]
         return
     footer = [*_rollouts(found, screen), *_troubles(found, screen)]
-    # Besides the rows an empty line, the head, and the line that counts the others.
+    # Besides the rows: an empty line, the header, and the line that counts the others.
     room = height - len(above) - _FRAME - min(len(footer), height // 2)
     count = max(_LEAST, room) if height else len(found.policies)
     lines = [*above, "", *_rows(found, rates, count, screen.width), *footer]
@@ -44,7 +44,7 @@ def picture(
 
 
 def data_of_board(found: Board, rates: Mapping[str, float] | None) -> dict[str, Any]:
-    """Return a look as JSON; times are RFC 3339 or null, and so is what nobody measured."""
+    """Return a board as JSON; times are RFC 3339 or null, and rates null without a measurement."""
     return {
         "time": render_time(found.moment),
         "waiting": found.waiting,

@@ -1,4 +1,4 @@
-"""What the commands about a cluster's work share: names on the command line, and the requests."""
+"""Shared parts of the commands for a cluster's work: options, names, policies and requests."""
 
 import contextlib
 import re
@@ -31,7 +31,7 @@ _MOD_RULE: Final = re.compile(r"modrules?/([^/]+/[^/]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """A cluster with its requests and policies, as the user of the kubeconfig may reach them."""
+    """A cluster with its requests and policies, accessed as the user of the kubeconfig."""
 
     live: LiveCluster
     requests: KubeRequests
@@ -40,7 +40,7 @@ class Workplace:
 
 
 def work_options(command: T) -> T:
-    """Give a click command the flags that name a cluster and the namespace of the requests."""
+    """Add the options for a cluster and for the namespace of the requests to a click command."""
     return click.option(
         "--requests-namespace",
         metavar="NAMESPACE",
@@ -52,10 +52,10 @@ def work_options(command: T) -> T:
 
 @contextlib.asynccontextmanager
 async def workplace(*, requests_namespace: str, **flags: Any) -> AsyncIterator[Workplace]:
-    """Reach the cluster of the flags of `work_options`.
+    """Connect to the cluster of the flags of `work_options`.
 
     Raises:
-        InvalidSetting: It cannot be reached or used; one line that says what to do.
+        InvalidSetting: The cluster cannot be used; the message is one line with a remedy.
     """
     async with live_cluster(address_of(flags)) as live:
         own = live.installation
@@ -71,10 +71,10 @@ async def workplace(*, requests_namespace: str, **flags: Any) -> AsyncIterator[W
 
 @contextlib.contextmanager
 def plain_words() -> Iterator[None]:
-    """Say what a missing definition or right means to the person.
+    """Translate a missing definition or a missing right into a message for the user.
 
     Raises:
-        InvalidSetting: In place of `NoKindMatch` and `Forbidden`.
+        InvalidSetting: Raised instead of `NoKindMatch` and `Forbidden`.
     """
     try:
         yield
@@ -87,13 +87,13 @@ def plain_words() -> Iterator[None]:
 
 
 def policy_key(name: str) -> str:
-    """Return the key of a policy as a person names it.
+    """Return the key of a policy from its name on the command line.
 
     ``NAME``, ``clusterpolicy/NAME`` and ``cpol/NAME`` are ClusterPolicies; ``NAMESPACE/NAME``,
     ``policy/NAMESPACE/NAME`` and ``pol/...`` are Policies, ``modrule/NAMESPACE/NAME`` ModRules.
 
     Raises:
-        InvalidSetting: It is none of these.
+        InvalidSetting: The name has none of these forms.
     """
     if rule := _MOD_RULE.fullmatch(name):
         return f"modrule/{rule[1]}"
@@ -110,16 +110,16 @@ def policy_key(name: str) -> str:
 
 
 def request_name(name: str) -> str:
-    """Return the name of a request as a person names it, empty where it names a policy."""
+    """Return the name of a request from the command line, empty where it is not one."""
     found = _REQUEST.fullmatch(name)
     return found[1] if found else ""
 
 
 async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
-    """Return a policy as it is stored.
+    """Return a stored policy.
 
     Raises:
-        InvalidSetting: There is none of that name.
+        InvalidSetting: The policy does not exist.
     """
     ref = policy_named(key, place.live.installation)
     try:
@@ -130,7 +130,7 @@ async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
 
 
 async def stored_policies(place: Workplace) -> tuple[list[Object], bool]:
-    """Return the policies of all kinds that the person may list, and whether these are all.
+    """Return the policies of all kinds that the user may list, and whether these are all.
 
     Raises:
         NoKindMatch: kube-retrofit is not installed.
@@ -149,7 +149,7 @@ async def stored_policies(place: Workplace) -> tuple[list[Object], bool]:
 
 
 def why_not_ready(policy: Object) -> str:
-    """Return what its condition Ready says, empty where that is yes."""
+    """Return the message of the condition Ready, empty where the policy is ready."""
     for item in (policy.get("status") or {}).get("conditions") or ():
         if item.get("type") == "Ready":
             return "" if item.get("status") == "True" else str(item.get("message", "unknown"))

@@ -1,4 +1,4 @@
-"""An `Overview` for people, and as JSON for programs."""
+"""Output of an `Overview` as text for people, and as JSON for programs."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,7 +16,7 @@ _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
 
 
 def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]:
-    """Yield the lines of a report; ages are relative to ``now``."""
+    """Yield the lines of an overview; ages are relative to ``now``."""
     if not found.policies and not found.hooks:
         yield "no policy and no request is there"
         return
@@ -166,9 +166,9 @@ def _cure(item: Trouble, label: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time as people say it: `3m5s`, and no seconds of what took an hour."""
+    """Return a duration for people: `3m5s`, without seconds from one hour on."""
     whole = max(0, round(seconds))
-    # Who looks after days does not count seconds.
+    # Seconds do not matter for long durations.
     coarse = whole - whole % 60 if whole >= 3600 else whole  # noqa: PLR2004
     return render_duration(coarse) if whole else "0s"
 

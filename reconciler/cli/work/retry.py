@@ -1,4 +1,4 @@
-"""The command line of `retrofit retry`: new requests for failed work, no pause for the rest."""
+"""The command line of `retrofit retry`: retries failed requests, and waiting ones at once."""
 
 import asyncio
 import sys
@@ -85,13 +85,13 @@ async def _of_policies(
     place: Workplace, keys: list[str], *, all_policies: bool
 ) -> AsyncIterator[UpdateRequest]:
     for key in [""] if all_policies else keys:
-        # All of them first: what is made meanwhile would come again.
+        # Listed completely first: requests that are created meanwhile must not be retried.
         for request in [item async for item in place.requests.of_policy(key)]:
             yield request
 
 
 class _Work:
-    """What was ordered so far."""
+    """Retries requests, and counts them."""
 
     def __init__(self, place: Workplace) -> None:
         self.good = True
@@ -101,7 +101,7 @@ class _Work:
         self._policies: dict[PolicyRef, CompiledPolicy | None] = {}
 
     async def take(self, request: UpdateRequest, *, named: bool, failed: bool) -> None:
-        """Do what one request needs; ``named``: by the person, so it is reported."""
+        """Retry a request if its state allows; warn if not and it is ``named`` by the user."""
         state = request.status.state
         if state is State.FAILED and not (request.retried or request.retry_requested):
             await self._again(request, named=named)
@@ -136,7 +136,7 @@ class _Work:
                 self._policies[key] = None
         policy = self._policies[key]
         program = None if policy is None else policy.background_program(request.spec.rule)
-        # Of a rule that is gone nothing is done again: its new request ends at once.
+        # If the rule no longer exists, nothing is repeated: the new request ends at once.
         return program is None or program.converges
 
     def _leave(self, request: UpdateRequest, reason: str) -> None:

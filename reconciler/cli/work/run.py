@@ -1,4 +1,4 @@
-"""The command line of `retrofit run`: one sweep request for each rule, and a look at it."""
+"""The command line of `retrofit run`: creates a sweep for each rule, and can wait for it."""
 
 import asyncio
 import sys
@@ -30,7 +30,7 @@ from reconciler.services.rollout.manual_run import why_not
 
 _LOOK = 0.5
 _PATIENCE = 15.0
-"""Seconds after which a warning says that no controller takes the work."""
+"""Seconds without progress after which a warning says that no controller has begun."""
 
 _EPILOG = """\b
 Examples:

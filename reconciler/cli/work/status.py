@@ -77,7 +77,7 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
     except Forbidden:
         complete = False
     except InvalidSetting:
-        # A policy that was deleted is of interest as long as it left something.
+        # A deleted policy is shown as long as it has requests.
         if not found:
             raise
     if not key:
@@ -94,7 +94,7 @@ async def _look(place: Workplace, key: str, namespace: str) -> Overview:
 
 
 async def _hooks(place: Workplace, namespace: str) -> list[Object]:
-    """Return the hooks that the user may see, of one namespace if it is named."""
+    """Return the hooks that the user may read, of one namespace if it is named."""
     live = place.live
     try:
         return await KubeHooks(live.client, live.kinds, live.clock, namespace).stored()

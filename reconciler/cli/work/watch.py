@@ -1,4 +1,4 @@
-"""Looking again and again at a cluster, each time with a fresh picture."""
+"""Polling of a cluster, with a new frame of output each time."""
 
 import asyncio
 import sys
@@ -14,25 +14,25 @@ from reconciler.errors import Throttled, Unavailable
 T = TypeVar("T")
 
 PAUSE = 2.0
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 
 
 async def looks(look: Callable[[], Awaitable[T]], *, again: bool) -> AsyncIterator[T]:
-    """Yield what there is now, and with ``again`` what there is every two seconds, for ever."""
+    """Yield the current state and, with ``again``, a new one every two seconds forever."""
     yield await look()
     while again:
         await asyncio.sleep(PAUSE)
         try:
             found = await look()
         except (Throttled, Unavailable) as error:
-            # Whoever watches an outage wants to see its end.
+            # Keep polling through an outage, to show its end.
             warn(f"not known now: {error}")
         else:
             yield found
 
 
 def show_frame(lines: Iterable[str], *, more_follow: bool) -> None:
-    """Write a picture: on a terminal in the place of the one before, elsewhere below it."""
+    """Write a frame: on a terminal it replaces the one before, elsewhere it follows it."""
     on_terminal = sys.stdout.isatty()
     if more_follow and on_terminal:
         click.echo(CLEAR, nl=False)

@@ -1,4 +1,4 @@
-"""ClusterPolicy and Policy as Kyverno has them: their ``mutate`` rules become programs."""
+"""The language of Kyverno: ``mutate`` rules of ClusterPolicy and Policy compile to programs."""
 
 from reconciler.dialects.kyverno.dialect import KYVERNO, KYVERNO_BESIDE
 

@@ -1,4 +1,4 @@
-"""Addresses of calls that are written with variables."""
+"""Addresses of calls in which the policy uses variables."""
 
 from reconciler.dialects.kyverno.template import Scope, Template
 from reconciler.engine.values.addresses import join_path, join_url
@@ -9,13 +9,13 @@ def render_path(template: Template, context: Scope) -> str:
     """Return a path of the API server.
 
     Raises:
-        EvaluationError: A variable does not resolve, or its value would lead elsewhere.
+        EvaluationError: A variable does not resolve, or its value would redirect the call.
     """
     return join_path(template.pieces(context))
 
 
 def render_url(template: Template, context: Scope) -> str:
-    """Return the URL of a service; a variable that it begins with may hold scheme and host.
+    """Return the URL of a service; a variable at its beginning may hold scheme and host.
 
     Raises:
         EvaluationError: As `render_path`.
@@ -24,19 +24,19 @@ def render_url(template: Template, context: Scope) -> str:
 
 
 def check_path(template: Template, location: str) -> None:
-    """Refuse a path in which a variable stands where no value of it can be safe.
+    """Refuse a path with a variable where no value can be safe.
 
     Raises:
-        InvalidPolicy: It begins with a variable, or one stands for the name of a parameter.
+        InvalidPolicy: It begins with a variable, or uses one as the name of a query parameter.
     """
     _check(template, location, "x")
 
 
 def check_url(template: Template, location: str) -> None:
-    """Refuse a URL in which a variable stands where no value of it can be safe.
+    """Refuse a URL with a variable where no value can be safe.
 
     Raises:
-        InvalidPolicy: A variable stands for the name of a parameter.
+        InvalidPolicy: A variable is used as the name of a query parameter.
     """
     _check(template, location, "http://x")
 

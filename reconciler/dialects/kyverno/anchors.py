@@ -1,13 +1,13 @@
-"""Anchors of a strategic merge patch: what they mean, and how they turn it into a plain patch.
+"""Anchors of a strategic merge patch, and their resolution to a plain patch.
 
-In a patch ``(k)`` is a condition on the sibling scope, ``<(k)`` one on the whole patch, ``X(k)``
-asks for the absence of a key, ``+(k)`` adds what is not there. Inside the value of a condition all
-anchors of the pattern language count. A condition that fails outside of a list switches the whole
-patch off; in an element of a list, that element. Elements with anchors are templates: they patch
-each element of the object that they fit, and are never added themselves.
+In a patch ``(k)`` is a condition on the sibling fields, ``<(k)`` one on the whole patch, ``X(k)``
+requires the absence of a key, ``+(k)`` adds a missing key. Inside the value of a condition all
+anchors of the pattern language apply. A condition that fails outside of a list disables the whole
+patch; in an element of a list, that element. Elements with anchors are templates: they patch each
+matching element of the object, and are never added themselves.
 
-Different from Kyverno: each element is decided for itself, a condition at the root leaves no
-literal key, maps written empty stay, and keys that come out of a variable are never anchors.
+Different from Kyverno: each element is decided by itself, a condition at the root leaves no
+literal key, maps written empty stay, and keys that result from a variable are never anchors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,10 +37,10 @@ class _Entry:
     """A key with an anchor, or a plain key with anchors below it.
 
     Attributes:
-        index: Where in its map the key stands: variables may change its text, not its place.
+        index: Position of the key in its map; variables may change its text, not its position.
         anchor: None for a plain key.
-        child: The anchors below, None where there are none.
-        variable: The key holds a variable, so that its text is known at evaluation only.
+        child: The anchors in the value, None without any.
+        variable: The key holds a variable, so that its text is only known at evaluation.
     """
 
     index: int
@@ -50,11 +50,11 @@ class _Entry:
 
     @property
     def is_global(self) -> bool:
-        """Whether this is a condition on the whole patch."""
+        """Whether the anchor is a condition on the whole patch."""
         return self.anchor is not None and self.anchor.kind is AnchorKind.GLOBAL
 
     def read(self, written: str) -> Anchor | None:
-        """The anchor with the key as it is after substitution."""
+        """Return the anchor with the key after substitution."""
         if self.anchor is None or not self.variable:
             return self.anchor
         return pattern.parse_anchor(written)
@@ -65,11 +65,11 @@ class _Map:
     """The anchors in one map of a patch.
 
     Attributes:
-        size: How many keys the map has, with and without anchors.
-        conditions: Those to check, global ones first; none below another condition, whose whole
-            value was compared.
-        adds: A key of this map is to be added if absent.
-        has_global: A global condition stands here or below.
+        size: Number of keys of the map, with and without anchors.
+        conditions: The conditions to check, global ones first; empty within another condition,
+            which compares its whole value.
+        adds: The map has a key to add if absent.
+        has_global: There is a global condition in the map or below it.
     """
 
     size: int
@@ -84,7 +84,7 @@ class _List:
     """The anchors in the elements of one list; None for a plain element.
 
     Attributes:
-        tested: The list is part of a condition, so that its templates patch nothing.
+        tested: The list is part of a condition, so its templates patch nothing.
     """
 
     elements: tuple[_Map | None, ...]
@@ -93,7 +93,7 @@ class _List:
 
 
 class _UnmetCondition(Exception):
-    """A condition does not hold for the map in hand."""
+    """A condition does not hold for the current map."""
 
     def __init__(self, kind: AnchorKind, problem: str) -> None:
         self.is_global = kind is AnchorKind.GLOBAL
@@ -103,10 +103,10 @@ class _UnmetCondition(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategicPatch:
-    """Where the anchors of a strategic merge patch stand, found once.
+    """The positions of the anchors in a strategic merge patch, found once.
 
     Attributes:
-        anchors: None when there are none.
+        anchors: None for a patch without anchors.
     """
 
     anchors: _Map | None
@@ -114,15 +114,15 @@ class StrategicPatch:
     def resolve(
         self, patch: Any, resource: dict[str, Any], *, schema: Schema | None = None
     ) -> dict[str, Any] | Unmet:
-        """The plain patch for one object, without anchors.
+        """Return the plain patch for one object, without anchors.
 
         Args:
-            patch: The patch that was compiled, its variables substituted.
+            patch: The compiled patch after variable substitution.
             resource: The object to be patched.
-            schema: Of the object; tells which fields name the element that a template fits.
+            schema: Of the object; its merge keys identify the elements that a template matches.
 
         Raises:
-            EvaluationError: patch and object differ in their kinds of values.
+            EvaluationError: Patch and object differ in the types of their values.
         """
         if not isinstance(patch, dict):
             raise EvaluationError("the strategic merge patch must be a map after substitution")
@@ -141,7 +141,7 @@ def compile_strategic(patch: Any, *, location: str) -> StrategicPatch:
     """Find the anchors of a patch, whose values and keys may still hold variables.
 
     Raises:
-        InvalidPolicy: an anchor stands where it means nothing, or the patch is no map.
+        InvalidPolicy: An anchor has no meaning where it is used, or the patch is no map.
     """
     if isinstance(patch, dict):
         try:
@@ -154,7 +154,7 @@ def compile_strategic(patch: Any, *, location: str) -> StrategicPatch:
 
 
 def _compile(value: Any, location: str, *, tested: bool) -> _Map | _List | None:
-    """The anchors in a value; ``tested`` below a condition, where all kinds of them count."""
+    """Return the anchors in a value; ``tested`` within a condition, where all kinds are valid."""
     match value:
         case dict():
             return _compile_map(value, location, tested=tested)
@@ -212,7 +212,7 @@ def _compile_list(patch: list[Any], location: str, *, tested: bool) -> _List | N
 def _resolve_map(
     anchors: _Map, patch: dict[str, Any], resource: Any, schema: Schema | None
 ) -> Any:
-    """The plain map for this part of the object, or _NOTHING when nothing is left of it."""
+    """Return the plain map for this part of the object, or _NOTHING when it would be empty."""
     items = _items(anchors, patch)
     for condition in anchors.conditions:
         _check(condition, *items[condition.index], resource)
@@ -254,7 +254,7 @@ def _resolve(
 
 
 def _resolve_list(anchors: _List, patch: list[Any], resource: Any, schema: Schema | None) -> Any:
-    """Plain elements as written, then what the templates make of the object's elements."""
+    """Return the plain elements as written, then the patches that templates make for elements."""
     pairs = list(zip(anchors.elements, patch, strict=True))
     plain = [element for template, element in pairs if template is None]
     if anchors.tested:
@@ -274,10 +274,10 @@ def _resolve_list(anchors: _List, patch: list[Any], resource: Any, schema: Schem
 def _instantiate(
     template: _Map, element: dict[str, Any], resource: Any, schema: Schema | None
 ) -> Iterator[dict[str, Any]]:
-    """What a template makes of each element that it fits; a global condition makes it a gate.
+    """Yield the patch of a template for each matching element; a gate yields nothing.
 
-    A gate patches nothing itself. It is shut when no element passes and one failed on a global
-    condition, or when the list is missing altogether.
+    A template with a global condition is a gate, which fails the whole patch when no element
+    passes and one failed on a global condition, or when the list is missing altogether.
     """
     refused: _UnmetCondition | None = None
     passed = False
@@ -296,7 +296,7 @@ def _instantiate(
 
 
 def _named(plain: Any, item: Any, schema: Schema | None) -> dict[str, Any] | None:
-    """The plain element with the keys of the object's element, by which the merge finds it."""
+    """Return the plain element with the merge keys of the object's element to be patched."""
     if plain is _NOTHING or not isinstance(item, dict):
         return None
     keys = (schema.merge_keys if schema else None) or ("name",)
@@ -305,10 +305,10 @@ def _named(plain: Any, item: Any, schema: Schema | None) -> dict[str, Any] | Non
 
 
 def _check(entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
-    """Evaluate one condition.
+    """Check one condition.
 
     Raises:
-        _UnmetCondition: it does not hold.
+        _UnmetCondition: The condition does not hold.
     """
     anchor = entry.read(written)
     if anchor is None:
@@ -329,12 +329,12 @@ def _check(entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
 def _holds(value: Any, wanted: Any) -> bool:
     if isinstance(value, dict | list) or isinstance(wanted, dict | list):
         return pattern.match_pattern(value, wanted)
-    # As texts, so that "true" asks for true and "5" for 5.
+    # As texts, so that the pattern "true" matches true, and "5" matches 5.
     return pattern.matches(scalars.text(value), scalars.text(wanted))
 
 
 def _content(entry: _Entry, anchor: Anchor, value: Any, resource: Any) -> Any:
-    """What the value of a condition patches: all that is not a condition itself."""
+    """Return the patch in the value of a condition: all of its parts that are no conditions."""
     if anchor.kind not in _CONTENT or not isinstance(value, dict | list) or not value:
         return _NOTHING
     return _resolve(entry.child, value, resource, None)

@@ -1,7 +1,7 @@
-"""Rules for Pods, written once more for the controllers that make Pods.
+"""Generation of rules for Pod controllers from rules for Pods.
 
-The reference decides for the whole policy whether it may be done. Rules with targets are never
-expanded: the copy would change controllers that the author has not named.
+As in Kyverno, the decision whether rules are generated is made for the whole policy. Rules with
+targets are never expanded: the copy would change controllers that the author has not named.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _TEMPLATE: Final = ("spec", "template")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template")
 MAX_NAME: Final = 63
 PREFIXES: Final = ("autogen-", "autogen-cronjob-")
-"""Of the names of the rules that are made: for controllers, for CronJobs."""
+"""Name prefixes of the generated rules: for controllers, for CronJobs."""
 
 _NARROWING: Final = ("name", "names", "selector", "annotations")
 
@@ -30,11 +30,11 @@ _NARROWING: Final = ("name", "names", "selector", "annotations")
 def generated(
     rules: Sequence[Mapping[str, Any]], annotation: str | None
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the position of a rule for Pods, and the rule as it is for controllers.
+    """Yield the generated rules for controllers, each with the position of its rule for Pods.
 
     Args:
-        rules: Of the policy.
-        annotation: Which controllers are wanted, by commas; ``none`` for none, None for all.
+        rules: The rules of the policy.
+        annotation: Controllers, separated by commas; ``none`` for none, None for all.
     """
     wanted = {*_CONTROLLERS, _CRON_JOB}
     if annotation is not None:
@@ -52,7 +52,7 @@ def generated(
 
 
 def shown(rule: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a rule that was made as the reference writes it into the status of its policy."""
+    """Return a generated rule in the form that Kyverno writes into the status of the policy."""
     parts = {
         part: {**rule[part], "resources": rule[part].get("resources") or {}}
         for part in ("match", "exclude")
@@ -138,7 +138,7 @@ def _expanded(
 def _patched(value: Any, path: tuple[str, ...]) -> Any:
     if not isinstance(value, list):
         return _wrapped(value, path)
-    # A block keeps what the reference keeps; its order and nested blocks are not among it.
+    # A block keeps the fields that Kyverno keeps, which excludes its order and nested blocks.
     kept = ("list", "context", "preconditions")
     return [
         {name: block[name] for name in kept if name in block}

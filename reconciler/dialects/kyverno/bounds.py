@@ -1,7 +1,7 @@
-"""How large an object may be that its author wants compiled.
+"""Limits on the size of an object that is compiled.
 
-Both programs compile it, on the loop that everybody waits for, and again whenever they start. So
-it is measured first, by steps that cost no more than reading it did.
+Controller and webhook compile it, on their event loop and again at every start. So its size is
+checked first, at no more cost than reading it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,16 +17,16 @@ from reconciler.languages.jmespath.yamltext import TooManyValues
 
 MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 20_000
-"""Values of a policy, those of the texts in patchesJson6902 among them, with their aliases."""
+"""Values of a policy, including those in the texts of patchesJson6902 and behind YAML aliases."""
 MAX_VARIABLES: Final = 2_000
 MAX_TEXT: Final = 262_144
-"""Characters of all texts that have variables in them."""
+"""Characters of all texts that contain variables."""
 MAX_EXPRESSIONS: Final = 131_072
-"""Characters of all expressions; one that stands inside another counts in both."""
+"""Characters of all expressions; a nested expression counts in the outer one, too."""
 MAX_REFERENCES: Final = 200
 
 _SHOWN: Final = 6
-"""Steps of the place of what is too deep; all of them would fill the message."""
+"""Steps of the path to a value that is too deep; the whole path would fill the message."""
 _TEXT_PATCH: Final = "patchesJson6902"
 
 
@@ -34,7 +34,7 @@ def check_bounds(spec: Any, location: str) -> None:
     """Refuse an object that is too large or too deep to be compiled.
 
     Raises:
-        InvalidPolicy: With the limit, and the place where it is passed.
+        InvalidPolicy: With the limit, and the location where it is exceeded.
     """
     count = _Count(location)
     patches: list[tuple[Path, str]] = []
@@ -53,7 +53,7 @@ def check_bounds(spec: Any, location: str) -> None:
 
 @dataclass(slots=True)
 class _Count:
-    """What was counted so far of an object at a location."""
+    """The counts so far for an object at a location."""
 
     location: str
     values: int = 0
@@ -104,10 +104,10 @@ class _Count:
 
 
 def _walk(spec: Any, location: str) -> Iterator[tuple[Path, Any]]:
-    """Yield every key and value, with its place.
+    """Yield every value with its path, and keys that contain variables.
 
     Raises:
-        InvalidPolicy: They are nested too deeply.
+        InvalidPolicy: A value is nested too deeply.
     """
     waiting: list[tuple[Path, Any, int]] = [((), spec, 0)]
     while waiting:

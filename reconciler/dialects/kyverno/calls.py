@@ -1,4 +1,4 @@
-"""The parts of an API call that a context entry and a GlobalContextEntry write in the same way."""
+"""The parts of an API call that context entries and GlobalContextEntries have in common."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _SERVICE_FIELDS = ("url", "headers", "caBundle")
 
 
 def method(fields: Mapping[str, Any], place: str) -> str:
-    """Return the method of a call; GET where none is given."""
+    """Return the method of a call; GET is the default."""
     found = fields.get("method") or "GET"
     if found not in ("GET", "POST"):
         raise InvalidPolicy(f"{place}.method", "the method is GET or POST")
@@ -25,7 +25,7 @@ def service(raw: Any, place: str) -> Mapping[str, Any]:
 
 
 def headers(raw: Any, place: str) -> None:
-    """Refuse headers that are not a policy's to set, and what is no list of them."""
+    """Refuse headers that a policy must not set, and malformed headers."""
     for where, fields in pairs(raw, place):
         try:
             check_header(str(fields.get("key") or ""))
@@ -34,9 +34,9 @@ def headers(raw: Any, place: str) -> None:
 
 
 def pairs(raw: Any, place: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return headers or data, each with its place; one that has more fields is refused.
+    """Return headers or data, each with its location; unknown fields are refused.
 
-    A value out of a Secret (valueFrom) is not read here, and must not be left out.
+    Kyverno reads a value from a Secret with ``valueFrom``, which must not be ignored silently.
     """
     named = [(f"{place}[{n}]", item) for n, item in enumerate(reading.sequence(raw, place))]
     return [(at, reading.mapping(item, at, allowed=("key", "value"))) for at, item in named]

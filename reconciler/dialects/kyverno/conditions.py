@@ -1,4 +1,4 @@
-"""Preconditions that use only what is known where they stand."""
+"""Preconditions that use only names in their scope."""
 
 from functools import partial
 from typing import Any
@@ -8,10 +8,10 @@ from reconciler.dialects.kyverno.variables import Scope, check_expression
 
 
 def checked_conditions(raw: Any, location: str, scope: Scope) -> Conditions | None:
-    """Return compiled conditions, None where there are none.
+    """Return compiled conditions, None for null.
 
     Raises:
-        InvalidPolicy: They are malformed, or name something unknown.
+        InvalidPolicy: They are malformed, or use an unknown name.
     """
     if raw is None:
         return None

@@ -33,10 +33,10 @@ def compile_entries(
     Args:
         raw: The list.
         location: Of the list.
-        scope: What is known before it.
+        scope: The names that are known before the list.
         origin: Of the rule.
-        errors: Takes what is wrong. An entry that is wrong has its name in the scope, so that
-            its readers are not wrong, too.
+        errors: Collects the errors. The name of an entry with an error is still in the scope, so
+            that its readers cause no further errors.
     """
     entries: list[Entry] = []
     for index, item in enumerate(errors.attempt(reading.sequence, raw, location) or ()):
@@ -67,7 +67,7 @@ def _name(fields: Mapping[str, Any], place: str) -> str:
 def _entry(
     name: str, fields: Mapping[str, Any], place: str, *, scope: Scope, origin: Origin
 ) -> Entry | None:
-    """Return the entry, None where somebody gives its value."""
+    """Return the entry, None where the caller provides its value."""
     found = [source for source in _SOURCES if fields.get(source) is not None]
     if len(found) != 1:
         known = ", ".join(_SOURCES)

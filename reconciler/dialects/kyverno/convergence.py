@@ -1,4 +1,4 @@
-"""What the text of a patch tells about the result of applying it to its own result."""
+"""Static analysis of whether a patch changes its own result."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,26 +20,26 @@ _POSITIVE = frozenset({AnchorKind.CONDITION, AnchorKind.GLOBAL})
 
 
 def of_strategic(raw: Any, template: Template, scope: Scope) -> Convergence:
-    """Return whether a strategic merge patch changes its own result; ``raw`` is as written."""
+    """Return whether a strategic merge patch converges; ``raw`` is the patch as written."""
     stable = is_stable(template, scope) and not _meets_itself(raw)
     return Convergence.YES if stable else Convergence.PROBED
 
 
 def of_operations(operations: Iterable[Operation]) -> Convergence:
-    """Return whether the operations of a JSON patch change their own result."""
+    """Return whether the operations of a JSON patch converge."""
     stable = all(item.name in _STABLE and not _names_element(item) for item in operations)
     return Convergence.YES if stable else Convergence.PROBED
 
 
 def appends(operations: Iterable[Operation]) -> bool:
-    """Return whether operations add to a list by position, and once more each time."""
+    """Return whether operations add to a list by position, so that each run adds again."""
     return any(item.name in _ADDING and _names_element(item) for item in operations)
 
 
 def is_stable(template: Template, scope: Scope) -> bool:
     """Return whether the variables of a patch have the same values when it is applied again.
 
-    A context entry may read the target, or be another value each time.
+    Variables that use a context entry may not: it may read the target, or change each time.
     """
     return not (
         template.dynamic
@@ -50,13 +50,13 @@ def is_stable(template: Template, scope: Scope) -> bool:
 
 
 def _names_element(operation: Operation) -> bool:
-    # An index inside a path is a place; at its end it inserts or removes, and - always appends.
+    # An index inside a path only navigates; at its end it inserts or removes. - always appends.
     last = str(operation.path[-1]) if operation.path else ""
     return APPEND in operation.path or last.lstrip("-").isdigit()
 
 
 def _meets_itself(patch: Any) -> bool:
-    """Return whether one part of a patch may do what another part of it asks about."""
+    """Return whether one part of a patch may change what another part of it tests."""
     match patch:
         case list():
             parts = [_Part.of(item) for item in patch]
@@ -70,7 +70,7 @@ def _meets_itself(patch: Any) -> bool:
 
 
 def _names_twice(patch: Mapping[str, Any]) -> bool:
-    """Return whether a field stands in a map both with and without an anchor."""
+    """Return whether a map has a field both with and without an anchor."""
     fields = {key if anchor is None else anchor.key for key, anchor, _ in _fields(patch)}
     return len(fields) < len(patch)
 
@@ -85,10 +85,10 @@ class _Part:
 
     Attributes:
         asks: The fields that decide whether and what it changes; empty for a plain element.
-        wants: Those of them that have to be there, with the text to compare them with; None where
-            that is not known before the patch is applied.
+        wants: Those of them that must be present, with the text to compare them with; None where
+            the text is not known before the patch is applied.
         sets: The other fields with their texts, None as above.
-        template: It stands for elements of the object, and is not added itself.
+        template: It patches matching elements of the object, and is not added itself.
     """
 
     asks: frozenset[str] = frozenset()
@@ -98,7 +98,7 @@ class _Part:
 
     @classmethod
     def of(cls, element: Any) -> "_Part":
-        """Return what an element asks about and sets."""
+        """Return the fields that an element tests and sets."""
         if not isinstance(element, Mapping):
             return cls()
         asks: set[str] = set()
@@ -112,24 +112,24 @@ class _Part:
                 asks.add(key)
             if anchor is not None and anchor.kind in _POSITIVE:
                 wants[key] = text
-            # What stands below a condition is written where it is no condition itself.
+            # A value below a condition is written, except for nested conditions.
             if anchor is None or anchor.kind is AnchorKind.ADD_IF_ABSENT or nested:
                 sets[key] = text
         template = bool(asks) or any(map(_has_anchors, element.values()))
         return cls(asks=frozenset(asks), wants=wants, sets=sets, template=template)
 
     def meets(self, other: "_Part") -> bool:
-        """Return whether this one, as a template, may act on what the other one has made."""
+        """Return whether this part, as a template, may match what another part has written."""
         if not self.template:
             return False
         asked = not self.asks.isdisjoint(other.sets)
         if other.template:
             return asked
-        # A plain element is one of the object from then on.
+        # Once applied, a plain element is an element of the object.
         return not self._differs(other) if asked else not self.wants
 
     def _differs(self, other: "_Part") -> bool:
-        """Return whether a plain element can never be what this one wants."""
+        """Return whether this part can never match a plain element."""
         both = ((self.wants[key], other.sets.get(key)) for key in self.wants)
         return any(
             wanted is not None and text is not None and not matches(text, wanted)
@@ -138,7 +138,7 @@ class _Part:
 
 
 def _has_anchors(patch: Any) -> bool:
-    """Return whether an anchor stands anywhere in a part of a patch."""
+    """Return whether a part of a patch contains an anchor."""
     if isinstance(patch, list):
         return any(map(_has_anchors, patch))
     if not isinstance(patch, Mapping):

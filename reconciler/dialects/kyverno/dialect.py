@@ -1,4 +1,4 @@
-"""This language, as the registry knows it."""
+"""The Kyverno language as an implementation of `Dialect`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Kyverno:
     """ClusterPolicy and Policy of Kyverno; see `reconciler.dialects.base.Dialect`.
 
     Attributes:
-        installation: In whose API group the policies are; the language is the same.
+        installation: Determines the API group of the policies; the language is the same.
     """
 
     installation: Installation = REPLACING
@@ -63,7 +63,7 @@ class Kyverno:
         return compile_policy(policy, given=given)
 
     def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
-        """Return what compiles of a policy, and what is wrong with the rest."""
+        """Return the policy with the rules that compile, and the errors in the rest."""
         return examine_policy(policy)
 
     def lint(
@@ -75,11 +75,11 @@ class Kyverno:
         guard: Guard,
         wrong: Sequence[InvalidPolicy] = (),
     ) -> Iterator[Finding]:
-        """Yield what only the text of the policy shows."""
+        """Yield the findings that the text of the policy shows."""
         spec = policy["spec"]
         background = spec.get("background") is not False
         of_trigger = not compiled.in_phase(Phase.TRIGGERED)
-        # Those that are made of a rule stand behind it, and at its place.
+        # Generated programs come after the program of their rule, and have the same location.
         programs = {item.origin.location: item for item in reversed(compiled.programs)}
         yield from policy_refusals(policy)
         yield from spec_findings(spec)
@@ -110,4 +110,4 @@ class Kyverno:
 
 KYVERNO: Final = Kyverno()
 KYVERNO_BESIDE: Final = Kyverno(BESIDE)
-"""The same in a group of its own, beside a Kyverno that is alive."""
+"""The same language in kube-retrofit's own API group, for use beside a running Kyverno."""

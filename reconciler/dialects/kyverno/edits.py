@@ -1,4 +1,4 @@
-"""The patch of a rule, and whether applying it again to its result would change more."""
+"""Compilation of the patch of a rule, and whether it converges."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
 def compile_edits(
     mutate: Mapping[str, Any], location: str, scope: Scope, origin: Origin
 ) -> tuple[tuple[Edit, ...], Convergence]:
-    """Return the edits of a mutate block.
+    """Return the edits of a mutate block, and whether they converge.
 
     Raises:
         InvalidPolicy: Not exactly one kind of patch is given, or the patch is malformed.
@@ -75,7 +75,7 @@ def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEd
         nested = fields.get("foreach") is not None
         if nested and (fields.get("patchStrategicMerge") or fields.get("patchesJson6902")):
             raise InvalidPolicy(location, "a nested foreach cannot contain other declarations")
-        # A keyed merge moves what it patches to the front; backwards, the order is kept.
+        # A keyed merge moves patched elements to the front; going backwards keeps the order.
         default = "Ascending" if fields.get("patchStrategicMerge") is None else "Descending"
         given = _given_elements(fields.get("context"), scope)
         entries, inner = compile_entries(
@@ -109,9 +109,9 @@ def _elements(fields: Mapping[str, Any], location: str, scope: Scope) -> Express
 
 
 def _given_elements(declared: Any, scope: Scope) -> tuple[ElementEntry, ...]:
-    # Where it is declared its position counts; what nobody declares belongs to the outermost.
+    # The outermost foreach binds all given values, a nested one those of names that it declares.
     items = declared if isinstance(declared, list) else ()
-    # A list: a name may be anything here, and is refused where the entries are read.
+    # A list, as a name may be unhashable here; it is refused where the entries are read.
     names = [item.get("name") for item in items if isinstance(item, Mapping)]
     return tuple(
         entry for entry in scope.given_elements if not scope.elements or entry.name in names

@@ -1,8 +1,8 @@
 """Context entries of a rule, a target or a foreach: named data, evaluated only when it is read.
 
-An entry that needs something from outside raises `NeedsLoad`. Whoever called the engine reads it
-through a port, adds it to the context's loads and evaluates again, so the engine does no I/O and
-an entry that nobody names is never fetched.
+An entry that needs data from outside raises `NeedsLoad`. The caller of the engine reads it through
+a port, adds it to the context's loads and evaluates again. So the engine does no I/O, and an entry
+that no expression uses is never fetched.
 """
 
 import json
@@ -43,7 +43,7 @@ _QUERY = re.compile(r"[?#]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariableEntry:
-    """A value, a path into it or into the context, and what stands in for what is missing."""
+    """A value, a path into it or into the context, and a default."""
 
     name: str
     value: Template | None
@@ -51,7 +51,7 @@ class VariableEntry:
     default: Template | None
 
     def evaluate(self, context: Context) -> Any:
-        """Return the value; null where everything gives null is an error."""
+        """Return the value, which must not be null."""
         default = None if self.default is None else self.default.render(context)
         if self.value is None:
             found = self._search(context, default)
@@ -94,8 +94,8 @@ class ConfigMapEntry:
     """The data of a ConfigMap.
 
     Attributes:
-        home: The namespace where none is given: of a namespaced policy, else ``default``.
-        bound: The namespace that must not be left; empty for a cluster-wide policy.
+        home: The default namespace: that of a namespaced policy, else ``default``.
+        bound: The only allowed namespace; empty for a cluster-wide policy.
     """
 
     name: str
@@ -125,16 +125,16 @@ class ConfigMapEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCallEntry:
-    """An answer of the API server or of an HTTP service.
+    """The response of the API server or of an HTTP service.
 
     Attributes:
         address: The urlPath, or the url of the service.
         call: ``{service, method, data}`` as written, without the address.
-        path: Into the answer.
-        default: Stands in for a call that failed, as it is.
+        path: A JMESPath into the response.
+        default: The result of a call that failed; variables in it are not substituted.
         bound: The namespace that the path must name; empty for a cluster-wide policy.
         method: Of the call.
-        outline: ``urlPath`` with ``{}`` where a variable stands; empty where a service is called.
+        outline: ``urlPath`` with ``{}`` in place of variables; empty for a service.
     """
 
     name: str
@@ -147,7 +147,7 @@ class ApiCallEntry:
     outline: str = ""
 
     def evaluate(self, context: Context) -> Any:
-        """Return the answer, or the part of it that the path names."""
+        """Return the response, or the part of it that the path selects."""
         load = call_load(self._call(context), f"context entry {self.name}", bound=self.bound)
         if isinstance(load, ApiLoad):
             load = replace(load, made_of_values=_hides_resource(self.outline))
@@ -180,14 +180,14 @@ class ApiCallEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalEntry:
-    """The data of a GlobalContextEntry, kept up to date elsewhere."""
+    """The data of a GlobalContextEntry, which another component keeps up to date."""
 
     name: str
     reference: Template
     path: Template | None
 
     def evaluate(self, context: Context) -> Any:
-        """Return the data, or the part of it that the path names."""
+        """Return the data, or the part of it that the path selects."""
         load = GlobalLoad(name=_text(self.reference, context))
         found = answer_to(load, context.loads, f"failed to fetch entry key={load.name}")
         if self.path is None:
@@ -197,7 +197,7 @@ class GlobalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementEntry:
-    """A value for each element of a foreach, which somebody gives in place of what would be read.
+    """Values for the elements of a foreach that the caller provides in place of an entry.
 
     Attributes:
         values: By ``elementIndex``.
@@ -207,7 +207,7 @@ class ElementEntry:
     values: tuple[Any, ...]
 
     def evaluate(self, context: Context) -> Any:
-        """Return the value of the element that is bound."""
+        """Return the value of the current element."""
         index: int = context.data["elementIndex"]
         if index >= len(self.values):
             msg = (
@@ -222,7 +222,7 @@ Entry = VariableEntry | ConfigMapEntry | ApiCallEntry | GlobalEntry | ElementEnt
 
 
 def _hides_resource(outline: str) -> bool:
-    """Return whether a path with ``{}`` for variables has one for its group or resource."""
+    """Return whether a path with ``{}`` for variables has a variable group or resource."""
     root, *parts = outline.partition("?")[0].strip("/").split("/")
     rest = parts[1:] if root == "api" else parts[2:]
     if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - its name, and a resource
@@ -231,16 +231,16 @@ def _hides_resource(outline: str) -> bool:
 
 
 def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoad | ServiceLoad:
-    """Return what a call without variables asks for.
+    """Return the load of a call without variables.
 
     Args:
         call: ``{urlPath | service, method, data}``.
-        place: What the call stands in, for messages.
-        bound: The namespace that a Policy must not leave; else empty.
+        place: What contains the call, for messages.
+        bound: The namespace of a Policy, whose Services alone may be called; else empty.
 
     Raises:
-        EvaluationError: Data or headers are no list of key and value, or a header is not a
-            policy's to set.
+        EvaluationError: Data or headers are no list of key and value, or a policy must not set a
+            header.
     """
     method = call.get("method") or "GET"
     pairs = _pairs(call.get("data"), f"{place}: data")
@@ -262,7 +262,7 @@ def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoa
 
 
 def with_entries(context: Context, entries: Iterable[Entry]) -> Context:
-    """Return a context with the entries; each sees those declared before it, and no later one."""
+    """Return a context with the entries; each can use only those declared before it."""
     for entry in entries:
         context = context.defer(entry.name, _bound(entry, context))
     return context
@@ -308,7 +308,7 @@ def _pairs(raw: Any, place: str) -> dict[str, Any]:
 def _check_path(path: str, bound: str) -> None:
     if not bound:
         return
-    # As the server reads it, so that no writing of a path hides where it leads.
+    # Decoded as the API server does, so that no encoding can disguise a path.
     parts = [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
     if ".." in parts or "." in parts:
         msg = f"path {path} must not contain dots as a part"

@@ -1,4 +1,4 @@
-"""PolicyException: which triggers and targets the rules of policies skip."""
+"""Compilation of PolicyExceptions, which make rules skip triggers and targets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ _OF_TRIGGERS = frozenset({"request", "images", "serviceAccountName", "serviceAcc
 
 
 def is_exception(obj: Mapping[str, Any]) -> bool:
-    """Return whether an object is a PolicyException for the policies of this project."""
+    """Return whether an object is a PolicyException of an API group of kube-retrofit."""
     group, _ = split_api_version(str(obj.get("apiVersion", "")))
     return obj.get("kind") == KIND and group in GROUPS
 
@@ -91,8 +91,8 @@ def _read_excepts(
 
 
 def _asks_for_the_request(conditions: Conditions | None) -> bool:
-    # request.object is the trigger also where a target is asked about: what names it, and no
-    # target, was written with triggers in mind.
+    # request.object is the trigger even when a target is checked. So conditions that read the
+    # request and not the target were written for triggers.
     if conditions is None or "target" in conditions.roots:
         return False
     dynamic = any(template.dynamic for template in conditions.templates)
@@ -119,7 +119,7 @@ def _read_rule(raw: Any, place: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _read_match(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return the match, and the place of the first filter that asks for a user."""
+    """Return the match, and the location of the first filter that needs the user."""
     match = reading.mapping(spec.get("match"), "spec.match", allowed=("any", "all"))
     if not match.get("any") and not match.get("all"):
         raise InvalidPolicy("spec.match", "write at least one filter under any or all")
@@ -136,7 +136,7 @@ def _read_match(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
 
 
 def _for_any_operation(item: Any) -> Any:
-    # An exception is for the object, whatever is done to it.
+    # An exception applies to an object regardless of the operation.
     if not isinstance(item, Mapping) or not isinstance(item.get("resources"), Mapping):
         return item
     resources = item["resources"]

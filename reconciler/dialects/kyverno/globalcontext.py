@@ -1,4 +1,4 @@
-"""GlobalContextEntry: data that is kept at hand for the rules that name it."""
+"""Compilation of GlobalContextEntries: data that the controller keeps for all rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceSource:
-    """All objects of a resource; an empty namespace means everywhere."""
+    """All objects of a resource; an empty namespace means all namespaces."""
 
     group: str
     version: str
@@ -36,11 +36,11 @@ class ResourceSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSource:
-    """The answer of a call that is made again and again.
+    """The response of a call that is repeated periodically.
 
     Attributes:
         interval: Seconds from one call to the next.
-        tries: Calls in a row until a refresh counts as failed.
+        tries: Failed calls in a row until a refresh counts as failed.
     """
 
     load: ApiLoad | ServiceLoad
@@ -50,11 +50,11 @@ class CallSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledEntry:
-    """An entry that can be kept.
+    """A compiled GlobalContextEntry.
 
     Attributes:
-        projections: Parts of the data by name.
-        warnings: What its author should know.
+        projections: Expressions for parts of the data, by name.
+        warnings: Warnings for its author.
     """
 
     name: str
@@ -67,7 +67,7 @@ def compile_entry(entry: Object) -> CompiledEntry:
     """Return the compiled form of a GlobalContextEntry.
 
     Raises:
-        InvalidPolicy: It cannot be kept; it holds every place that is wrong.
+        InvalidPolicy: The entry is invalid; it holds all errors with their locations.
     """
     api_version, kind = str(entry.get("apiVersion", "")), str(entry.get("kind", ""))
     if split_api_version(api_version)[0] not in GROUPS or kind != KIND:
@@ -182,7 +182,7 @@ def _interval(raw: Any, place: str) -> float:
     found = scalars.parse_duration(_INTERVAL) if raw is None else found
     if found is None or found <= 0:
         raise InvalidPolicy(place, "expected a duration above zero, as 30s, 10m or 1h30m")
-    # More often than once a second nobody is asked.
+    # Calls are made at most once a second.
     return max(1.0, found / scalars.SECOND)
 
 

@@ -1,4 +1,4 @@
-"""The variable ``images``: made of ``request.object`` when it is read and not bound."""
+"""The variable ``images``, computed from ``request.object`` when it is read and not bound."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from reconciler.languages.jmespath.images import find_images
 
 
 def with_images(context: Context) -> Context:
-    """Return a context that has ``images`` where the object runs containers."""
+    """Return a context that has ``images`` if the object runs containers."""
     return context.derive("images", _images)
 
 

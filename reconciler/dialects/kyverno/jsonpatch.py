@@ -1,7 +1,7 @@
-"""The text of a JSON patch with variables, decoded once to a document that has variables in it.
+"""Decoding of the text of a JSON patch with variables, once, to a document with variables.
 
-A word stands in for each variable while the text is decoded. So what a variable gives when the
-rule is evaluated is a value, and cannot become an operation, a field or a comment of the patch.
+A placeholder word replaces each variable while the text is decoded. So the value of a variable at
+evaluation stays a value, and cannot become an operation, a field or a comment of the patch.
 """
 
 import re
@@ -34,15 +34,15 @@ NO_PATH_CURE = "use patchStrategicMerge, whose keys may have variables, or forea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A patch whose variables are still to be replaced.
+    """A decoded patch before variable substitution.
 
     Attributes:
         document: The list of operations; strings hold the variables as they were written.
-        quoted: Paths of strings that are one variable in quotes, so that its value becomes text.
+        quoted: Paths of strings that are one variable in quotes, whose value becomes text.
         plain: Paths of strings that are one variable without quotes.
-        fixed: The operations whose shape is known, with a word for each variable.
-        shaped: Whether that is all of them, and no path has a variable.
-        appends: They may add to a list by position.
+        fixed: The operations of known shape, with a word for each variable; dummies for others.
+        shaped: Whether all operations have a known shape, and no path has a variable.
+        appends: Whether operations may add to a list by position.
     """
 
     document: list[Any]
@@ -55,7 +55,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class _Words:
-    """The words that stand for variables, and what they stand for."""
+    """The placeholder words, and the variables that they replace."""
 
     prefix: str
     sources: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Words:
         return self.pattern.match(path) is not None
 
     def restore(self, value: Any, path: Path) -> Any:
-        """Return the value with the variables back in their places."""
+        """Return the value with the words replaced by their variables."""
         if isinstance(value, dict):
             return {
                 self.restored(key): self.restore(item, (*path, key)) for key, item in value.items()
@@ -91,7 +91,7 @@ class _Words:
         return self.restored(value)
 
     def is_indexed(self, operation: Operation) -> bool:
-        """Return whether an operation adds at the position of a foreach."""
+        """Return whether an operation adds at the element index of a foreach."""
         if operation.name != "add" or not operation.path:
             return False
         whole = self.pattern.fullmatch(str(operation.path[-1]))
@@ -107,10 +107,10 @@ def decode(text: str, *, location: str, rule: str = "") -> Decoded:
     Args:
         text: In YAML or JSON.
         location: Of the patch in the policy.
-        rule: Whose patch it is; empty inside of a foreach, where paths may have variables.
+        rule: The name of its rule; empty inside of a foreach, where paths may have variables.
 
     Raises:
-        InvalidPolicy: It cannot be read, or what is fixed of it is no patch.
+        InvalidPolicy: The text cannot be parsed, or a part without variables is invalid.
     """
     words = _Words(prefix=_unused_word(text))
     drawn = parse_operations(_with_words(text, words, location), location=location)
@@ -143,7 +143,7 @@ def _check_paths(drawn: list[Any], words: _Words, location: str, rule: str) -> N
 
 
 def variable_in_path(rule: str) -> str:
-    """Return what is wrong with a variable in a path, outside of a foreach."""
+    """Return the error for a variable in a path, outside of a foreach."""
     return f'rule "{rule}" should not have variables in patchesJSON6902 path section'
 
 
@@ -155,12 +155,12 @@ def _restored(error: InvalidPolicy, words: _Words) -> InvalidPolicy:
 
 
 def count_values(text: str, *, most: int) -> int:
-    """Return how many values a patch holds, those behind aliases each time they are named.
+    """Return the number of values in a patch; YAML aliases count each time they are used.
 
-    What cannot be read counts as nothing: whoever compiles it says why.
+    A text that cannot be parsed counts as zero, because the compiler reports its error.
 
     Raises:
-        TooManyValues: They are more than `most`; no more than these were built.
+        TooManyValues: There are more than `most`; no more than these were built.
     """
     try:
         drawn = _with_words(text, _Words(prefix=_unused_word(text)), "")
@@ -204,7 +204,7 @@ def _spans(text: str, location: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_open(piece: str, *, open_quote: bool) -> bool:
-    """Return whether a JSON string is open behind a piece of text."""
+    """Return whether a JSON string is open after a piece of text."""
     escaped = False
     for char in piece:
         if char == '"' and not escaped:

@@ -1,4 +1,4 @@
-"""The edits of a rule, and what they make of an object."""
+"""The edits of a rule, and their application to an object."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,9 +30,9 @@ from reconciler.languages.jmespath.values import walk
 Path = tuple[str | int, ...]
 
 _VALUE = 64
-"""Steps that copying and comparing a value of an object takes, beside its characters."""
+"""Steps of copying and comparing a value of an object, beside one for each character."""
 _WORD = re.compile(r"[-+.~\w]*")
-"""Texts that YAML may read as a number, true, false or null, and never as more than that."""
+"""Texts that YAML may read as a number, true, false or null, but never as a list or map."""
 
 UNTOUCHED = Unmet(reason="0 elements processed")
 """The result of a foreach that changes nothing."""
@@ -40,11 +40,11 @@ UNTOUCHED = Unmet(reason="0 elements processed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategicEdit:
-    """A strategic merge patch with anchors; of custom resources a merge patch.
+    """A strategic merge patch with anchors; for custom resources without merge keys a merge patch.
 
     Attributes:
         patch: The anchors, found in the text as written.
-        fronts: One of the patches of a foreach, which moves list elements in any case.
+        fronts: The patch belongs to a foreach, and always moves the elements that it names.
     """
 
     template: Template
@@ -54,14 +54,14 @@ class StrategicEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonPatchEdit:
-    """RFC 6902 operations.
+    """A JSON patch (RFC 6902).
 
     Attributes:
-        patch: The list of operations with variables in it, or a text that is one variable.
-        quoted: Where the value of a variable becomes text, whatever it is.
-        plain: Where a text that a variable gives is read as YAML reads one without quotes.
-        operations: What the patch is where it holds no variable.
-        appends: It may add to a list by position.
+        patch: The list of operations with variables, or a text that is a single variable.
+        quoted: Paths of variables whose value of any type becomes text.
+        plain: Paths of variables whose text is read as YAML reads a scalar without quotes.
+        operations: The compiled operations of a patch without variables.
+        appends: The patch may add to a list by position.
     """
 
     patch: Template
@@ -76,13 +76,13 @@ class JsonPatchEdit:
 class ForeachEdit:
     """Edits for each element of a list.
 
-    The list is evaluated once, before the first element; every element sees the target as it was
-    then, while its patch applies to what the elements before it made of it.
+    The list is evaluated once, before the first element. The expressions of every element see the
+    target as it was then, while its patch applies to the result of the elements before it.
 
     Attributes:
-        reverse: Go from the last element to the first; ``elementIndex`` stays the position.
-        depth: How many foreach are around this one.
-        changes_trigger: It changes the trigger, so ``request.object`` goes on with the result.
+        reverse: Iterate from the last element to the first; ``elementIndex`` stays the position.
+        depth: Number of enclosing foreach blocks.
+        changes_trigger: The rule changes its trigger: later edits see it in ``request.object``.
     """
 
     elements: Expression
@@ -107,7 +107,7 @@ def merges(edits: Iterable[Edit]) -> bool:
 
 
 def appends(edits: Iterable[Edit]) -> bool:
-    """Return whether an edit adds to a list by position, so that twice adds twice."""
+    """Return whether an edit adds to a list by position, so that each run adds again."""
     return any(
         appends(edit.edits)
         if isinstance(edit, ForeachEdit)
@@ -124,12 +124,12 @@ def apply_edits(
     Args:
         edits: Of a rule or of one element of a foreach.
         context: With the target bound.
-        obj: What they apply to; not changed by this call.
+        obj: The object to change; not changed by this call.
         keys: Which lists merge by key.
 
     Raises:
         EvaluationError: An edit cannot be applied; then none is.
-        InvalidPolicy: A patch with variables became something that is no patch.
+        InvalidPolicy: A patch is invalid after variable substitution.
     """
     after: dict[str, Any] = dict(obj)
     unmet: Unmet | None = None
@@ -139,7 +139,7 @@ def apply_edits(
             unmet = result
             continue
         if isinstance(edit, ForeachEdit):
-            # The next block must see what this one made of the object.
+            # The next block must see the result of this one.
             context = (
                 context.with_object(result)
                 if edit.changes_trigger
@@ -230,7 +230,7 @@ def _apply_each(
     after = obj
     size = sum(_VALUE + (len(one) if isinstance(one, str) else 0) for one in walk(obj))
     for index, bound in bound_elements(edit, context):
-        # Each element may copy the object, and compares it with what it was.
+        # Each element may copy the object, and compares it with its former state.
         context.allowance.spend(size)
         if not _holds(edit, bound, index):
             continue
@@ -245,7 +245,7 @@ def _apply_each(
 
 
 def bound_elements(edit: ForeachEdit, context: Context) -> Iterator[tuple[int, Context]]:
-    """Yield the position of each element, and the context that its edits are evaluated in.
+    """Yield the position of each element, and the context for its edits.
 
     Raises:
         EvaluationError: The list cannot be evaluated.

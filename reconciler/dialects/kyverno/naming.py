@@ -1,4 +1,4 @@
-"""Whether the name of a target gives away what not everybody may read of its trigger."""
+"""Detection of target names that may reveal confidential content of the trigger."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,12 +9,12 @@ from reconciler.dialects.kyverno.template import Template
 
 _OBJECTS = frozenset({"object", "oldObject"})
 _TYPES = frozenset({"apiVersion", "kind"})
-# A copy of the content may stand in any annotation, and does in that of kubectl apply.
+# Annotations are not included: any may hold a copy of the content, as that of kubectl apply does.
 _IDENTITY = frozenset({"name", "generateName", "namespace", "uid", "labels", "ownerReferences"})
 
 
 def is_named_by_content(target: Target, entries: Iterable[Entry]) -> bool:
-    """Return whether a target's name or namespace may be made of more than names and labels."""
+    """Return whether a target's name or namespace may contain more than names and labels."""
     known = {item.name: item for item in entries}
     templates = (target.namespace, target.name)
     return any(template is not None and _reads_content(template, known) for template in templates)

@@ -1,4 +1,4 @@
-"""A rule of this language: its parts, and what the engine asks of them."""
+"""A rule of this language, as the parts that the engine evaluates."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from reconciler.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KyvernoRule:
-    """The parts of a mutate rule; the engine knows it as binding, targets and mutation.
+    """The parts of a mutate rule; the engine uses it as `Binding`, `Targets` and `Mutation`.
 
     Attributes:
         location: Of the rule, as ``spec.rules[0]``.
-        namespace: Of a namespaced policy, which its targets never leave; else empty.
-        entries: Context entries of the rule; they know the trigger and no target.
+        namespace: Of a namespaced policy, the only namespace of its targets; else empty.
+        entries: Context entries of the rule; they can read the trigger, but no target.
         targets: Empty for a rule that changes its trigger itself.
     """
 
@@ -51,7 +51,7 @@ class KyvernoRule:
 
     @property
     def loads(self) -> bool:
-        """Return whether a context entry is more than a variable."""
+        """Return whether any context entry is not a variable."""
         lists = (entries for _, entries in self.entry_lists())
         return any(not isinstance(entry, VariableEntry) for found in lists for entry in found)
 
@@ -60,7 +60,7 @@ class KyvernoRule:
         return with_entries(with_images(context), self.entries)
 
     def queries(self, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
-        """Return what the targets mean for a trigger, and the errors of those that fail."""
+        """Return the queries of the targets for a trigger, and the errors of those that fail."""
         found: list[TargetQuery] = []
         errors: list[EvaluationError] = []
         for index, target in enumerate(self.targets):
@@ -73,7 +73,7 @@ class KyvernoRule:
         return found, errors
 
     def named_by_content(self, index: int) -> bool:
-        """Return whether a target's name or namespace may be made of more than names."""
+        """Return whether a target's name or namespace may contain more than names and labels."""
         return is_named_by_content(self.targets[index], self.entries)
 
     def apply(
@@ -91,15 +91,15 @@ class KyvernoRule:
         return apply_edits(self.edits, bound, obj, keys)
 
     def target_rights(self) -> tuple[TargetNeed, ...]:
-        """Return what each target needs to be granted."""
+        """Return the rights that each target needs."""
         return tuple(
             target_need(target, self.matcher, namespace=self.namespace) for target in self.targets
         )
 
     def read_rights(self) -> Iterator[Need]:
-        """Yield what the context entries need, wherever they stand.
+        """Yield the rights that the context entries of all parts of the rule need.
 
-        A GlobalContextEntry needs nothing: whoever made it gave its data to all rules.
+        A GlobalContextEntry needs none: its author made its data available to all rules.
         """
         for place, entries in self.entry_lists():
             for index, entry in enumerate(entries):
@@ -108,7 +108,7 @@ class KyvernoRule:
                     yield Need(location=f"{place}[{index}]", options=(right,))
 
     def global_entries(self) -> frozenset[str] | None:
-        """Return the GlobalContextEntries that the rule names, None where a variable does."""
+        """Return the GlobalContextEntries that the rule reads, None where a variable names one."""
         found = set[str]()
         for _, entries in self.entry_lists():
             for entry in entries:
@@ -117,11 +117,11 @@ class KyvernoRule:
         return None if "" in found else frozenset(found)
 
     def readers(self) -> Readers:
-        """Yield what the rule reads with, all parts of it."""
+        """Yield the templates and expressions of all parts of the rule."""
         return of_rule(self.entries, self.preconditions, self.targets, self.edits)
 
     def entry_lists(self) -> Iterator[tuple[str, tuple[Entry, ...]]]:
-        """Yield all context entries of the rule, each list with its place."""
+        """Yield all lists of context entries in the rule, each with its location."""
         yield f"{self.location}.context", self.entries
         for target in self.targets:
             yield f"{target.location}.context", target.entries
@@ -129,7 +129,7 @@ class KyvernoRule:
             yield f"{block.location}.context", block.entries
 
     def blocks(self) -> Iterator[ForeachEdit]:
-        """Yield each foreach of the rule, before those inside of it."""
+        """Yield each foreach of the rule, before those nested in it."""
         yield from _blocks(self.edits)
 
 
@@ -141,10 +141,10 @@ def _blocks(edits: tuple[Edit, ...]) -> Iterator[ForeachEdit]:
 
 
 def parts_of(program: Program) -> KyvernoRule:
-    """Return the parts of a rule of this language, however it is run.
+    """Return the parts of a rule of this language, in any phase.
 
     Raises:
-        TypeError: It is of another language.
+        TypeError: The rule is of another language.
     """
     if isinstance(program.mutation, Itself):
         return parts_of(program.mutation.rule)

@@ -1,4 +1,4 @@
-"""The text of a JSON patch, written as JSON or YAML, read into plain JSON values."""
+"""Parsing of the text of a JSON patch in JSON or YAML."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from reconciler.languages.jmespath.yamltext import decode_yaml
 
 
 def parse_operations(text: str, *, location: str) -> list[Any]:
-    """Read the list of operations; text that begins with ``[`` is JSON, everything else YAML.
+    """Parse the list of operations; text that begins with ``[`` is JSON, all other text YAML.
 
     YAML yields JSON values only: `yes` and `on` are true, dates stay text, 0644 is octal.
 
     Raises:
-        InvalidPolicy: it is not readable, with line and column, or not a list.
+        InvalidPolicy: The text cannot be parsed, with line and column, or is not a list.
     """
     parse = _parse_json if text.startswith("[") else _parse_yaml
     decoded = parse(text, location)

@@ -1,7 +1,7 @@
-"""Value patterns: what the value of an anchor or of a range condition is compared with.
+"""Value patterns, which the values of anchors and of range conditions are matched against.
 
-Scalars carry operators (``>=``, ``!``), ranges (``1-10``, ``1!-10``), ``|``, ``&`` and wildcards;
-trees carry anchors. Source of the rules: the pattern language of Kyverno's validate rules.
+Scalars can have operators (``>=``, ``!``), ranges (``1-10``, ``1!-10``), ``|``, ``&`` and
+wildcards; trees can have anchors. The source is the pattern language of Kyverno's validate rules.
 """
 
 import re
@@ -18,7 +18,7 @@ _ANCHOR: Final = re.compile(r"([+<=X^]?)\((.+)\)")
 
 
 class AnchorKind(Enum):
-    """What an anchored key asks for; the value is the mark in front of the parentheses."""
+    """The kind of an anchor; the value is the mark in front of the parentheses."""
 
     CONDITION = ""
     GLOBAL = "<"
@@ -49,12 +49,12 @@ class Anchor:
 
     @property
     def text(self) -> str:
-        """The key as it is written in a policy."""
+        """The anchored key as it is written in a policy."""
         return f"{self.kind.value}({self.key})"
 
 
 def parse_anchor(key: str) -> Anchor | None:
-    """Read ``(k)``, ``<(k)``, ``X(k)``, ``+(k)``, ``=(k)``, ``^(k)``; None for a plain key."""
+    """Parse ``(k)``, ``<(k)``, ``X(k)``, ``+(k)``, ``=(k)``, ``^(k)``; None for a plain key."""
     if ")" not in key:
         return None
     found = _ANCHOR.fullmatch(key.strip())
@@ -68,9 +68,9 @@ def is_range(text: str) -> bool:
 
 
 def in_range(value: Any, text: str, *, negated: bool = False) -> bool:
-    """Compare with a range, both ends included; ``negated`` asks for a value outside of it.
+    """Return whether a value is in a range with inclusive bounds, or outside if ``negated``.
 
-    A value that has no order with the bounds is neither inside nor outside.
+    A value that cannot be ordered with the bounds is neither inside nor outside.
     """
     found = _RANGE.fullmatch(text)
     if found is None:
@@ -82,7 +82,7 @@ def in_range(value: Any, text: str, *, negated: bool = False) -> bool:
 
 
 def matches(value: Any, pattern: Any) -> bool:
-    """Compare a scalar with a scalar pattern; a map as pattern asks for any map."""
+    """Return whether a scalar matches a scalar pattern; a map as pattern matches any map."""
     match pattern:
         case str():
             return value == pattern or any(
@@ -102,7 +102,7 @@ def matches(value: Any, pattern: Any) -> bool:
 
 
 def match_pattern(resource: Any, pattern: Any) -> bool:
-    """Compare a tree with a pattern that may carry anchors."""
+    """Return whether a tree matches a pattern, which may have anchors."""
     return _compare_trees(resource, pattern) is _Result.MATCH
 
 
@@ -125,7 +125,7 @@ def _matches_part(value: Any, part: str) -> bool:
 
 
 def _compare(value: Any, operand: str, operator: str) -> bool:
-    """Compare as durations, else as quantities, else as text where only equality is defined."""
+    """Compare as durations, else as quantities, else as text, which has only equality."""
     written = _comparable(value)
     if written is None:
         return False
@@ -152,7 +152,7 @@ def _amount(text: str) -> int | None:
 
 class _Result(Enum):
     MATCH = "match"
-    SKIP = "skip"  # an anchor says that the pattern is not meant for this part
+    SKIP = "skip"  # a condition anchor does not hold, so the pattern does not apply to this part
     FAIL = "fail"
 
 
@@ -182,7 +182,7 @@ def _compare_map(resource: dict[str, Any], pattern: dict[str, Any]) -> _Result:
         result = _compare_anchor(resource, anchor, wanted)
         if result is not _Result.MATCH:
             return result
-    # Nested anchors may say "not meant for this part" and have to be heard first.
+    # Nested anchors first: they may decide that the pattern does not apply to this part.
     plain.sort(key=lambda item: not _has_anchor(item[1]))
     for key, wanted in plain:
         result = _compare_plain(resource.get(key), wanted)
@@ -241,7 +241,7 @@ def _compare_list(resource: list[Any], pattern: list[Any]) -> _Result:
 
 
 def _join(results: Iterable[_Result]) -> _Result:
-    """Every element must match; those that were not meant are ignored beside one that was."""
+    """Return FAIL if any element fails, SKIP if some skip and none matches, else MATCH."""
     matched = skipped = False
     for result in results:
         if result is _Result.FAIL:
@@ -265,7 +265,7 @@ def _has_anchor(pattern: Any) -> bool:
 
 
 def _expand_metadata(resource: dict[str, Any], pattern: dict[str, Any]) -> dict[str, Any]:
-    """Replace wildcard keys of labels and annotations by the keys that they match."""
+    """Replace wildcard keys of labels and annotations with the keys that they match."""
     actual = resource.get("metadata")
     if not isinstance(actual, dict):
         return pattern

@@ -1,4 +1,4 @@
-"""The policy object around the rules: flags, webhook settings, what is not acted on."""
+"""Compilation of a policy object: flags, webhook settings, and rules without effect."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -54,28 +54,27 @@ _MAX_NAME = 63
 
 
 def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) -> CompiledPolicy:
-    """Return the programs of a policy's mutate rules, and warnings about the others.
+    """Return the programs of a policy's mutate rules, and warnings about its other rules.
 
-    They stand in the order of the policy, followed by those that are generated for the
+    The programs are in the order of the policy, followed by those that are generated for the
     controllers of Pods.
 
     Args:
         policy: The object.
-        given: What the caller gives in place of context entries, by rule; such an entry is
-            neither compiled nor read.
+        given: Values that the caller provides in place of context entries, by rule; such an
+            entry is neither compiled nor read.
 
     Raises:
-        InvalidPolicy: Something cannot be compiled; it holds every place that is wrong.
+        InvalidPolicy: The policy cannot be compiled; it holds all errors with their locations.
     """
     with ErrorList() as errors:
         return _compile(policy, errors, given=given or {})
 
 
 def examine_policy(policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
-    """Return what compiles of a policy, and what is wrong with the rest of it.
+    """Return the policy with the rules that compile, and the errors in the rest.
 
-    Without a policy something outside of its rules is wrong; else its programs are those of the
-    rules that compile.
+    The policy is None where there is an error outside of its rules.
     """
     errors = ErrorList()
     compiled = errors.attempt(_compile, policy, errors, given={})
@@ -102,7 +101,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
     defaults = replace(defaults, given=given)
     programs: list[Program] = []
     warnings: list[str] = []
-    # A rule that says no to the flag of the policy says it for those that are made of it, too.
+    # Generated rules lack their rule's own flag, which is false wherever the policy's is true.
     quiet = replace(defaults, on_policy_change=False)
     made = list(generated(list(rules.values()), _controllers(meta)))
     written = ((*item, defaults) for item in rules.items())
@@ -147,7 +146,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
 def _on_existing(
     policy: Object, programs: Sequence[Program], webhook: Mapping[str, Any]
 ) -> tuple[Program, ...]:
-    """Return the rules without targets as they run on what exists, where the policy wants it."""
+    """Return the rules that run on existing objects as their trigger, if the policy enables it."""
     if not wants_existing(policy):
         return ()
     if webhook["matchConditions"]:
@@ -185,7 +184,7 @@ def _defaults(spec: Mapping[str, Any]) -> RuleDefaults:
 
 
 def _read_rules(spec: Mapping[str, Any], errors: ErrorList) -> dict[int, Mapping[str, Any]]:
-    """Return the rules that are one, by their position."""
+    """Return the well-formed rules by their position."""
     raw = reading.sequence(spec.get("rules"), "spec.rules")
     if not raw:
         raise InvalidPolicy("spec.rules", "a policy needs at least one rule")
@@ -278,7 +277,7 @@ def _timeout(webhook: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
 def _either(
     webhook: Mapping[str, Any], field: str, spec: Mapping[str, Any], older: str
 ) -> tuple[str, Any]:
-    """Return place and value of a field that may be written in a newer or an older way."""
+    """Return location and value of a field that has a newer and an older form."""
     if webhook.get(field) is not None and spec.get(older) is not None:
         raise InvalidPolicy(
             f"spec.{older}",

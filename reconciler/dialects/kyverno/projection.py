@@ -1,4 +1,4 @@
-"""What a rule reads of its trigger, so that a request can keep what will be gone later."""
+"""The fields of its trigger that a rule reads, for UpdateRequests to record them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -34,7 +34,7 @@ def _paths(readers: Iterable[_Reader], name: str) -> frozenset[tuple[str, ...]]:
     found: set[tuple[str, ...]] = set()
     for reader in readers:
         if reader.dynamic or "images" in reader.roots:
-            # What is read is decided by the data, or is the whole pod specification.
+            # The data decides what is read, or the whole pod specification is read.
             found.add(())
         for path in reader.reads:
             if path[:2] == ("request", name):

@@ -1,4 +1,4 @@
-"""Everything in a rule that reads data: its templates and expressions."""
+"""The readers of a rule: all of its templates and expressions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -29,7 +29,7 @@ def of_rule(
     targets: Sequence[Target],
     edits: Sequence[Edit],
 ) -> Readers:
-    """Yield what the parts of a rule read with."""
+    """Yield the readers of the parts of a rule."""
     yield from of_entries(entries)
     yield from _of_conditions(preconditions)
     for target in targets:
@@ -38,14 +38,14 @@ def of_rule(
 
 
 def of_target(target: Target) -> Readers:
-    """Yield what one target reads with."""
+    """Yield the readers of one target."""
     yield from target.templates
     yield from of_entries(target.entries)
     yield from _of_conditions(target.preconditions)
 
 
 def of_edits(edits: Iterable[Edit]) -> Readers:
-    """Yield what the edits of a rule read with."""
+    """Yield the readers of the edits of a rule."""
     for edit in edits:
         match edit:
             case StrategicEdit():
@@ -60,7 +60,7 @@ def of_edits(edits: Iterable[Edit]) -> Readers:
 
 
 def of_entries(entries: Iterable[Entry]) -> Readers:
-    """Yield what context entries read with; paths into an entry's own value are left out."""
+    """Yield the readers of context entries, without paths into an entry's own value."""
     for entry in entries:
         match entry:
             case VariableEntry():
@@ -77,7 +77,7 @@ def of_entries(entries: Iterable[Entry]) -> Readers:
 
 
 def functions(readers: Readers) -> frozenset[str]:
-    """Return the names of the functions that are called."""
+    """Return the names of the functions that readers call."""
     expressions = (
         expression
         for reader in readers
@@ -96,7 +96,7 @@ def _present(*templates: Template | None) -> Readers:
 
 
 def _of_context_path(entry: VariableEntry) -> Readers:
-    # Without a value the path is an expression on the context itself.
+    # In an entry without a value, the path is an expression on the context itself.
     if entry.value is None and entry.path is not None:
         constant = entry.path.constant
         yield compile_expression(entry.path.render(_NOTHING)) if constant else _ANYTHING

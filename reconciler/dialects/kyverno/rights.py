@@ -1,7 +1,7 @@
-"""Which rights the targets and context entries of a rule need, as far as its text says it.
+"""The rights that the targets and context entries of a rule need, as far as its text shows.
 
-What only a trigger tells, a variable as namespace or name, is asked for in all namespaces and for
-any object.
+Where a namespace or name is a variable, whose value depends on the trigger, the right is for all
+namespaces or for any object.
 """
 
 from collections.abc import Iterator
@@ -40,11 +40,11 @@ _ALL = ("",)
 
 
 def target_need(target: Target, matcher: Matcher, *, namespace: str) -> TargetNeed:
-    """Return what a target needs.
+    """Return the rights that a target needs.
 
     Args:
         target: The compiled target.
-        matcher: Of its rule: a target in the trigger's namespace is where triggers can be.
+        matcher: Of its rule; it limits the namespaces of a target in the trigger's namespace.
         namespace: Of a namespaced policy, else empty.
     """
     kind = constant(target.kind)
@@ -75,7 +75,7 @@ def entry_right(entry: Entry) -> Right | None:
 
 
 def source_rights(source: ResourceSource | CallSource) -> Iterator[Right]:
-    """Yield the rights that keeping the data of a GlobalContextEntry needs."""
+    """Yield the rights that are needed to keep the data of a GlobalContextEntry."""
     if isinstance(source, ResourceSource):
         for verb in ("list", "watch"):
             yield Right(
@@ -91,7 +91,7 @@ def source_rights(source: ResourceSource | CallSource) -> Iterator[Right]:
 
 
 def constant(template: Template | None) -> str:
-    """Return a text without variables as it is, else the empty text."""
+    """Return the text of a template without variables, else the empty text."""
     if template is None or not template.constant:
         return ""
     return str(template.render(_NOTHING))
@@ -100,14 +100,14 @@ def constant(template: Template | None) -> str:
 def _of_call(entry: ApiCallEntry) -> Right:
     right = _of_path(entry.outline, entry.method)
     if right is None:
-        # Only values tell what it reads, within the namespace of a Policy.
+        # Only the values of variables decide what it reads, within the namespace of a Policy.
         verb = "get" if entry.method == "GET" else "create"
         return Right(verb=verb, group=ANY, resource=ANY, namespace=entry.bound)
     return replace(right, namespace=entry.bound or right.namespace)
 
 
 def _of_path(path: str, method: str) -> Right | None:
-    """Return the right that a path needs, in which ``{}`` may stand for a variable."""
+    """Return the right that a path needs, which has ``{}`` in place of variables."""
     meant = parse_path(segments(path))
     if meant is None:
         return None
@@ -145,7 +145,7 @@ def _are_namespaces(matcher: Matcher) -> bool:
 
 
 def is_field(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bool:
-    """Return whether a template is one variable that gives one of these fields as it is."""
+    """Return whether a template is a single variable with the unchanged value of a given field."""
     if template is None or template.parts is None or len(template.parts) > 1:
         return False
     return (
@@ -158,6 +158,6 @@ def _is_variable(template: Template | None) -> bool:
 
 
 def _is_open(template: Template) -> bool:
-    """Return whether the policy's own text has a wildcard; what variables give never is one."""
+    """Return whether the policy's own text has a wildcard; values of variables never are one."""
     parts = template.parts or ()
     return any(isinstance(part, str) and has_wildcard(part) for part in parts)

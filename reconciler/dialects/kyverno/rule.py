@@ -1,4 +1,4 @@
-"""One mutate rule as a program; every error names its place."""
+"""Compilation of one mutate rule to a program; every error has its location."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,10 +44,10 @@ _TARGET_FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDefaults:
-    """What the policy says for its rules, and what the caller wants of them.
+    """Settings of the policy for its rules, and values from the caller.
 
     Attributes:
-        given: What the caller gives in place of context entries, by rule.
+        given: Values that the caller provides in place of context entries, by rule.
     """
 
     on_policy_change: bool = False
@@ -136,7 +136,7 @@ def _program(
         projection=find_projection(entries, preconditions, targets, edits),
         reads=frozenset(_paths(parts)),
         on_policy_change=False,
-        # As in the reference, where the field is only about what a request triggers.
+        # As in Kyverno, where the field only concerns background work that a request triggers.
         skip_background=bool(skip) and not own,
         appends=own and appends(edits),
         global_entries=parts.global_entries(),
@@ -172,10 +172,10 @@ def _paths(parts: KyvernoRule) -> Iterator[tuple[str, ...]]:
 
 
 def read_flag(raw: Mapping[str, Any], field: str, location: str, *, default: bool) -> bool:
-    """Read true or false; null is the default.
+    """Read a boolean field; null means the default.
 
     Raises:
-        InvalidPolicy: It is something else.
+        InvalidPolicy: The value is no boolean.
     """
     value = raw.get(field)
     if value is None:
@@ -198,7 +198,7 @@ def _refuse(rule: Mapping[str, Any], location: str) -> None:
 
 
 def _common(scopes: Sequence[Scope]) -> Scope:
-    # The patch is the same for all targets, so it may use only what every target has.
+    # The patch is the same for all targets, so it may use only entries that every target has.
     names = frozenset.intersection(*(scope.entries for scope in scopes))
     return replace(scopes[0], entries=names)
 
@@ -286,5 +286,5 @@ def _selector(raw: Any, location: str, scope: Scope) -> Template | None:
 def _optional(
     fields: Mapping[str, Any], field: str, location: str, scope: Scope
 ) -> Template | None:
-    # The reference's users write an empty field for an absent one.
+    # Users of Kyverno write an empty field for an absent one.
     return None if fields.get(field) in (None, "") else _text(fields, field, location, scope)

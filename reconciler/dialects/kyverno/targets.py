@@ -1,4 +1,4 @@
-"""Targets of a rule: compiled selectors, and the queries that they become for one trigger."""
+"""Targets of a rule: compiled selectors, and their queries for one trigger."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from reconciler.errors import EvaluationError, InvalidPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One entry of ``mutate.targets``, compiled; an absent field restricts nothing."""
+    """One compiled entry of ``mutate.targets``; an absent field restricts nothing."""
 
     location: str
     api_version: Template
@@ -31,7 +31,7 @@ class Target:
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """Return all templates of the selecting part."""
+        """Return the templates of all fields that select objects."""
         parts = (
             self.api_version,
             self.kind,
@@ -44,17 +44,17 @@ class Target:
 
 
 def resolve(index: int, target: Target, context: Context, *, policy_namespace: str) -> TargetQuery:
-    """Return what a target means for the trigger in the context.
+    """Return the query of a target for the trigger in the context.
 
     Args:
         index: Position of the target in its rule.
         target: The compiled target.
         context: With ``request.*``; a target is not bound yet.
-        policy_namespace: Of a namespaced Policy, which never leaves it; else empty.
+        policy_namespace: Of a namespaced Policy, the only namespace of its targets; else empty.
 
     Raises:
         EvaluationError: A variable does not resolve, or a field resolves to nothing: an empty
-            name or namespace is never taken as "all".
+            name or namespace never means "all".
     """
     namespace = _pattern(target.namespace, context, target.location, "namespace")
     if policy_namespace:
@@ -106,7 +106,7 @@ def _selector(target: Target, context: Context) -> LabelSelector | None:
     if target.selector is None:
         return None
     raw = target.selector.render(context)
-    # Wildcards mean nothing in a target's selector, and least of all those out of an object.
+    # Wildcards have no meaning in a target's selector, in particular those from an object.
     if isinstance(raw, Mapping) and isinstance(raw.get("matchLabels"), Mapping):
         plain = {_plain(key): _plain(value) for key, value in raw["matchLabels"].items()}
         raw = {**raw, "matchLabels": plain}

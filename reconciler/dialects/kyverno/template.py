@@ -1,10 +1,10 @@
 r"""Documents with variables: compiled once, rendered on many contexts.
 
-``{{ expr }}`` may stand in leaf strings and in map keys. A string that is one variable becomes its
-value, of whatever type; inside other text the value becomes text. ``\{{`` is plain text.
+``{{ expr }}`` is allowed in leaf strings and map keys. A string that is one variable becomes its
+value, of any type; inside other text the value becomes text. ``\{{`` is plain text.
 
-What a variable gives is data: it is put into the result and never searched for variables again.
-So ``{{- expr }}``, which asks for that, means the same as ``{{ expr }}`` but takes only strings.
+The value of a variable is data, which is never searched for variables again. So ``{{- expr }}``,
+which asks for that, is like ``{{ expr }}``, except that its value must be a string.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ _LAZY = frozenset({"images"})
 
 
 class Scope(Protocol):
-    """What a template is rendered on; see `reconciler.engine.context.Context`."""
+    """The data on which a template is rendered; see `reconciler.engine.context.Context`."""
 
     def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
-        """Give the data, in which at least `roots` are bound as far as they are known."""
+        """Return the data, in which at least those `roots` are bound that have a value."""
         ...
 
     @property
     def allowance(self) -> Allowance:
-        """What is left for all that is evaluated on it."""
+        """The allowance for all evaluations on this data."""
         ...
 
 
@@ -88,9 +88,9 @@ class Template:
     """A compiled document.
 
     Attributes:
-        expressions: Its variables in the order of the document; those inside others are part of
-            the outer ones.
-        places: Where each of them stands in the policy.
+        expressions: Its variables in the order of the document; nested ones are part of the
+            outer ones.
+        places: The location of each variable in the policy.
         roots: The root fields that the variables can read.
         reads: The field paths that they can read, as in `Expression.reads`.
         constant: Whether it has no variables.
@@ -108,11 +108,11 @@ class Template:
     parts: _Parts | None = field(repr=False, compare=False)
 
     def placed(self) -> Iterator[tuple[Expression, str]]:
-        """Yield each of its variables with the place where it stands."""
+        """Yield each variable with its location."""
         return zip(self.expressions, self.places, strict=True)
 
     def render(self, context: Scope) -> Any:
-        """Give the document with the values in; it belongs to the caller, nothing is shared.
+        """Return the document with the values of its variables, as a copy for the caller.
 
         Raises:
             EvaluationError: A variable cannot be resolved; the text names it and its path.
@@ -126,10 +126,10 @@ class Template:
             run.settle()
 
     def render_literal(self, context: Scope, *, escape: Callable[[str], str]) -> str:
-        """Render a document that is one string, with `escape` applied to what variables gave.
+        """Render a document that is one string, with `escape` applied to the values of variables.
 
         Raises:
-            EvaluationError: As `render`; also when a variable gives null, a map or a list, or the
+            EvaluationError: As `render`; also when a value is null, a map or a list, or the
                 document is not a string.
         """
         return "".join(
@@ -137,7 +137,7 @@ class Template:
         )
 
     def pieces(self, context: Scope) -> list[tuple[str, bool]]:
-        """Render a document that is one string, in parts; each with whether a variable gave it.
+        """Render a document that is one string to parts, each with whether a variable yielded it.
 
         Raises:
             EvaluationError: As `render_literal`.
@@ -166,19 +166,19 @@ def compile_template(
     limits: Limits = DEFAULT_LIMITS,
     check: Check | None = None,
 ) -> Template:
-    """Compile a document, which stays as it is and must not be changed afterwards.
+    """Compile a document, which is not copied and must not be changed afterwards.
 
     Args:
         document: Any JSON value; references ``$(...)`` are resolved inside it.
-        location: Where it stands in the policy, for messages.
-        at: Which path of the target or trigger the document describes, for ``{{ @ }}``; None where
-            it describes none, then ``{{ @ }}`` is refused.
+        location: Of the document in the policy, for messages.
+        at: The path of the target or trigger that the document describes, for ``{{ @ }}``; None
+            where it describes none, which makes ``{{ @ }}`` an error.
         limits: The bounds of compilation and evaluation.
-        check: Refuses an expression that may not stand at its place. Where there is one,
-            wrong calls are its business, too: they are `Expression.faults`.
+        check: Refuses an expression that is not allowed at its location. If given, it also
+            handles wrong calls, which are in `Expression.faults`.
 
     Raises:
-        InvalidPolicy: Expressions or references are wrong; it holds every place.
+        InvalidPolicy: Expressions or references are wrong; it holds all errors.
     """
     with ErrorList() as errors:
         compiler = _Compiler(
@@ -208,14 +208,14 @@ def compile_template(
 
 
 def find_unclosed(document: Any) -> Iterator[str]:
-    """Yield the path of each text with a variable that is opened and not closed."""
+    """Yield the path of each text with a variable that is not closed."""
     for path, text in _texts(document, ()):
         if braces.unclosed(text, passes=DEFAULT_LIMITS.passes):
             yield place("", path)
 
 
 def place(location: str, path: Sequence[str | int]) -> str:
-    """Write a path as people read it: ``spec.containers[0].image``, below `location`."""
+    """Return a path for people, as ``spec.containers[0].image``, prefixed with `location`."""
     text = location
     for step in path:
         if isinstance(step, int):
@@ -269,7 +269,7 @@ class _Compiler:
         return from_entries(entries, place(self.location, path))
 
     def _text(self, text: str, path: Path, here: Path | None) -> _Parts:
-        # Nothing is rendered where a part is wrong, so anything may stand in for it.
+        # A document with an error is never rendered, so a placeholder is enough.
         return self.errors.attempt(self._parts, text, path, here) or ("",)
 
     def _parts(self, text: str, path: Path, here: Path | None) -> _Parts:

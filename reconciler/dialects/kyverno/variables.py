@@ -1,4 +1,4 @@
-"""Which variables a part of a rule may use."""
+"""The scopes of a rule: the variables that each of its parts may use."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,16 +15,16 @@ _TARGET = frozenset({"target", "@"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is known where an expression stands.
+    """The names that are known where an expression is used.
 
     Attributes:
         target: A target is bound.
-        elements: How many foreach are around.
+        elements: Number of enclosing foreach blocks.
         entries: Context entries that were declared before.
-        given: Names whose values somebody gives at the desk, in place of what would be read.
+        given: Names whose values the desk provides in place of context entries.
         given_elements: The same inside of a foreach.
-        late: What can never be evaluated is no error of the policy, as in the reference: it fails
-            when it is evaluated, and lint warns of it.
+        late: As in Kyverno, an expression that can never be evaluated does not invalidate the
+            policy: it fails when it is evaluated, and lint warns about it.
     """
 
     target: bool = False
@@ -66,16 +66,16 @@ TRIGGER = Scope()
 def checked_template(
     document: Any, location: str, scope: Scope, *, mirrors: bool = False
 ) -> Template:
-    """Return a compiled document that uses only what is known in its scope.
+    """Return a compiled document that uses only names in its scope.
 
     Args:
         document: The JSON tree.
         location: Of the document in the policy.
-        scope: What is known where it is rendered.
-        mirrors: The document has the shape of the target, so that ``{{ @ }}`` means something.
+        scope: The names that are known where it is rendered.
+        mirrors: The document has the shape of the target, so that it may use ``{{ @ }}``.
 
     Raises:
-        InvalidPolicy: An expression is wrong, or names something unknown.
+        InvalidPolicy: An expression is wrong, or uses an unknown name.
     """
     check = partial(check_expression, scope=scope)
     return compile_template(document, location=location, at=() if mirrors else None, check=check)
@@ -84,16 +84,16 @@ def checked_template(
 def check_expression(expression: Expression, location: str, scope: Scope) -> None:
     """Refuse wrong calls, and names that will never have a value.
 
-    An expression that calls a function may name what it likes, as in the reference: lint warns of
-    it. Targets and elements have to be there all the same.
+    As in Kyverno, an expression that calls a function may use unknown names, about which lint
+    warns. Targets and elements must still be in scope.
 
     Raises:
-        InvalidPolicy: With the expression and what may be used instead.
+        InvalidPolicy: With the expression and the names that may be used instead.
     """
     with ErrorList() as errors:
         for fault in () if scope.late else expression.faults:
             errors.add(InvalidPolicy(location, fault))
-        # Some write the empty field "" where they mean the empty text ''.
+        # Some authors write the empty field "" where they mean the empty text ''.
         for name in sorted(expression.roots - scope.names - {""}):
             if expression.functions and not (name in _TARGET or name.startswith("element")):
                 continue

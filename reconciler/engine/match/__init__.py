@@ -1,4 +1,4 @@
-"""Which objects and requests a rule is meant for, whatever language says so."""
+"""Matching of objects and requests, common to all policy languages."""
 
 from reconciler.engine.match.kinds import KindSelector, parse_kind
 from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds

@@ -25,18 +25,18 @@ class KindSelector:
 
     @property
     def is_listable(self) -> bool:
-        """Return whether the objects that it means can be found at all.
+        """Return whether the selected objects can be listed.
 
-        A subresource event cannot be found again, and "every kind" is not a list.
+        A request for a subresource leaves nothing to list, and a wildcard names no list.
         """
         return not (self.subresource or "*" in self.kind or "?" in self.kind)
 
 
 def parse_kind(text: str) -> KindSelector:
-    """Read a kind selector; one with more than four pieces selects nothing.
+    """Parse a kind selector; one with more than four parts selects nothing.
 
-    A version without a group leaves the group open: ``v1/Event`` is any group's ``v1``. A group
-    and a star, as ``apps/*``, is all kinds of the group; to the reference it is nothing.
+    A version without a group leaves the group open: ``v1/Event`` is ``v1`` of any group. A group
+    and a star, as ``apps/*``, selects all kinds of the group; in Kyverno it selects none.
     """
     *pieces, last = text.split("/")
     pieces += last.split(".")
@@ -66,10 +66,10 @@ def parse_kind(text: str) -> KindSelector:
 
 
 class KindTable:
-    """Kind selectors of one filter, arranged so that most kinds are ruled out by one look-up.
+    """Kind selectors of one filter, indexed so that one look-up excludes most kinds.
 
     Attributes:
-        names: The literal kinds, or None when a wildcard may select any kind.
+        names: The literal kinds, or None where a wildcard may select any kind.
     """
 
     __slots__ = ("_exact", "_wild", "names")
@@ -98,7 +98,7 @@ class KindTable:
 
 
 class _Parts:
-    """Everything of a selector but the kind; None stands for "any"."""
+    """The parts of a selector beside the kind; None stands for "any"."""
 
     __slots__ = ("_group", "_main", "_subresource", "_version")
 
@@ -123,7 +123,7 @@ def _compile(pattern: str) -> Predicate | None:
 
 
 def _is_ephemeral(subject: Subject) -> bool:
-    """Adding an ephemeral container is a change of the Pod itself to whoever selects Pods."""
+    """Return whether the request adds an ephemeral container, which selectors of Pods match."""
     return (
         subject.subresource == "ephemeralcontainers"
         and subject.kind == "Pod"

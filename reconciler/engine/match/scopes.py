@@ -1,4 +1,4 @@
-"""What a rule may match: kinds for webhooks, and where the existing objects are."""
+"""The scope of a match: kinds for webhooks, and listings of existing objects."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,7 +10,7 @@ Pair: TypeAlias = tuple[str, str]
 """A label: its key and its value."""
 
 PairSets: TypeAlias = tuple[frozenset[Pair], ...] | None
-"""Whatever can match has all labels of at least one set; None where it may have any."""
+"""A matching object has all labels of at least one set; None: it may have any labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +27,12 @@ class KindScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Where the existing objects are that a rule may match; each is to be matched again.
+    """A list request for existing objects that a rule may match; each must still be matched.
 
     Attributes:
         namespaces: Literal namespaces (of a Namespace its own name), or None for all.
         names: Literal names, or None for all.
-        labels: What all of them have or lack, as far as the API server can filter by it.
+        labels: Requirements on their labels that the API server can evaluate.
     """
 
     kinds: tuple[KindSelector, ...]
@@ -42,17 +42,17 @@ class Listing:
 
     @property
     def label_selector(self) -> str:
-        """What the API server can filter by, in its own syntax; may be empty."""
+        """The label requirements in the API server's syntax; may be empty."""
         return selector_text(self.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchNeeds:
-    """What a match asks for beside the object and its names.
+    """The data that a match needs beside the object and its names.
 
     Attributes:
-        operations: What was done to the object.
-        user: Who sent the request.
+        operations: The operation of the request.
+        user: The user of the request.
         roles: The roles of the user.
         namespace_labels: The labels of the object's namespace.
         annotations: The paths of the annotations that it reads.

@@ -26,11 +26,11 @@ _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """What the API server can ask of one label.
+    """A requirement on one label that the API server can evaluate.
 
     Attributes:
         operator: One of a LabelSelector's, or ``=``.
-        values: Sorted; those of ``In`` and ``NotIn``, the one of ``=``.
+        values: The sorted values of ``In`` and ``NotIn``, or the single one of ``=``.
     """
 
     key: str
@@ -39,7 +39,7 @@ class LabelRequirement:
 
     @override
     def __str__(self) -> str:
-        """Return it in the API server's syntax."""
+        """Return the requirement in the API server's syntax."""
         match self.operator:
             case "=":
                 return f"{self.key}={self.values[0]}"
@@ -62,8 +62,8 @@ class LabelSelector:
 
     Attributes:
         predicates: All of them must hold for the labels.
-        requirements: The part that the API server can evaluate: what it refuses does not match.
-        source: What it was compiled from.
+        requirements: The part that the API server can evaluate; necessary, not sufficient.
+        source: The object that it was compiled from.
     """
 
     predicates: tuple[LabelPredicate, ...]
@@ -72,17 +72,17 @@ class LabelSelector:
 
     @override
     def __reduce__(self) -> tuple[Callable[..., "LabelSelector"], tuple[Mapping[str, Any]]]:
-        """Compile it again where it was pickled."""
+        """Return what unpickling calls: the selector is compiled again."""
         return _compiled, (self.source,)
 
     @property
     def server(self) -> str:
-        """The part that the API server can evaluate, in its own syntax; may be empty."""
+        """The requirements in the API server's syntax; may be empty."""
         return selector_text(self.requirements)
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Labels that all that it selects have, as they are; there may be more."""
+        """Exact labels that every selected object has; there may be others."""
         exact = (item for item in self.requirements if item.operator in ("=", "In"))
         return frozenset((item.key, item.values[0]) for item in exact if len(item.values) == 1)
 
@@ -98,8 +98,7 @@ def compile_selector(raw: Any, *, location: str) -> LabelSelector:
     """Compile a LabelSelector object.
 
     Raises:
-        InvalidPolicy: It is malformed, names what no label can be, or selects nothing in
-            particular.
+        InvalidPolicy: It is malformed, has an impossible label, or has no requirements.
     """
     fields = reading.mapping(raw, location, allowed=("matchLabels", "matchExpressions"))
     labels = reading.string_map(fields.get("matchLabels"), f"{location}.matchLabels")
@@ -122,7 +121,7 @@ def _compiled(source: Mapping[str, Any]) -> LabelSelector:
 
 
 def pair_predicate(key: str, value: str) -> LabelPredicate:
-    """Hold when some entry fits both patterns."""
+    """Return a predicate that holds when some entry matches both patterns."""
     if wildcard.has_wildcard(key):
         fits_key, fits_value = wildcard.compile_wildcard(key), wildcard.compile_wildcard(value)
         return lambda entries: any(
@@ -138,7 +137,7 @@ _Compiled = tuple[LabelPredicate, LabelRequirement | None]
 
 
 def _compile_label(key: str, value: str) -> _Compiled:
-    # What is escaped would not reach the API server as it is meant.
+    # The API server cannot evaluate wildcards, and would misread escaped ones.
     asked: LabelRequirement | None = None
     if LABEL_KEY.fullmatch(key) and wildcard.has_wildcard(value):
         asked = LabelRequirement(key, "Exists")
@@ -178,7 +177,7 @@ def _predicate(key: str, operator: str, values: frozenset[str]) -> LabelPredicat
 
 
 def _check_label(key: str, values: Iterable[str], location: str, *, wild: bool) -> None:
-    """Refuse what the API server would refuse: no object can have such a label."""
+    """Refuse a label that the API server would refuse, because no object can have it."""
     for text, form, what in (
         (key, LABEL_KEY, "key"),
         *((value, LABEL_VALUE, "value") for value in values),

@@ -1,4 +1,4 @@
-"""What a rule is matched against: an object, the request that carries it, and its namespace."""
+"""The subject of a match: an object, the request that carries it, and its namespace."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -10,11 +10,11 @@ from reconciler.values import value_class
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class UserInfo:
-    """Who sent a request.
+    """The user of a request.
 
     Attributes:
-        roles: ``namespace:name`` of the bound Roles, or None when nobody has looked them up.
-        cluster_roles: Names of the bound ClusterRoles, or None when nobody has looked them up.
+        roles: ``namespace:name`` of the bound Roles, or None when they were not looked up.
+        cluster_roles: Names of the bound ClusterRoles, or None when they were not looked up.
     """
 
     username: str = ""
@@ -24,20 +24,20 @@ class UserInfo:
 
     @property
     def known(self) -> bool:
-        """Whether it says anything; background work has no user."""
+        """Whether there is any data about a user; background work has no user."""
         return bool(self.username or self.groups or self.roles or self.cluster_roles)
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One object as it is, with what is known about the request and the namespace.
+    """One object with the known data about its request and its namespace.
 
     Attributes:
         operation: ``CREATE``, ``UPDATE``, ``DELETE`` or ``CONNECT``; empty outside admission.
-        user: None where no request is behind it.
+        user: None where there is no request.
         namespace_labels: Empty for a cluster-scoped object; None while the namespace is not
             known, which leaves a rule with a namespaceSelector undecided.
-        allowance: What asking about it may cost.
+        allowance: What matching it may cost.
     """
 
     obj: Mapping[str, Any]
@@ -53,8 +53,8 @@ class Subject:
     allowance: Allowance = field(default=UNLIMITED, repr=False, compare=False)
 
     def with_object(self, obj: Mapping[str, Any], allowance: Allowance) -> "Subject":
-        """Return the same request with another object, and what asking about it may cost."""
-        # Each rule has one: `dataclasses.replace` takes three times as long.
+        """Return the same request with another object and another allowance."""
+        # Called for each rule: `dataclasses.replace` takes three times as long.
         return Subject(
             obj=obj,
             group=self.group,
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def effective_name(self) -> str:
-        """The name, or what the API server will make one from."""
+        """The name, or the prefix from which the API server will generate one."""
         return self.name or str(self._metadata().get("generateName") or "")
 
     @property

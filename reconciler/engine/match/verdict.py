@@ -1,13 +1,13 @@
-"""Whether a rule concerns a subject, and why not."""
+"""The result of matching a subject: whether a rule applies to it, and why not."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Decision(Enum):
-    """What is known about a rule and a subject.
+    """Whether a rule matches a subject.
 
-    UNDECIDED waits for the labels of the namespace or the roles of the user.
+    UNDECIDED means that labels of the namespace or roles of the user are not known yet.
     """
 
     MATCH = "match"
@@ -17,7 +17,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A decision and, unless it is MATCH, the reasons for it."""
+    """A decision and, unless it is MATCH, its reasons."""
 
     decision: Decision
     reasons: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""The changing half of the engine: patches applied to objects, and the patches between objects.
+"""Patches: applying them to objects, and computing the patch between two objects.
 
-Documents are plain JSON values. Inputs are never changed; results share what did not change.
+Documents are plain JSON values. Inputs are never changed; results share unchanged parts.
 """
 
 from reconciler.engine.patch.diff import equal, json_diff, merge_diff

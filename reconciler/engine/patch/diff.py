@@ -1,4 +1,4 @@
-"""The smallest patches that lead from one document to another."""
+"""Computing small patches that turn one document into another."""
 
 import json
 from collections.abc import Iterator
@@ -11,22 +11,22 @@ from reconciler.engine.patch.paths import escaped
 
 Operation = dict[str, Any]
 
-# Below this many operations in a map nothing is gained by replacing it, whatever is in it.
+# With fewer operations in a map, replacing the whole map never pays.
 _FEWEST_FOLDED: Final = 4
-# Above this many pairs of differing elements a list is compared place by place.
+# Above this many pairs of differing elements a list is compared index by index.
 _MAX_PAIRS: Final = 10_000
 _MISSING: Final = object()
 
 
 class _Inexpressible(Exception):
-    """A null would have to be stored, which in a merge patch means delete."""
+    """The change stores a null, which a merge patch cannot express: null means delete there."""
 
 
 class _Operations(list[Operation]):
-    """Those of a JSON patch, in order.
+    """The operations of a JSON patch, in order.
 
     Attributes:
-        folded: Maps are replaced where that is shorter.
+        folded: Replace a whole map where that is shorter.
     """
 
     def __init__(self, *, folded: bool) -> None:
@@ -34,9 +34,9 @@ class _Operations(list[Operation]):
         self.folded = folded
 
     def fold(self, first: int, path: str, after: dict[str, Any]) -> None:
-        """Replace a map, if that is shorter than what changes it; that begins at a place."""
+        """Replace the operations from `first` on by one for the whole map, if that is shorter."""
         count = len(self) - first
-        # Not every implementation replaces a document, which has the empty path.
+        # Not every implementation can replace the whole document, whose path is empty.
         if count < _FEWEST_FOLDED or not self.folded or not path:
             return
         whole = {"op": "replace", "path": path, "value": after}
@@ -45,7 +45,7 @@ class _Operations(list[Operation]):
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Deep equality of JSON values: 1 equals 1.0, true equals neither; lists are ordered."""
+    """Return whether JSON values are deeply equal; 1 equals 1.0, true equals neither."""
     if left is right:
         return True
     if isinstance(left, dict):
@@ -53,7 +53,7 @@ def equal(left: Any, right: Any) -> bool:
             return False
         for key, value in left.items():
             other = right.get(key, _MISSING)
-            # Most of what a rule leaves as it is, is the same part.
+            # Most parts that a rule does not change are the identical objects.
             if other is not value and not equal(value, other):
                 return False
         return True
@@ -63,9 +63,9 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def merge_diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
-    """The minimal JSON merge patch (RFC 7386), empty when nothing changed.
+    """Return the minimal JSON merge patch (RFC 7386), empty when nothing changed.
 
-    None when no merge patch can express the change, because a null has to be stored; `json_diff`
+    Returns None when no merge patch can express the change, because it stores a null; `json_diff`
     can express every change.
     """
     try:
@@ -90,13 +90,13 @@ def _merge_map(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_diff(before: Any, after: Any, *, folded: bool = False) -> list[dict[str, Any]]:
-    """JSON patch operations (RFC 6902), to be applied in order; empty when nothing changed.
+    """Return JSON patch operations (RFC 6902) in order, empty when nothing changed.
 
     Args:
-        before: The document.
-        after: What it is to be.
-        folded: For a program rather than for a person: a map of which much changes is replaced
-            where that is shorter, and nothing of it is named.
+        before: The document before the change.
+        after: The document after the change.
+        folded: Replace a map as a whole where that is shorter. The patch is smaller, but no
+            longer shows a person what changed in the map.
     """
     operations = _Operations(folded=folded)
     _diff(before, after, "", operations)
@@ -104,7 +104,7 @@ def json_diff(before: Any, after: Any, *, folded: bool = False) -> list[dict[str
 
 
 def _diff(before: Any, after: Any, path: str, operations: _Operations) -> None:
-    """Add what leads from one value to another; the path is the pointer to both."""
+    """Add the operations that turn one value at a path into another."""
     if before is after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -140,13 +140,13 @@ def _diff_list(before: list[Any], after: list[Any], path: str, operations: _Oper
     while end < shorter - start and equal(before[-1 - end], after[-1 - end]):
         end += 1
     old, new = before[start : len(before) - end], after[start : len(after) - end]
-    # Left of `at` the list is already the new one, so places there count as in `after`.
+    # Before `at` the list has its new elements already, so indexes are those of `after`.
     for old_part, new_part, at in _align(old, new):
         _diff_part(old_part, new_part, path, start + at, operations)
 
 
 def _align(old: list[Any], new: list[Any]) -> Iterator[tuple[list[Any], list[Any], int]]:
-    """Pair what belongs together: (old elements, new elements, place of the new ones)."""
+    """Yield runs of elements that correspond: old ones, new ones, index of the first new one."""
     if not old or not new or len(old) * len(new) > _MAX_PAIRS:
         yield old, new, 0
         return
@@ -173,6 +173,6 @@ def _diff_part(
 
 
 def _identity(element: Any) -> str:
-    """What makes two elements the same one: the name, as most lists of Kubernetes have it."""
+    """Return the identity of an element: its name, as in most Kubernetes lists, or its content."""
     name = element.get("name") if isinstance(element, dict) else None
     return name if isinstance(name, str) else json.dumps(element, sort_keys=True)

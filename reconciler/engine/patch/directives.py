@@ -1,8 +1,8 @@
-"""The directives of a strategic merge patch beside its fields.
+"""The directives of a strategic merge patch.
 
-``$patch`` replaces, deletes or merges what stands around it; ``$retainKeys`` drops every other
-field; ``$deleteFromPrimitiveList/x`` takes values out of the list ``x``; ``$setElementOrder/x``
-orders it. What they mean is the API server's word, save that it knows no ``$patch: merge``.
+``$patch`` replaces, deletes or merges the value that holds it; ``$retainKeys`` drops every other
+field; ``$deleteFromPrimitiveList/x`` removes values from the list ``x``; ``$setElementOrder/x``
+orders it. They work as in the API server, which does not have ``$patch: merge``, however.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +24,12 @@ Identify = Callable[[Any], Token]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directives:
-    """One map of a patch, taken apart.
+    """The fields and directives of one map of a patch.
 
     Attributes:
-        fields: What is to be merged.
+        fields: The fields to merge.
         retained: The fields that may stay, None for all.
-        removed: Values to take out, by field.
+        removed: Values to remove, by field.
         order: The elements in their order, by field.
     """
 
@@ -40,7 +40,7 @@ class Directives:
     order: Mapping[str, list[Any]]
 
     def trim(self, old: dict[str, Any], place: str) -> dict[str, Any]:
-        """The map without what is to go; itself if nothing is."""
+        """Return the map without the fields and values to remove; itself if there are none."""
         kept = old
         if self.retained is not None and not old.keys() <= self.retained:
             kept = {key: value for key, value in old.items() if key in self.retained}
@@ -58,10 +58,10 @@ class Directives:
 
 
 def read(patch: dict[str, Any], place: str) -> Directives:
-    """Take a map of a patch apart.
+    """Return the fields and directives of a map of a patch.
 
     Raises:
-        EvaluationError: A directive is unknown or has not the form that it needs.
+        EvaluationError: A directive is unknown or malformed.
     """
     fields: dict[str, Any] = {}
     removed: dict[str, list[Any]] = {}
@@ -83,10 +83,10 @@ def read(patch: dict[str, Any], place: str) -> Directives:
 
 
 def strategy(patch: Mapping[str, Any], place: str) -> str:
-    """What ``$patch`` says.
+    """Return the value of ``$patch``.
 
     Raises:
-        EvaluationError: It says something else than it may.
+        EvaluationError: The value is not one of `STRATEGIES`.
     """
     found = patch[STRATEGY]
     if found not in STRATEGIES:
@@ -105,15 +105,15 @@ def arrange(
     named: list[Any],
     place: str,
 ) -> list[Any]:
-    """The elements in the order that a patch gives, the others where they stood among them.
+    """Return elements in the order of a patch, with those it does not name at their old places.
 
-    Each of the others comes before the first ordered element that stood behind it.
+    Each element without a given order comes before the first ordered element that followed it.
 
     Args:
         merged: The elements.
-        old: The list of the object, as it was.
+        old: The list in the object, before the merge.
         order: From ``$setElementOrder``.
-        identify: Gives what tells elements apart.
+        identify: Returns the identity of an element.
         named: The elements of the patch.
         place: For messages.
 
@@ -149,7 +149,7 @@ def arrange(
 
 
 def scalar(value: Any) -> Token:
-    """What tells a value from others in a list of scalars; true is not 1."""
+    """Return the identity of a value in a list of scalars; true and 1 differ."""
     if isinstance(value, dict | list):
         return (type(value), id(value))
     return (isinstance(value, bool), value)

@@ -1,9 +1,9 @@
-"""Which lists of a Kubernetes kind merge by key: a table as a value, and the one in `keytable`.
+"""Tables of the lists of Kubernetes kinds that merge by key, and the decoder of `keytable`.
 
 Format of the text there. A node is one object type, written as its fields: ``spec:12`` leads to
 node 12, ``containers[name]7`` is a list merged by ``name`` whose elements are node 7,
-``finalizers[]`` a set of scalars, ``*`` any other field. What leads to no keyed list is left out.
-A line that starts with a space continues the one before.
+``finalizers[]`` a set of scalars, ``*`` any other field. Fields without a keyed list below them
+are omitted. A line that starts with a space continues the one before.
 """
 
 import re
@@ -18,13 +18,13 @@ _FIELD: Final = re.compile(r"([^:\[]+)(?::(\d+)|\[([^\]]*)\](\d*))")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What strategic merge has to know about one value.
+    """The schema of one value, as far as strategic merge needs it.
 
     Attributes:
         merge_keys: The fields that identify an element of this list; empty for a set of scalars;
             None when this is no list or one that is replaced as a whole.
-        items: The elements of a keyed list.
-        fields: What `field` looks up.
+        items: The schema of the elements of a keyed list.
+        fields: The schemas of the fields; use `field` for look-ups.
     """
 
     merge_keys: tuple[str, ...] | None = None
@@ -32,7 +32,7 @@ class Schema:
     fields: Mapping[str, "Schema"]
 
     def field(self, name: str) -> "Schema | None":
-        """The schema of a field; None where nothing below it merges by key."""
+        """Return the schema of a field; None where nothing below it merges by key."""
         found = self.fields.get(name)
         return self.fields.get("*") if found is None else found
 
@@ -48,15 +48,15 @@ class KeyTable:
     kinds: Mapping[tuple[str, str], Schema]
 
     def schema(self, api_version: str, kind: str) -> Schema | None:
-        """The schema of a kind; None for those that the table does not know."""
+        """Return the schema of a kind; None for kinds that are not in the table."""
         return self.kinds.get((api_version, kind))
 
     def of(self, obj: Mapping[str, Any]) -> Schema | None:
-        """The schema of an object, by its own apiVersion and kind."""
+        """Return the schema of an object, by its own apiVersion and kind."""
         return self.kinds.get((str(obj.get("apiVersion", "")), str(obj.get("kind", ""))))
 
     def with_kinds(self, kinds: Mapping[tuple[str, str], Schema]) -> "KeyTable":
-        """A table in which these kinds are added, or replace what was known of them."""
+        """Return a table in which these kinds are added or replaced."""
         return KeyTable(kinds={**self.kinds, **kinds}) if kinds else self
 
 

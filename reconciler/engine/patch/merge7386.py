@@ -4,7 +4,7 @@ from typing import Any
 
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:
-    """The document with the patch applied; unchanged parts are shared with the input."""
+    """Return the document with the patch applied; unchanged parts are shared with the input."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(document) if isinstance(document, dict) else {}

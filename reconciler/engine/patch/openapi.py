@@ -1,7 +1,7 @@
-"""Merge keys read from what Kubernetes publishes: OpenAPI documents, CustomResourceDefinitions.
+"""Merge keys from OpenAPI documents and CustomResourceDefinitions.
 
-Built-in kinds say how strategic merge treats a list (``x-kubernetes-patch-strategy``). Custom
-resources cannot; there ``x-kubernetes-list-type: map`` counts, which server-side apply goes by.
+Built-in kinds declare how strategic merge treats a list (``x-kubernetes-patch-strategy``). Custom
+resources cannot, so ``x-kubernetes-list-type: map`` counts, as for server-side apply.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ def read_document(document: Mapping[str, Any]) -> Kinds:
     Kinds without a keyed list anywhere are left out.
 
     Raises:
-        ValueError: It is no such document.
+        ValueError: It is no OpenAPI document with definitions.
     """
     definitions = _map(
         document.get("definitions") or _map(document.get("components")).get("schemas")
@@ -37,7 +37,7 @@ def read_document(document: Mapping[str, Any]) -> Kinds:
     kinds: Kinds = {}
     for name in sorted(definitions):
         listed = _list(_map(definitions[name]).get(_KINDS))
-        # Several kinds on one definition: DeleteOptions and WatchEvent, never stored.
+        # Several kinds share a definition only in DeleteOptions and WatchEvent, never stored.
         schema = reader.definition(name) if len(listed) == 1 else None
         if schema is not None:
             kind = _map(listed[0])
@@ -49,8 +49,7 @@ def read_document(document: Mapping[str, Any]) -> Kinds:
 def read_definitions(objects: Iterable[Mapping[str, Any]]) -> Kinds:
     """Return the schemas of all versions that CustomResourceDefinitions define.
 
-    Other objects are passed over, and so is what a definition lacks: whether it is a valid one is
-    not decided here.
+    Other objects are ignored, and definitions are not validated: missing parts are ignored, too.
     """
     return {
         key: schema
@@ -67,14 +66,14 @@ def _defined(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Schema]
         known = _Reader({}).inline(root)
         fields = {**(known.fields if known else {})}
         if _METADATA is not None:
-            # Every object has it; a definition does not spell it out.
+            # Every object has metadata, which a CustomResourceDefinition does not describe.
             fields |= _METADATA.fields
         key = (f"{spec.get('group')}/{_map(version).get('name')}", kind)
         yield key, Schema(fields=fields)
 
 
 class _Reader:
-    """The schemas of definitions, each made once."""
+    """Reads the schemas of definitions, each only once."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -82,11 +81,11 @@ class _Reader:
         self._open: set[str] = set()
 
     def definition(self, name: str) -> Schema | None:
-        """The schema of a definition, None if no keyed list lies below it."""
+        """Return the schema of a definition, None if no keyed list lies below it."""
         if name in self._made:
             return self._made[name]
         if name in self._open:
-            # A cycle, like JSONSchemaProps: no keyed list lies in any that Kubernetes has.
+            # A cycle, as in JSONSchemaProps: none in Kubernetes contains a keyed list.
             return None
         self._open.add(name)
         made = self._made[name] = self.inline(_map(self._definitions.get(name)))
@@ -94,7 +93,7 @@ class _Reader:
         return made
 
     def inline(self, schema: Mapping[str, Any]) -> Schema | None:
-        """The schema of an object that is spelled out."""
+        """Return the schema of an object type that is written inline."""
         written = dict(sorted(_map(schema.get("properties")).items()))
         if isinstance(schema.get("additionalProperties"), dict):
             written["*"] = schema["additionalProperties"]
@@ -120,14 +119,14 @@ def _merge_keys(schema: Mapping[str, Any], items: Mapping[str, Any]) -> tuple[st
     keys = tuple(str(key) for key in _list(schema.get(_MAP_KEYS)))
     if "merge" in str(schema.get(_STRATEGY, "")).split(","):
         return keys or tuple(key for key in (schema.get(_MERGE_KEY),) if key)
-    # Elements of built-in lists are references, and without a strategy replaced; those of custom
-    # resources are spelled out.
+    # Elements of built-in lists are references, and such a list without a strategy is replaced;
+    # elements in custom resources are written inline.
     custom = schema.get(_LIST_TYPE) == "map" and _reference(items) is None
     return keys if custom and keys else None
 
 
 def _reference(schema: Mapping[str, Any]) -> str | None:
-    """The name of the definition that a schema refers to; version 3 wraps it for a default."""
+    """Return the definition that a schema refers to; OpenAPI 3 wraps it to add a default."""
     for part in (schema, *_list(schema.get("allOf"))):
         reference = _map(part).get("$ref")
         if isinstance(reference, str):

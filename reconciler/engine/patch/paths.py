@@ -1,4 +1,4 @@
-"""JSON pointers (RFC 6901) and how their last part addresses a list."""
+"""JSON pointers (RFC 6901), and list indexes in them."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def parse_pointer(text: str) -> Pointer:
     """Split a pointer into its parts; the empty text is the whole document.
 
     Raises:
-        ValueError: the text is not empty and does not begin with a slash.
+        ValueError: The text is not empty and does not begin with a slash.
     """
     if not text:
         return ()
@@ -28,15 +28,15 @@ def parse_pointer(text: str) -> Pointer:
 
 
 def render_pointer(parts: Iterable[str | int]) -> str:
-    """Write parts as a pointer."""
+    """Return the pointer with these parts."""
     return "".join("/" + escaped(part) for part in parts)
 
 
 def escaped(part: str | int) -> str:
-    """Write a part as it stands in a pointer."""
+    """Return a part as it is escaped in a pointer."""
     return str(part).replace("~", "~0").replace("/", "~1")
 
 
 def parse_index(part: str) -> int | None:
-    """Read a place in a list, as Go reads an integer; None when the part is none."""
+    """Parse a list index as Go parses an integer; return None when the part is none."""
     return int(part) if _INDEX.fullmatch(part) else None

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902), as lenient as the profile asks for; `jsonpatch` is the strict one."""
+"""JSON patch (RFC 6902), as lenient as a profile allows; `jsonpatch` is the strict one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _WITH_VALUE: Final = frozenset({"add", "replace", "test"})
 _WITH_SOURCE: Final = frozenset({"move", "copy"})
 _NAMES: Final = ("add", "remove", "replace", "move", "copy", "test")
 
-# What no object in etcd (1.5 MiB) can hold; keeps `copy` and padding from filling the memory.
+# More than an object in etcd (1.5 MiB) can hold; keeps `copy` and padding from filling the memory.
 _MAX_NODES: Final = 500_000
 _MAX_PADDING: Final = 1_000
 
@@ -34,16 +34,16 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Where implementations of JSON patch differ.
+    """The options in which implementations of JSON patch differ.
 
     Attributes:
         create_parents: ``add`` creates missing maps and lists, padded with null up to the index.
-        ignore_absent: ``remove`` of what is not there changes nothing.
+        ignore_absent: ``remove`` of a missing value changes nothing.
         negative_index: ``-1`` is the end of a list for ``add``, its last element otherwise.
         absent_is_null: ``test`` with null holds for a missing key.
-        replace_adds: ``replace`` puts a key into a map that does not have it.
-        create_at_end: What is created for ``-`` is a list, and an element of one; else it is a
-            map with that key, and no element.
+        replace_adds: ``replace`` adds a key to a map that does not have it.
+        create_at_end: ``-`` creates a list where a parent is missing, and an element of a list;
+            else it creates a map with the key ``-``, and no element.
     """
 
     create_parents: bool
@@ -64,18 +64,18 @@ EVANPHX4: Final = Profile(
     absent_is_null=True,
     replace_adds=True,
 )
-"""The Go library evanphx/json-patch, version 4, as it is without options."""
+"""The Go library evanphx/json-patch, version 4, with default options."""
 KUBEMOD: Final = replace(LENIENT, create_at_end=False)
-"""The fork of version 5.1 that KubeMod has."""
+"""KubeMod's fork of evanphx/json-patch 5.1."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation, checked.
+    """One validated operation.
 
     Attributes:
         source: ``from`` of move and copy, else empty.
-        value: For add, replace and test; part of the document afterwards, never changed.
+        value: For add, replace and test; shared with the resulting document, never changed.
     """
 
     name: OperationName
@@ -85,10 +85,10 @@ class Operation:
 
 
 def compile_operations(value: Any, *, location: str) -> tuple[Operation, ...]:
-    """Check a decoded list of operations.
+    """Validate a decoded list of operations.
 
     Raises:
-        InvalidPolicy: with the place of the operation at fault.
+        InvalidPolicy: An operation is invalid; the error has its location.
     """
     if not isinstance(value, list):
         raise InvalidPolicy(location, "must be a list of operations, each with op and path")
@@ -125,12 +125,12 @@ def _pointer(operation: dict[str, Any], field: str, location: str) -> Pointer:
 
 
 def apply_operations(document: Any, operations: tuple[Operation, ...], *, profile: Profile) -> Any:
-    """Apply all operations in the order written, or none of them.
+    """Return the document after all operations in order; they apply all or not at all.
 
-    The input stays as it is; what the operations do not touch is shared with the result.
+    The input is not changed; untouched parts are shared with the result.
 
     Raises:
-        EvaluationError: an operation does not fit the document.
+        EvaluationError: An operation does not apply to the document.
     """
     patcher = _Patcher(profile)
     for operation in operations:
@@ -139,18 +139,18 @@ def apply_operations(document: Any, operations: tuple[Operation, ...], *, profil
 
 
 class _NoParent(Exception):
-    """A part of the path before the last one leads nowhere."""
+    """A part of the path before the last one does not exist."""
 
 
 class _Patcher:
-    """One run over one document."""
+    """Applies operations to one document."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._nodes = 0
 
     def apply(self, document: Any, operation: Operation) -> Any:
-        """The document after one operation."""
+        """Return the document after one operation."""
         try:
             match operation.name:
                 case "add":
@@ -242,7 +242,7 @@ class _Patcher:
         return self._add(self._remove(document, operation, source), path, value)
 
     def _change(self, document: Any, path: Pointer, edit: Edit, *, create: bool = False) -> Any:
-        """Edit the innermost parent and copy the way to it; the input stays as it is."""
+        """Edit the innermost parent in a copy of the path to it; the input is not changed."""
         way: list[tuple[Any, Place]] = []
         parent, place, last = document, None, len(path) - 1
         for position in range(last):
@@ -262,10 +262,10 @@ class _Patcher:
         return changed
 
     def _enter(self, parent: Any, part: str, inner: str | None) -> tuple[Any, Place, Any]:
-        """Where in its parent a part stands, and what stands there.
+        """Return the parent, the place of a part in it, and the child at that place.
 
-        What is not there is made where the part inside of it is given, maybe with a parent that
-        has room for it.
+        A missing child is created if `inner`, the next part of the path, is given; the returned
+        parent may then be a copy that is padded for it.
         """
         if isinstance(parent, list) and inner is None and parse_index(part) is None:
             raise _NoParent
@@ -280,7 +280,7 @@ class _Patcher:
         return parent, place, child
 
     def _new_container(self, part: str) -> dict[str, Any] | list[Any]:
-        """An empty map or, where the part in it is a place in a list, a list padded up to it."""
+        """Return an empty map or, if the part is a list index, a list padded up to it."""
         if part == APPEND and self._profile.create_at_end:
             return []
         index = parse_index(part)
@@ -319,7 +319,7 @@ class _Patcher:
         return found
 
     def _get(self, document: Any, path: Pointer) -> Any:
-        """The value at the path; _MISSING when only its last part, a key, is not there."""
+        """Return the value at the path; _MISSING when only its last part, a key, is missing."""
         if not path:
             return document
         for part in path[:-1]:
@@ -340,7 +340,7 @@ class _Patcher:
         return parent[place]
 
     def _existing(self, parent: Any, part: str) -> Place | None:
-        """Where in its parent a part stands, or None."""
+        """Return the key or index of a part in its parent, or None if it is missing."""
         if isinstance(parent, dict):
             return part if part in parent else None
         if not isinstance(parent, list) or part == APPEND:
@@ -365,7 +365,7 @@ class _Patcher:
         return index
 
     def _check_size(self, value: Any, path: Pointer) -> None:
-        """Refuse what no document that can be written holds."""
+        """Refuse a value that is too large or too deep for any stored object."""
         waiting = [(value, len(path))]
         while waiting:
             node, depth = waiting.pop()

@@ -1,11 +1,11 @@
 """Strategic merge of a plain patch (without anchors) into an object.
 
 The rules are those of kyaml's merge2, which Kyverno uses: null deletes, keyed lists merge with
-the patched elements in front, all other lists are replaced, `$patch` directives. Different from
-it: an element without its key is an error instead of the end of the list, a key that is given in
-part finds its element, a patch that changes no element does not reorder the list, unless it is
-one of several (a foreach goes backwards, so that elements in front end up in their old order), and
-the other directives of the API server count (see `directives`).
+the patched elements in front, all other lists are replaced, and `$patch` directives apply. The
+differences: An element without its key is an error instead of the end of the list. A key that is
+given in part finds its element. A patch that changes no element does not reorder the list, unless
+it is one of several (a foreach goes backwards, so that elements in front end up in their old
+order). The other directives of the API server are supported, too (see `directives`).
 """
 
 import operator
@@ -28,16 +28,16 @@ Identity = tuple[Any, ...]
 def merge(
     resource: dict[str, Any], patch: dict[str, Any], keys: KeyTable, *, fronts: bool = False
 ) -> dict[str, Any]:
-    """The object with the patch merged in; the object itself when nothing changes.
+    """Return the object with the patch merged in; the object itself when nothing changes.
 
     Args:
-        resource: The object; stays as it is, unchanged parts are shared with the result.
+        resource: The object, not changed; unchanged parts are shared with the result.
         patch: Without anchors (see `anchors.compile_strategic`).
-        keys: Which lists merge by key; lists of kinds that it does not know are replaced.
-        fronts: Elements that the patch names come to the front even if nothing changes.
+        keys: Which lists merge by key; lists of kinds that are not in the table are replaced.
+        fronts: Move elements that the patch names to the front even if nothing changes.
 
     Raises:
-        EvaluationError: kinds of value differ, a keyed element has no key, a directive is wrong.
+        EvaluationError: Types of values differ, a keyed element has no key, a directive is wrong.
     """
     try:
         merged = _Merge(keys=keys, fronts=fronts).value(resource, patch, keys.of(resource), ())
@@ -54,7 +54,7 @@ class _Merge:
     fronts: bool
 
     def value(self, old: Any, patch: Any, schema: Schema | None, path: Path) -> Any:
-        """The merged value; `old` itself when nothing changes, _ABSENT when it is to go."""
+        """Return the merged value; `old` itself when nothing changes, _ABSENT to delete it."""
         if patch is None:
             return _ABSENT
         if old is None or old is _ABSENT:
@@ -69,12 +69,12 @@ class _Merge:
         if isinstance(patch, list):
             return self._list(old, patch, schema, path)
         if isinstance(old, str):
-            # A label that counts stays a text, whatever type the expression has.
+            # A label with a count stays a text, even if the expression returns a number.
             patch = scalars.text(patch)
         return old if equal(old, patch) else patch
 
     def _insert(self, patch: Any, schema: Schema | None, path: Path) -> Any:
-        """A value where nothing was: without nulls, even if an empty map is all that is left."""
+        """Return a new value without nulls, even if only an empty map is left."""
         if isinstance(patch, dict):
             return self._map({}, patch, schema or self.keys.of(patch), path)
         if isinstance(patch, list):
@@ -85,7 +85,7 @@ class _Merge:
         self, old: dict[str, Any], patch: dict[str, Any], schema: Schema | None, path: Path
     ) -> Any:
         if schema is None:
-            # An object inside of another one (a template in a custom resource) knows its kind.
+            # An object inside of another one, as in a custom resource, has a kind of its own.
             schema = self.keys.of(old)
         for key in patch:
             if key[:1] == directives.MARK:
@@ -150,13 +150,13 @@ class _Order:
     """A `$setElementOrder` for one list."""
 
     def __init__(self, schema: Schema | None, order: list[Any], path: Path) -> None:
-        # The API server tells elements by the first key alone.
+        # The API server identifies elements by the first key alone.
         self._keys = (schema.merge_keys or ())[:1] if schema else ()
         self._order = order
         self._place = ".".join(path)
 
     def of(self, merged: list[Any], old: list[Any], patch: list[Any]) -> list[Any]:
-        """The list in that order."""
+        """Return the merged list in that order."""
         if not self._keys and any(isinstance(item, dict | list) for item in merged):
             raise EvaluationError(
                 f"$setElementOrder/{self._place}: the elements of this list have no key"
@@ -194,7 +194,7 @@ class _KeyedList:
         self._identities = [self._identity(element) for element in old]
 
     def merge(self, patch: list[Any]) -> list[Any]:
-        """Patched and new elements in the order of the patch, then the others as they were."""
+        """Return patched and new elements in the order of the patch, then the others as before."""
         front: list[tuple[Identity, Any]] = []
         used: set[int] = set()
         changed = False
@@ -219,7 +219,7 @@ class _KeyedList:
         return self._old if not changed and equal(self._old, merged) else merged
 
     def _places(self, identity: Identity) -> list[int]:
-        """Where in the old list the element stands; more than once if it is there twice."""
+        """Return the indexes of an element in the old list; several if it has duplicates."""
         exact = [i for i, known in enumerate(self._identities) if known == identity]
         if exact or len(self._keys) == 1:
             return exact
@@ -257,7 +257,7 @@ def _identity(element: Any, keys: tuple[str, ...]) -> Identity:
 
 
 def _find(front: list[tuple[Identity, Any]], identity: Identity) -> int | None:
-    """Where an earlier element of the same patch stands, the same one rather than a similar."""
+    """Return the index of an earlier element of the patch; an exact match precedes a partial."""
     for same in (operator.eq, _agree):
         for at, (known, _) in enumerate(front):
             if same(known, identity):
@@ -266,7 +266,7 @@ def _find(front: list[tuple[Identity, Any]], identity: Identity) -> int | None:
 
 
 def _agree(left: Identity, right: Identity) -> bool:
-    """Equal where both say something, and both say something somewhere."""
+    """Return whether identities share at least one key part, and are equal in all they share."""
     pairs = [(a, b) for a, b in zip(left, right, strict=True) if a is not None and b is not None]
     return bool(pairs) and all(a == b for a, b in pairs)
 

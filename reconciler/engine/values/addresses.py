@@ -1,8 +1,8 @@
-"""Paths and URLs that calls go to: the text of the policy, with values that cannot redirect them.
+"""Paths and URLs of calls, in which the value of a variable cannot redirect the call.
 
-The API server decodes ``%2F`` before it takes a path apart, so escaping cannot keep a value within
-its segment: what would end one is refused. In a query a value is escaped, and stays one value.
-No message shows the value, which may be secret.
+The API server decodes ``%2F`` before it splits a path, so escaping cannot keep a value within its
+segment: characters that would end one are refused. In a query a value is escaped, and stays one
+value. No message shows the value, which may be secret.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from reconciler.errors import EvaluationError
 
 Piece = tuple[str, bool]
-"""A part of the text, and whether it is the value of a variable."""
+"""A part of a path or URL, and whether it is the value of a variable."""
 
 _IN_SEGMENT = ":@!$&'()*+,;=~"
 _ENDS_SEGMENT = re.compile(r"[/\\?#%\x00-\x1f\x7f]")
@@ -30,7 +30,7 @@ def join_path(pieces: Iterable[Piece]) -> str:
     """Return a path of the API server.
 
     Raises:
-        EvaluationError: A value would lead elsewhere, or the path begins with one.
+        EvaluationError: A value would redirect the call, or the path begins with one.
     """
     first, *rest = pieces
     if first[1]:
@@ -42,10 +42,10 @@ def join_path(pieces: Iterable[Piece]) -> str:
 
 
 def join_url(pieces: Iterable[Piece]) -> str:
-    """Return the URL of a service; a value that it begins with may hold scheme and host.
+    """Return the URL of a service; a value at its beginning may hold scheme and host.
 
     Raises:
-        EvaluationError: A value would lead elsewhere.
+        EvaluationError: A value would redirect the call.
     """
     made, rest = "", list(pieces)
     while rest and "/" not in made.partition(_SCHEME)[2]:
@@ -57,7 +57,7 @@ def join_url(pieces: Iterable[Piece]) -> str:
 
 
 def check_own_service(url: str, namespace: str) -> None:
-    """Refuse a URL that leaves a namespace; an empty one is never left.
+    """Refuse a URL outside of a namespace; an empty namespace allows every URL.
 
     Raises:
         EvaluationError: The host is no Service of the namespace.
@@ -74,20 +74,20 @@ def check_own_service(url: str, namespace: str) -> None:
 
 
 def check_header(name: str) -> None:
-    """Refuse a header that says who is called, or where a request ends.
+    """Refuse a header that controls the host, the connection or the framing of a request.
 
     Raises:
-        EvaluationError: It is one of these.
+        EvaluationError: The header is one of them.
     """
     if name.strip().lower() in _TRANSPORT_HEADERS:
         raise _refused(f"the header {name.strip()} is set by the connection, not by a policy")
 
 
 def check_name(text: str, place: str) -> str:
-    """Return a name or namespace that is one segment of a path.
+    """Return a name or namespace if it is a single segment of a path.
 
     Raises:
-        EvaluationError: It is empty, dots, or holds what the API server takes for the end of one.
+        EvaluationError: It is empty, consists of dots, or contains ``/`` or ``%``.
     """
     found = _NO_NAME.search(text)
     if not text or text in _DOTS or found:
@@ -97,7 +97,7 @@ def check_name(text: str, place: str) -> str:
 
 
 def _join(made: str, pieces: Iterable[Piece], *, begin: int) -> str:
-    """Append pieces to what stands already, of which the path begins at an index."""
+    """Return `made` with pieces appended; its path begins at the index `begin`."""
     values: list[int] = []
     for text, is_value in pieces:
         if not is_value:

@@ -1,7 +1,7 @@
-"""Numbers as Go's strconv reads and writes them.
+"""Numbers as Go's strconv parses and formats them.
 
-Templates and YAML values of policy languages whose originals are Go programs depend on it: which
-text counts as a number, and which digits and exponent a number is written with.
+Policy languages whose originals are Go programs depend on it in templates and YAML values: on
+which text is a number, and on the digits and the exponent with which a number is written.
 """
 
 import math
@@ -22,23 +22,23 @@ _DIGITS: Final = {
     16: re.compile(r"[0-9a-fA-F]+"),
 }
 _LONGEST: Final = 400
-"""Digits: more do not fit into 64 bits, and reading them takes quadratic time."""
+"""Digits: more never fit into 64 bits, and parsing takes quadratic time."""
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _HEXADECIMAL: Final = re.compile(
     r"[-+]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][-+]?[0-9]+"
 )
 _SPECIAL: Final = re.compile(r"[-+]?inf(?:inity)?|nan", re.IGNORECASE)
 _WHOLE_DIGITS: Final = 6
-"""Digits before the point from which on %g takes an exponent where it is free to choose."""
+"""Most digits before the point that %g writes without an exponent at shortest precision."""
 _ZEROS: Final = -4
 
 
 def parse_integer(text: str, base: int, *, low: int, high: int) -> int | None:
-    """Read an integer as ParseInt and ParseUint do, None where they would not.
+    """Parse an integer as ParseInt and ParseUint do; return None where they fail.
 
     Args:
-        text: A sign stands only before what may be negative.
-        base: 0 takes a prefix (``0x``, ``0o``, ``0b``, ``0``) and underscores between digits.
+        text: A sign is allowed only if `low` is negative.
+        base: 0 allows a prefix (``0x``, ``0o``, ``0b``, ``0``) and underscores between digits.
         low: The smallest value; 0 for an unsigned number.
         high: The largest value.
     """
@@ -58,17 +58,17 @@ def parse_integer(text: str, base: int, *, low: int, high: int) -> int | None:
 
 
 def parse_int64(text: str, base: int = 0) -> int | None:
-    """Read a signed integer of 64 bits, None where the text is none."""
+    """Parse a signed 64-bit integer; return None where the text is none."""
     return parse_integer(text, base, low=INT64_MIN, high=INT64_MAX)
 
 
 def parse_uint64(text: str, base: int = 0) -> int | None:
-    """Read an unsigned integer of 64 bits, None where the text is none."""
+    """Parse an unsigned 64-bit integer; return None where the text is none."""
     return parse_integer(text, base, low=0, high=UINT64_MAX)
 
 
 def parse_float(text: str) -> float | None:
-    """Read a number as ParseFloat does, None where it would not, or where it is too large."""
+    """Parse a number as ParseFloat does; return None where it fails or overflows."""
     if _SPECIAL.fullmatch(text):
         return float(text)
     if not _separates(text.lstrip("+-")):
@@ -94,7 +94,7 @@ def _based(digits: str) -> tuple[int, str]:
 
 
 def _separates(number: str) -> bool:
-    """Return whether each underscore stands between two digits, or a prefix and a digit."""
+    """Return whether each underscore is between two digits, or a prefix and a digit."""
     if "_" not in number:
         return True
     prefix = number[:2].lower()
@@ -109,13 +109,13 @@ def _separates(number: str) -> bool:
 
 
 def format_float(value: float, form: str = "g", precision: int = -1) -> str:
-    """Write a float of 64 bits as FormatFloat does.
+    """Format a 64-bit float as FormatFloat does.
 
     Args:
-        value: Any, also infinite.
+        value: Any value, including infinity and NaN.
         form: One of ``e f g``.
-        precision: Digits behind the point, for ``g`` digits in all; -1 takes as few digits as
-            read back equal.
+        precision: Digits after the point, for ``g`` significant digits; -1 uses the fewest digits
+            that parse back to the same value.
     """
     if math.isnan(value):
         return "NaN"
@@ -132,7 +132,7 @@ def format_float(value: float, form: str = "g", precision: int = -1) -> str:
 
 
 def shortest_digits(value: float) -> tuple[bool, str, int]:
-    """Give the sign, the fewest digits that read back equal, and how many precede the point."""
+    """Return whether it is negative, its shortest digits, and how many precede the point."""
     sign, figures, exponent = Decimal(repr(value)).as_tuple()
     digits = "".join(map(str, figures))
     point = len(digits) + int(exponent)
@@ -141,7 +141,7 @@ def shortest_digits(value: float) -> tuple[bool, str, int]:
 
 
 def plain_digits(digits: str, point: int) -> str:
-    """Write digits of which `point` precede the point, without an exponent."""
+    """Format digits without an exponent; `point` of them precede the point."""
     if point <= 0:
         return f"0.{'0' * -point}{digits}"
     if point >= len(digits):

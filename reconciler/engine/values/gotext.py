@@ -10,7 +10,7 @@ from reconciler.engine.values.gonumbers import format_float
 
 
 def float_of(number: float) -> float:
-    """Return the float64 that Go reads a number of JSON as; infinite where it is too large."""
+    """Return a JSON number as the float64 that Go decodes; infinite where it is too large."""
     try:
         return float(number)
     except OverflowError:
@@ -18,7 +18,7 @@ def float_of(number: float) -> float:
 
 
 def go_text(value: Any) -> str:
-    """Return the text of a JSON value; the keys of maps are sorted.
+    """Return a JSON value as Go's ``%v`` prints it, with sorted map keys.
 
     Eighty is ``80``, a million ``1e+06``, null ``<nil>``.
     """

@@ -1,4 +1,4 @@
-"""Regular expressions in the syntax and with the guarantees of RE2, which is that of Go."""
+"""Regular expressions with the syntax and guarantees of RE2, which Go uses too."""
 
 import re
 from typing import Any, Final
@@ -6,21 +6,21 @@ from typing import Any, Final
 import re2
 
 Regex = Any
-"""A compiled expression of the library, which has no types."""
+"""A compiled expression; the library is untyped."""
 
 MEMORY: Final = 1024 * 1024
-"""Bytes that a compiled expression may take."""
+"""The memory limit of a compiled expression, in bytes."""
 
 _SINGLE_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 _STEPS: Final = 8
-"""Instructions of a compiled expression that take the time of a character."""
+"""Instructions of a compiled expression per step of the allowance."""
 
 
 def compile_regex(pattern: str) -> Regex:
     """Compile a regular expression.
 
     Raises:
-        ValueError: The text of the error says what it is not.
+        ValueError: The pattern is invalid; the message gives the reason.
     """
     if _SINGLE_BYTE.search(pattern):
         raise ValueError(r"not a regular expression: \C is not supported")
@@ -37,5 +37,5 @@ def compile_regex(pattern: str) -> Regex:
 
 
 def pace_of(regex: Regex) -> int:
-    """Return how many times longer than over a short expression a search takes."""
+    """Return by how much a search takes longer than with a short expression, as a factor."""
     return int(1 + regex.programsize // _STEPS)

@@ -1,4 +1,4 @@
-"""Scalar values as Kubernetes and Go write them: durations, quantities, versions, numbers."""
+"""Scalar values in the formats of Kubernetes and Go: durations, quantities, versions, numbers."""
 
 import json
 import re
@@ -52,12 +52,12 @@ SemverKey = tuple[int, int, int, int, tuple[tuple[int, int, str], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """An amount in billionths, the finest that Kubernetes keeps, and how it was written.
+    """An amount in billionths, the finest that Kubernetes stores, and its notation.
 
     Attributes:
         nano: The amount.
         format: The family of its suffix.
-        places: Decimal places that it was written with; below 0 where it ends in that many zeros.
+        places: Decimal places of the notation; negative where it ends in that many zeros.
     """
 
     nano: int
@@ -66,7 +66,7 @@ class Quantity:
 
 
 def parse_duration(value: str) -> int | None:
-    """Read a Go duration (``1h30m``) as nanoseconds; None when it is none. There are no days."""
+    """Parse a Go duration (``1h30m``), which has no days, as nanoseconds; None when it is none."""
     if value in ("0", "+0", "-0"):
         return 0
     found = _DURATION.fullmatch(value)
@@ -86,7 +86,7 @@ def parse_duration(value: str) -> int | None:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """Write a duration as Go does: ``1h0m1.5s``, ``250ms``, ``0s``."""
+    """Format a duration as Go does: ``1h0m1.5s``, ``250ms``, ``0s``."""
     sign, rest = ("-" if nanoseconds < 0 else ""), abs(nanoseconds)
     if 0 < rest < SECOND:
         unit = next(unit for unit in ("ms", "\u00b5s", "ns") if rest >= _UNITS[unit])
@@ -104,9 +104,9 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def format_quantity(quantity: Quantity) -> str:
-    """Write a quantity as Kubernetes does, with the largest suffix that loses nothing.
+    """Format a quantity as Kubernetes does, with the largest suffix without loss of precision.
 
-    Powers of two are kept only for whole amounts of 1024 and more.
+    Binary suffixes are kept only for whole amounts of 1024 and more.
     """
     one = 10**_NANO_DIGITS
     whole, rest = divmod(quantity.nano, one)
@@ -127,7 +127,7 @@ def format_quantity(quantity: Quantity) -> str:
 
 
 def parse_quantity(value: str) -> Quantity | None:
-    """Read a Kubernetes quantity (``500m``, ``1Gi``, ``1e3``); None when it is none.
+    """Parse a Kubernetes quantity (``500m``, ``1Gi``, ``1e3``); return None when it is none.
 
     As in Kubernetes, amounts finer than a billionth are rounded away from zero.
     """
@@ -154,7 +154,7 @@ def parse_quantity(value: str) -> Quantity | None:
 
 
 def parse_semver(value: str) -> SemverKey | None:
-    """Read a strict ``MAJOR.MINOR.PATCH[-pre][+build]`` as a key that orders versions."""
+    """Parse a strict ``MAJOR.MINOR.PATCH[-pre][+build]`` into a key that orders versions."""
     found = _SEMVER.fullmatch(value)
     if found is None:
         return None
@@ -167,7 +167,7 @@ def parse_semver(value: str) -> SemverKey | None:
 
 
 def parse_int(value: str) -> int | None:
-    """Read a base-10 integer that fits into 64 bits, without blanks or underscores."""
+    """Parse a base-10 integer that fits into 64 bits, without blanks or underscores."""
     if _INTEGER.fullmatch(value) is None:
         return None
     number = int(value)
@@ -175,7 +175,7 @@ def parse_int(value: str) -> int | None:
 
 
 def parse_float(value: str) -> float | None:
-    """Read a finite decimal number, without blanks or underscores."""
+    """Parse a finite decimal number, without blanks or underscores."""
     if _NUMBER.fullmatch(value) is None:
         return None
     number = float(value)
@@ -188,7 +188,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def text(value: Any) -> str:
-    """Write a value the way it is compared as text: integral numbers in plain decimal."""
+    """Return a value as the text for comparisons: integral numbers in plain decimal."""
     match value:
         case str():
             return value

@@ -1,7 +1,7 @@
-"""Wildcards: ``*`` is any run of characters, ``?`` exactly one; nothing else is special.
+"""Wildcards: ``*`` matches any run of characters, ``?`` exactly one; nothing else is special.
 
-Text that came out of an object is data. `escape` makes its ``*`` and ``?`` literal with lone
-surrogates, which neither JSON nor YAML from an API server can carry, so nobody can type them.
+Text from an object is data. `escape` makes its ``*`` and ``?`` literal by replacing them with lone
+surrogates. JSON and YAML from an API server cannot contain those, so no user can write them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,22 +17,22 @@ _LITERAL = {ord(escaped): chr(plain) for plain, escaped in _ESCAPED.items()}
 
 
 def has_wildcard(text: str) -> bool:
-    """Return whether an unescaped ``*`` or ``?`` stands in the text."""
+    """Return whether the text contains an unescaped ``*`` or ``?``."""
     return "*" in text or "?" in text
 
 
 def escape(text: str) -> str:
-    """Return the text so that a pattern which contains it takes it literally."""
+    """Return the text escaped, so that a pattern that contains it matches it literally."""
     return text.translate(_ESCAPED) if has_wildcard(text) else text
 
 
 def literal(text: str) -> str:
-    """Return escaped text as it was; other text is returned unchanged."""
+    """Return the text without escapes; other text is returned unchanged."""
     return text if text.isascii() else text.translate(_LITERAL)
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Match the whole text, case-sensitively; both may contain escaped parts."""
+    """Return whether a pattern matches the whole text, case-sensitively; both may be escaped."""
     if pattern == "*":
         return True
     if has_wildcard(pattern):
@@ -41,7 +41,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def compile_wildcard(pattern: str) -> Predicate:
-    """Turn a pattern into a predicate, whose time grows with the text and the pattern only."""
+    """Compile a pattern to a predicate whose time depends only on the lengths of both texts."""
     if not has_wildcard(pattern):
         wanted = literal(pattern)
         return partial(eq, wanted)
@@ -57,7 +57,7 @@ def compile_wildcard(pattern: str) -> Predicate:
 
 
 def compile_any(patterns: Iterable[str]) -> Predicate:
-    """Turn patterns into one predicate that holds when any of them matches."""
+    """Compile patterns to one predicate that holds when any of them matches."""
     exact: set[str] = set()
     wild: list[Predicate] = []
     for pattern in patterns:
@@ -91,7 +91,7 @@ def _segments(head: "_Segment", middle: "Sequence[_Segment]", tail: "_Segment") 
         if len(text) < shortest or not head.fits(text, 0) or not tail.fits(text, end):
             return False
         position = head.length
-        # The first place where a segment fits is always good enough: none is tried twice.
+        # The first place where a segment fits is always right, so there is no backtracking.
         for item in middle:
             found = item.find(text, position, end)
             if found < 0:
@@ -104,7 +104,7 @@ def _segments(head: "_Segment", middle: "Sequence[_Segment]", tail: "_Segment") 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """What stands between two ``*``: texts at fixed distances, with ``?`` around them."""
+    """The part of a pattern between two ``*``: texts at fixed offsets, with ``?`` around them."""
 
     length: int
     pieces: tuple[tuple[int, str], ...]
@@ -126,7 +126,7 @@ class _Segment:
         return all(text.startswith(piece, at + offset) for offset, piece in self.pieces)
 
     def find(self, text: str, start: int, end: int) -> int:
-        """Return the first place from ``start`` on where it fits before ``end``, -1 for none."""
+        """Return the first position from ``start`` where it fits before ``end``, -1 for none."""
         if start + self.length > end:
             return -1
         if not self.pieces:
@@ -138,8 +138,8 @@ class _Segment:
         return self._scan(text, start, end)
 
     def _scan(self, text: str, start: int, end: int) -> int:
-        # Each bit is a place where it may have begun (Shift-And): a `?` would make any search
-        # that goes back try each place anew.
+        # Each bit is a prefix of the segment that matches here (Shift-And): with a `?`, a search
+        # that backtracks would try each start position anew.
         anywhere, letters = self._masks()
         last = 1 << (self.length - 1)
         begun = 0

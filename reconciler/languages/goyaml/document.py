@@ -1,7 +1,7 @@
-"""A document built from the parser's events.
+"""Builds a document from the events of the parser.
 
-The library would compose it by recursion, and a hundred thousand brackets, which may come out of
-an object, would end the process.
+The library would compose it by recursion, and a hundred thousand brackets, which an object may
+contain, would crash the process.
 """
 
 import math
@@ -27,18 +27,18 @@ from reconciler.languages.goyaml.scalars import TAG, float_key, scalar
 
 _SOLIDUS: Final = re.compile(r"(?<!\\)(?:\\\\)*\\/")
 _EXPONENT: Final = 1e21
-"""From here on JSON numbers are written with an exponent."""
+"""JSON numbers are written with an exponent from here on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A value that is complete.
+    """A complete value.
 
     Attributes:
-        value: What it is.
-        count: The values in it, itself among them, as it is when written out.
-        height: How deep it is.
-        aliased: It was named by an alias.
+        value: The value itself.
+        count: Number of values in it when written out, itself included.
+        height: Number of nesting levels in it.
+        aliased: It comes from an alias.
     """
 
     value: Any
@@ -49,13 +49,13 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Endless:
-    """Stands for a number that JSON has not, for as long as no later key takes its place."""
+    """Stands for a number that JSON cannot hold, until an equal key replaces it."""
 
     refusal: YAMLError
 
 
 def refuse_endless(value: Any) -> None:
-    """Refuse a value in which a number has no end."""
+    """Refuse a value that contains an infinite number or NaN."""
     if isinstance(value, _Endless):
         raise value.refusal
     if isinstance(value, dict | list):
@@ -68,13 +68,13 @@ class _Frame:
     """A map or list that is being filled.
 
     Attributes:
-        value: Of the map or list.
-        anchor: Its name, where it has one.
-        before: The values of the document before this one.
-        key: Of the value that comes next, None where a key comes next.
-        merges: The value that comes next is merged.
-        height: How deep it is so far.
-        flows: It stands in brackets.
+        value: The map or list.
+        anchor: Its anchor, where it has one.
+        before: Number of values in the document before this one.
+        key: Key of the next value, None where a key comes next.
+        merges: The next value is merged.
+        height: Number of nesting levels so far.
+        flows: It is written in brackets.
     """
 
     value: dict[str, Any] | list[Any]
@@ -88,17 +88,17 @@ class _Frame:
 
 @dataclass(slots=True)
 class Document:
-    """The document so far; an anchor without a node belongs to a value that is not complete.
+    """The document so far; an anchor without a node belongs to an incomplete value.
 
     Attributes:
-        text: Of the whole document, where it may hold the escape that only the parser knows.
-        depth: Levels that it may have.
-        values: Values that it may have.
-        root: Its value, once it is complete.
+        text: The whole text, where it may contain the escape that only the parser accepts.
+        depth: Maximum number of nesting levels.
+        values: Maximum number of values.
+        root: Its value as the only item, once it is complete.
         frames: Maps and lists that are being filled, the outermost first.
-        anchors: What aliases may name.
-        count: Its values so far.
-        is_endless: A number in it is infinite, or none.
+        anchors: Nodes that aliases may refer to.
+        count: Number of values so far.
+        is_endless: It contains an infinite number or NaN.
     """
 
     text: str
@@ -111,7 +111,7 @@ class Document:
     is_endless: bool = False
 
     def take(self, event: Event) -> None:
-        """Work an event in."""
+        """Process an event of the parser."""
         match event:
             case DocumentStartEvent() if event.version not in {None, (1, 1)}:
                 raise refusal(event, "only YAML 1.1 is read")
@@ -157,7 +157,7 @@ class Document:
             self._put_into(frame, frame.value, event, node)
 
     def _put_into(self, frame: _Frame, into: dict[str, Any], event: Event, node: _Node) -> None:
-        """Take a node as the next key or value of a map."""
+        """Store a node as the next key or value of a map."""
         if frame.merges:
             _merge(event, into, node)
             frame.merges = False
@@ -170,7 +170,7 @@ class Document:
             frame.key = _key(event, node.value)
 
     def _value(self, event: Event, value: Any) -> Any:
-        """Give what JSON makes of a value: it has one kind of numbers, and none without an end."""
+        """Return the JSON form of a value: JSON has one type of numbers, all of them finite."""
         if not isinstance(value, float):
             return value
         if not math.isfinite(value):
@@ -198,7 +198,7 @@ class Document:
         frame = self.frames.pop()
         node = _Node(frame.value, self.count - frame.before + 1, frame.height)
         self.count = frame.before
-        # The anchor names what took its name last, also where that stands inside.
+        # An anchor refers to its latest definition, even one inside this value.
         if frame.anchor and self.anchors[frame.anchor] is None:
             self.anchors[frame.anchor] = node
         self._put(event, node)
@@ -219,7 +219,7 @@ def _is_merge(event: Event) -> bool:
 
 
 def _merge(event: Event, into: dict[str, Any], node: _Node) -> None:
-    """Write a map, or the maps of a list, over what is there; of a list the first one counts."""
+    """Merge a map, or the maps of a list, over existing keys; in a list the first map wins."""
     listed = isinstance(node.value, list) and not node.aliased
     for part in reversed(node.value) if listed else [node.value]:
         if not isinstance(part, dict):
@@ -228,7 +228,7 @@ def _merge(event: Event, into: dict[str, Any], node: _Node) -> None:
 
 
 def _key(event: Event, value: Any) -> str:
-    """Give the text that a key becomes.
+    """Return the text of a key.
 
     Raises:
         YAMLError: JSON has no such key.

@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no YAML."""
+"""The error for a text that is not YAML."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from yaml.events import Event
 
 
 class YAMLError(ValueError):
-    """The text is no YAML, or is nothing that JSON can hold.
+    """The text is not YAML, or not a value that JSON can hold.
 
     Attributes:
-        problem: What is wrong, without any part of the text.
-        line: From 1; 0 where no place is known.
-        column: From 1; 0 where no place is known.
+        problem: The fault, without any part of the text.
+        line: Counted from 1; 0 where the place is unknown.
+        column: Counted from 1; 0 where the place is unknown.
     """
 
     def __init__(self, problem: str, line: int = 0, column: int = 0) -> None:
@@ -23,10 +23,10 @@ class YAMLError(ValueError):
 
 
 def place(mark: Any) -> tuple[int, int]:
-    """Give line and column, from 1; 0 where there is no mark."""
+    """Return line and column, counted from 1; 0 where there is no mark."""
     return (mark.line + 1, mark.column + 1) if mark else (0, 0)
 
 
 def refusal(event: Event, problem: str) -> YAMLError:
-    """Give the error that stands at an event."""
+    """Return an error with the place of an event."""
     return YAMLError(problem, *place(event.start_mark))

@@ -1,4 +1,4 @@
-"""Texts read, with what the original takes and the parser does not."""
+"""Parses texts, also those that the original accepts and the Python parser does not."""
 
 import re
 from typing import Any, Final
@@ -13,26 +13,26 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_DEPTH: Final = 200
 MAX_VALUES: Final = 100_000
-"""Values of one document, those behind aliases counted each time they are named."""
+"""Values of one document; values behind aliases count at each use."""
 _REREAD: Final = 256 * 1024
-"""Characters that are read once more, in all, after something was rewritten."""
+"""Total number of characters that are parsed again after the text was rewritten."""
 _QUOTED: Final = re.compile(r'"([ !#-\[\]-~]*)"')
 
 
 def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> Any:
-    """Read the first document; None where there is none.
+    """Return the value of the first document, None where there is none.
 
     Args:
         content: Any text; bytes are UTF-8.
-        depth: Levels of maps and lists that it may have.
-        values: Values that it may have, those behind aliases counted each time.
+        depth: Maximum levels of maps and lists.
+        values: Maximum number of values; values behind aliases count at each use.
 
     Raises:
-        YAMLError: It cannot be read.
+        YAMLError: The text cannot be parsed.
     """
     try:
         text = content if isinstance(content, str) else content.decode()
-        # Most values are a text in quotes, which is what stands between them.
+        # Most values are a quoted text without escapes, which needs no parser.
         if found := _QUOTED.fullmatch(text):
             return found[1]
         return _first_document(text, depth, values)
@@ -59,7 +59,7 @@ def _first_document(text: str, depth: int, values: int) -> Any:
 
 
 def _accepted(text: str, error: yaml.MarkedYAMLError) -> str | None:
-    """Write a text anew whose error the original has not, None where it has it, too."""
+    """Return a text rewritten for the parser, None where it is wrong in the original, too."""
     start, end = error.context_mark, error.problem_mark
     if start is None or end is None:
         return None
@@ -79,7 +79,7 @@ def _read(text: str, depth: int, values: int) -> Any:
     parser = _Parser(text)
     document = Document(text if "\\/" in text else "", depth, values)
     try:
-        # What stands behind the first document is not even parsed, as in the original.
+        # The text after the first document is not even parsed, as in the original.
         while not isinstance(event := parser.get_event(), DocumentEndEvent | StreamEndEvent):
             document.take(event)
     finally:

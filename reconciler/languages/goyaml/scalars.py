@@ -1,4 +1,4 @@
-"""Scalars: the texts, numbers and truth values that YAML makes of texts."""
+"""Resolves scalars into texts, numbers and booleans."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ from reconciler.languages.goyaml.faults import refusal
 
 
 def float_key(value: float) -> str:
-    """Write a key with the digits of a float of 32 bits, as the original does."""
+    """Return the text of a float key, with the digits of a 32-bit float as in the original."""
     try:
         (narrow,) = struct.unpack("f", struct.pack("f", value))
     except OverflowError:
@@ -36,7 +36,7 @@ def float_key(value: float) -> str:
 
 
 def scalar(event: ScalarEvent) -> Any:
-    """Give what a scalar is read as: text, a number, a truth value or None."""
+    """Return the value of a scalar: a text, a number, a boolean or None."""
     text: str = event.value
     tag: str = event.tag or ""
     if not tag and not event.implicit[0]:

@@ -1,4 +1,4 @@
-"""From the tree of an expression to closures that evaluate it."""
+"""Compiles the tree of an expression into closures that evaluate it."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -53,11 +53,11 @@ Hit = tuple[tuple[Captured, ...], Any]
 Hits = Callable[[Run, Any], Iterator[Hit]]
 
 _COMPILING = 1024
-"""Steps that it takes to compile a regular expression, beside those for each instruction."""
+"""Steps for compiling a regular expression, in addition to those for each instruction."""
 _SEARCH = 320
-"""Steps that the start of a search takes."""
+"""Steps for the start of a search."""
 _OPERATION = 64
-"""Steps that an operator or a function takes beside its operands."""
+"""Steps of an operator or a function, in addition to those of its operands."""
 _INDEX: Final = re.compile(r"[+-]?[0-9]+")
 
 
@@ -67,7 +67,7 @@ def build(node: Node) -> Evaluate:
 
 
 def build_follow(node: Node) -> Follow | None:
-    """Return what follows a path of known keys from the root; None for any other expression."""
+    """Return a function for a path of known keys from the root, None for other expressions."""
     if not (isinstance(node, Path) and node.from_root):
         return None
     keys = [
@@ -133,7 +133,7 @@ def _regex(node: Infix) -> Evaluate:
 
 
 def _failing(operand: Evaluate, reason: str) -> Evaluate:
-    """Return what evaluates an operand, and fails then."""
+    """Return a closure that evaluates an operand and then fails."""
 
     def evaluate(run: Run, current: Any) -> Any:
         operand(run, current)
@@ -205,7 +205,7 @@ def _variable(node: Variable) -> Evaluate:
 
 
 def _named(value: Any, name: str) -> Any:
-    """Return what a name without ``$`` leads to; what no index of a list is leads nowhere on."""
+    """Return the member of a name without ``$``, or the list itself if the name is no index."""
     if isinstance(value, dict):
         return value.get(name)
     if not isinstance(value, list):
@@ -295,9 +295,9 @@ def _path(path: Path) -> Evaluate:
 
 
 def build_hits(path: Path) -> Hits:
-    """Return what yields the hits of a path in the order of the document, each with its keys.
+    """Return a closure that yields the hits of a path in document order, each with its keys.
 
-    A hit that cannot be computed or is undefined is none.
+    Values that cannot be computed or are undefined are no hits.
     """
     stages = list(_stages(path))
 
@@ -314,7 +314,7 @@ Stage = tuple[Several | None, tuple[Single, ...]]
 
 
 def _stages(path: Path) -> Iterator[Stage]:
-    """Yield steps with several results, each with those of one result after it."""
+    """Yield each step with several results, with the single-result steps after it."""
     several: Several | None = None
     singles: list[Single] = []
     for step in path.steps:
@@ -384,7 +384,7 @@ _BUILDERS: Final[dict[type, Callable[[Any], Evaluate]]] = {
 
 
 def flat(captured: tuple[Captured, ...]) -> Iterator[int | str]:
-    """Yield captured keys, those of ``..`` one by one."""
+    """Yield the captured keys, those of ``..`` one by one."""
     for key in captured:
         if isinstance(key, tuple):
             yield from key

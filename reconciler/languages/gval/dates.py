@@ -1,4 +1,4 @@
-"""Points in time as ``date`` reads them: the layouts of gval, in its order."""
+"""Parses points in time as ``date`` does, with the layouts of gval in its order."""
 
 from typing import Final
 
@@ -19,19 +19,19 @@ _LAYOUTS: Final = (
     "2006-01-02T15:04Z0700",
     "2006-01-02T15:04:05Z0700",
 )
-"""Where a second stands its fraction may follow, so those with fractions are not needed."""
+"""A fraction may follow any second, so layouts with fractions are not needed."""
 _SHOWN: Final = "2006-01-02 15:04:05.999999999 -0700 MST"
 _LONGEST: Final = 128
 
 
 def parse_date(text: str) -> Moment | None:
-    """Read a point in time; without a zone it is in UTC. None where no layout fits."""
+    """Return the point in time of a text, in UTC without a zone, None if no layout fits."""
     for layout in _LAYOUTS if len(text) <= _LONGEST else ():
         try:
             moment = parse_time(layout, text)
         except ValueError:
             continue
-        # To Go the zone UTC and a local zone that is UTC are two.
+        # Go distinguishes the zone UTC from a local zone that equals UTC.
         named = text.endswith("Z") or " UTC " in text
         return Moment(format_time(_SHOWN, moment), in_utc=named)
     return None

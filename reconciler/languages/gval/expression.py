@@ -22,12 +22,12 @@ _Built = TypeVar("_Built")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """An expression that was compiled once and may be evaluated any number of times.
+    """A compiled expression, which can be evaluated any number of times.
 
     Attributes:
         source: Its text.
-        tree: What it was parsed to, for those who look at what it says.
-        follow: Evaluates it where it is a path of known keys, as most expressions are.
+        tree: Its syntax tree, for static checks.
+        follow: Evaluates a path of known keys, which most expressions are; else None.
     """
 
     source: str
@@ -56,7 +56,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """What a path leads to, with the keys that its wildcards and filters stand for there."""
+    """A value that a path leads to, with the keys that its wildcards and filters matched."""
 
     keys: tuple[int | str, ...]
     value: Any
@@ -64,7 +64,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A path whose hits are wanted with their keys."""
+    """A compiled path whose hits are returned with their keys."""
 
     source: str
     tree: Path
@@ -72,10 +72,10 @@ class Selection:
     hits_in: Hits = field(repr=False, compare=False)
 
     def hits(self, data: Any, allowance: Allowance = UNLIMITED) -> tuple[Hit, ...]:
-        """Return what it leads to, in the order of the document, each place once.
+        """Return the hits of the path, in the order of the document, each place once.
 
         Raises:
-            EvaluationError: It takes too long.
+            EvaluationError: The evaluation takes too long.
         """
         run = Run(data, self.limits, allowance)
         try:
@@ -114,7 +114,7 @@ def compile_selection(
 
 
 def fault_of(node: Node) -> str:
-    """Return why an operator fails whatever the data is, empty where its literals do not tell."""
+    """Return why an operator fails for any data, empty where its literals do not show it."""
     match node:
         case Infix(operator, _, Constant() as right) if operator in REGEX:
             node = Infix(operator, Constant(""), right)

@@ -1,4 +1,4 @@
-"""The tokens of an expression, which are those of Go."""
+"""Splits an expression into tokens, which are those of Go."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from reconciler.languages.gval.syntax import SyntaxFault
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     NAME = "name"
     NUMBER = "number"
@@ -21,11 +21,11 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of an expression.
+    """A token of an expression.
 
     Attributes:
-        text: As written; of a text literal what it means.
-        position: Of its first character, from 0.
+        text: As written; for a text literal, its value.
+        position: Index of its first character.
     """
 
     kind: TokenKind
@@ -34,7 +34,7 @@ class Token:
 
     @property
     def shown(self) -> str:
-        """What it is called in a message."""
+        """The name of the token in a message."""
         if self.kind is TokenKind.END:
             return "the end of the expression"
         return "a text" if self.kind is TokenKind.TEXT else f'"{self.text}"'
@@ -76,12 +76,12 @@ _LAST: Final = 0x10FFFF
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """Yield the tokens, at the end one of kind END; comments are none.
+    """Yield the tokens, the last one of kind END; comments are skipped.
 
-    A sign is one character: whether the next one belongs to it depends on what stands there.
+    A sign is one character: whether the next one belongs to it depends on the context.
 
     Raises:
-        SyntaxFault: A literal does not end, or has an escape that Go does not know.
+        SyntaxFault: A literal does not end, or has an escape that Go does not define.
     """
     for match in _TOKEN.finditer(source):
         position, text = match.start(), match[0]
@@ -105,7 +105,7 @@ def tokens(source: str) -> Iterator[Token]:
 
 
 def _check_letters(name: str, position: int) -> None:
-    # To a regular expression a numeral as ² is a letter, to Go it is nothing.
+    # Regular expressions accept numerals such as ² in names, Go does not.
     for offset, character in enumerate(name):
         if not (character.isalpha() or character.isdecimal() or character == "_"):
             raise SyntaxFault(f"{character} stands in texts only", position + offset)
@@ -122,7 +122,7 @@ def _unquoted(literal: str, position: int) -> str:
         parts += match.start() - end + 1
         end = match.end()
     written += inner[end:].encode("utf-8", "surrogatepass")
-    # Go finds nothing wrong with quotes that hold none.
+    # Go accepts single quotes without a character.
     if quote == "'" and parts + len(inner) - end > 1:
         reason = "a text goes in double quotes; single quotes hold one character"
         raise SyntaxFault(reason, position)

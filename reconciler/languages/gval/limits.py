@@ -1,4 +1,4 @@
-"""Bounds on what one expression may cost; expressions come from other people."""
+"""Limits on the cost of one expression; expressions are untrusted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance, Exhausted
 from reconciler.errors import EvaluationError
 
 RUN_STEPS = 160
-"""Steps that an evaluation takes beside what it works through."""
+"""Steps of each evaluation, in addition to those for its data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Limits:
     Attributes:
         source: Characters of one expression.
         depth: Levels of nesting in one expression.
-        steps: What one evaluation may take of an `Allowance`.
+        steps: Steps that one evaluation may take from an `Allowance`.
         output: Characters of one text that it makes.
     """
 
@@ -34,8 +34,8 @@ class Run:
     """One evaluation.
 
     Attributes:
-        root: What ``$`` is.
-        captured: The keys of the hit whose key in a map is computed.
+        root: The value of ``$``.
+        captured: The keys of the hit for which a map key is computed.
     """
 
     __slots__ = ("_allowance", "_given", "_left", "_limits", "captured", "root")
@@ -49,16 +49,16 @@ class Run:
         self._left = self._given = min(limits.steps, allowance.left)
 
     def capture(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Set the captured keys; return what they were."""
+        """Set the captured keys; return the previous ones."""
         self.captured, before = keys, self.captured
         return before
 
     def settle(self) -> None:
-        """Take what it cost out of the allowance that it shares; called once, at its end."""
+        """Charge the cost of the run to the shared allowance; called once, at its end."""
         self._allowance.take(self._given - self._left)
 
     def spend(self, steps: int) -> None:
-        """Count characters that are about to be worked through.
+        """Count characters that are about to be processed.
 
         Raises:
             EvaluationError: The evaluation would take too long.
@@ -78,7 +78,7 @@ class Run:
         self.spend(elements * STEPS_OF_ELEMENT)
 
     def made(self, value: Any) -> Any:
-        """Count a value that an operator made, and give it; only a text can be long.
+        """Count and return a value that an operator made; only a text can be long.
 
         Raises:
             EvaluationError: It is too long, or the evaluation takes too long.
@@ -91,7 +91,7 @@ class Run:
         return value
 
     def weigh(self, value: Any) -> None:
-        """Count all that is in a value, before it is compared or written out.
+        """Count all parts of a value, before it is compared or written out.
 
         Raises:
             EvaluationError: The evaluation takes too long.

@@ -1,4 +1,4 @@
-"""Operators, as gval 1.0.1 tries their readings: exact types first, then conversions."""
+"""Operators as in gval 1.0.1, which tries the exact types of operands before conversions."""
 
 import math
 import operator
@@ -24,7 +24,7 @@ PRECEDENCES: Final[Mapping[str, int]] = MappingProxyType(
         "**": 200,
     }
 )
-"""How strongly each binds; those of one number are read from the left."""
+"""The precedence of each operator; operators with equal ones associate to the left."""
 
 REGEX: Final = frozenset({"=~", "!~"})
 
@@ -160,7 +160,7 @@ INFIX: Final[Mapping[str, Operation]] = MappingProxyType(
         "??": _coalesce,
     }
 )
-"""What each makes of its operands; a regular expression is compiled first, and not here."""
+"""The function of each operator, except those with regular expressions (see `build`)."""
 
 DECIDED: Final[Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""From the text of an expression to its tree."""
+"""Parses the text of an expression into its tree."""
 
 import re
 from collections.abc import Callable
@@ -35,13 +35,13 @@ from reconciler.languages.gval.syntax import (
 _LOWEST: Final = -1
 _OPERATOR: Final = re.compile(r"[-=!<>&|+*/%^~?in]*")
 _SLICE: Final = (Constant(0.0), Constant(float(2**31 - 1)), Constant(1.0))
-"""The start, the end and the step of a slice that has none."""
+"""Defaults for the start, the end and the step of a slice."""
 
 _Found = TypeVar("_Found")
 
 
 class Parser:
-    """Reads one expression, token by token."""
+    """Parses one expression, token by token."""
 
     def __init__(self, source: str, depth: int) -> None:
         self._source = source
@@ -51,20 +51,20 @@ class Parser:
         self._captures: list[bool] = []
 
     def expression(self) -> Node:
-        """Read all of it as an expression.
+        """Parse the whole text as an expression.
 
         Raises:
-            SyntaxFault: It is none.
+            SyntaxFault: The text is not an expression.
         """
         node = self._expression()
         self._end()
         return node
 
     def path(self) -> Path:
-        """Read all of it as a path, and nothing around it.
+        """Parse the whole text as a path, without anything around it.
 
         Raises:
-            SyntaxFault: It is none.
+            SyntaxFault: The text is not a path.
         """
         if not self._at("$", "@"):
             self._refuse("a path begins with $ or @")
@@ -141,10 +141,10 @@ class Parser:
             left = Infix(operator, left, self._infix(precedence))
 
     def _operator(self) -> str:
-        """Return the operator that stands there, empty where none does; nothing is read.
+        """Return the operator at the current token, empty if there is none; consume nothing.
 
-        As in the original it is all signs that follow one another without a space, and more:
-        the letters of ``in`` are signs as well, after another one.
+        As in the original, it is the whole run of signs without a space between them, and after
+        the first sign the letters of ``in`` count as signs as well.
         """
         token = self._token
         if token.kind is TokenKind.NAME:
@@ -252,7 +252,7 @@ class Parser:
         captures = self._captures.pop()
         if self._token.kind is TokenKind.END:
             self._refuse('":" is missing after the key of a map')
-        # As in the original it may be anything else as well: nobody looks at it.
+        # As in the original, the token after the key is not checked and may be any other.
         self._advance()
         if not captures:
             return Entry(key, self._expression(), captures=False)
@@ -306,7 +306,7 @@ class Parser:
         step = self._bracket()
         if isinstance(step, Slice):
             raise SyntaxFault("a slice cannot stand after ..", position)
-        # After .. a key is one of several hits, and captured as such.
+        # After .. a key selects one of several hits, and is captured as such.
         return Union((step.key,)) if isinstance(step, Key) else step
 
     def _script(self) -> Script:
@@ -331,9 +331,9 @@ class Parser:
         return Key(keys[0]) if len(keys) == 1 else Union(tuple(keys))
 
     def _keys(self) -> tuple[list[Node], str]:
-        """Read what stands in brackets, as the original does; give it with what separates it.
+        """Parse the keys in brackets, as the original does; return them and their separator.
 
-        That is ``*`` where all members are meant, also behind other keys.
+        The separator is ``*`` where all members are selected, also after other keys.
         """
         keys: list[Node] = []
         separator = ""
@@ -342,7 +342,7 @@ class Parser:
                 self._need("]", 'after "*"')
                 return [], "*"
             if self._at(":"):
-                # What is left out: the start or the step, or else the end.
+                # The default of an omitted part: the end after one key, else the start.
                 keys.append(_SLICE[1] if len(keys) == 1 else _SLICE[0])
             elif not self._at("?") and not (self._at("]") and separator == ":"):
                 keys.append(self._expression())

@@ -1,4 +1,4 @@
-"""Powers as Go computes them: their last digits are not those of the C library."""
+"""Powers as Go computes them; their last digits differ from those of the C library."""
 
 import math
 from typing import Final
@@ -26,7 +26,7 @@ def power(left: float, right: float) -> float:
 
 
 def _raised(number: float, base: float, exponent: int) -> tuple[float, int]:
-    """Return a number times a power, and by which power of two that is to be multiplied."""
+    """Return a number times a power, and the exponent of two by which to scale it."""
     square, doubled = math.frexp(base)
     shift = 0
     while exponent:
@@ -38,13 +38,13 @@ def _raised(number: float, base: float, exponent: int) -> tuple[float, int]:
 
 
 def _of_c(left: float, right: float) -> float:
-    """Return the power as the C library has it, which is right where it is no ordinary number."""
+    """Return the power from the C library, which is right for special values."""
     try:
         return math.pow(left, right)
     except OverflowError:
         odd = right % 2 == 1
         return -math.inf if left < 0 and odd else math.inf
     except ValueError:
-        # Zero to a negative power is infinite; a root of a negative number is none.
+        # Zero to a negative power is infinite; a root of a negative number is NaN.
         odd = right % 2 == 1
         return math.nan if left else (math.copysign(math.inf, left) if odd else math.inf)

@@ -1,4 +1,4 @@
-"""The steps of paths, as closures: one member, or all members that a step selects."""
+"""The steps of paths as closures, which return one member or all selected members."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,26 +13,26 @@ from reconciler.languages.gval.values import (
 )
 
 Evaluate = Callable[[Run, Any], Any]
-"""Gives a value in a run; the second argument is what ``@`` stands for."""
+"""Returns a value in a run; the second argument is the value of ``@``."""
 
 Captured = int | str | tuple[int | str, ...]
-"""The key of a member, as an integer in a list; ``..`` captures all keys on its way at once."""
+"""The key of a member, an integer in a list; ``..`` captures the keys on its way as one."""
 
 _DESCENT = 96
-"""Steps that a value takes which ``..`` visits, beside its keys."""
+"""Allowance steps for each value that ``..`` visits, in addition to one for each key."""
 
 Single = Callable[[Run, Any], Any]
 """A step with one result."""
 
 Follow = Callable[[Any], Any]
-"""Gives what a known way leads to, which takes no steps."""
+"""Returns the value at the end of a path of known keys, which takes no allowance steps."""
 
 Several = Callable[[Run, Any], Iterable[tuple[Captured, Any]]]
-"""A step with several results: the members of a value that it selects, with their keys."""
+"""A step with several results: the selected members of a value, with their keys."""
 
 
 def key_step(key: Evaluate) -> Single:
-    """Return a step to the member whose key is computed; there ``@`` is the container."""
+    """Return a step to the member with a computed key, in which ``@`` is the container."""
 
     def step(run: Run, value: Any) -> Any:
         return _member(run, value, key)[1]
@@ -41,7 +41,7 @@ def key_step(key: Evaluate) -> Single:
 
 
 def constant_key_step(key: Any) -> Single:
-    """Return a step to the member whose key is known."""
+    """Return a step to the member with a known key."""
     name = text_of(key)
 
     def step(_run: Run, value: Any) -> Any:
@@ -51,7 +51,7 @@ def constant_key_step(key: Any) -> Single:
 
 
 def follow_keys(keys: Iterable[Any]) -> Follow:
-    """Return what goes from a value to a member of it, from there to one of that, and so on."""
+    """Return a function that follows keys from a value to a member, key by key."""
     named = tuple((key, text_of(key)) for key in keys)
 
     def follow(value: Any) -> Any:
@@ -73,7 +73,7 @@ def wildcard_step(run: Run, value: Any) -> Iterator[tuple[int | str, Any]]:
 
 
 def descent_step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
-    """Yield a value and all that is in it, each before what is in it."""
+    """Yield a value and all values in it, each container before its members."""
     waiting: list[tuple[tuple[int | str, ...], Any]] = [((), value)]
     while waiting:
         keys, current = waiting.pop()
@@ -84,7 +84,7 @@ def descent_step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
 
 
 def union_step(keys: tuple[Evaluate, ...]) -> Several:
-    """Return a step to those of some members that are there."""
+    """Return a step to those members with the given keys that exist."""
 
     def step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
         run.visit(len(keys))
@@ -100,7 +100,7 @@ def union_step(keys: tuple[Evaluate, ...]) -> Several:
 
 
 def filter_step(condition: Evaluate) -> Several:
-    """Return a step to the members for which a condition holds; where it fails it does not."""
+    """Return a step to the members for which a condition holds and does not fail."""
 
     def step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
         for key, member in wildcard_step(run, value):
@@ -116,10 +116,10 @@ def filter_step(condition: Evaluate) -> Several:
 
 
 def slice_step(start: Evaluate, end: Evaluate, step_by: Evaluate) -> Several:
-    """Return a step to the elements of a list from one to another.
+    """Return a step to the elements of a list in a range.
 
-    As in the original a start behind the end selects nothing, before negative ones are counted
-    from the end: ``[1:-1]`` is empty.
+    As in the original, a start greater than the end selects nothing, and this is checked before
+    negative indexes are counted from the end: ``[1:-1]`` is empty.
     """
 
     def step(run: Run, value: Any) -> Iterator[tuple[Captured, Any]]:
@@ -142,7 +142,7 @@ def slice_step(start: Evaluate, end: Evaluate, step_by: Evaluate) -> Several:
 
 
 def _member(run: Run, value: Any, key: Evaluate) -> tuple[int | str, Any]:
-    """Return a member with its key, UNDEFINED where it is not there."""
+    """Return a member with its key, UNDEFINED where it does not exist."""
     selected = key(run, value)
     if isinstance(value, dict):
         run.weigh(selected)
@@ -155,12 +155,12 @@ def _member(run: Run, value: Any, key: Evaluate) -> tuple[int | str, Any]:
 
 
 def _listed(value: Any, key: Any) -> Any:
-    """Return a member of what is no object."""
+    """Return a member of a value that is not an object."""
     return UNDEFINED if value is None or value is UNDEFINED else value[_place_in(value, key)]
 
 
 def _place_in(value: Any, selected: Any) -> int:
-    """Return the place in a list that a key stands for."""
+    """Return the index in a list that a key stands for."""
     if not isinstance(value, list):
         raise Failure("only lists and objects have members")
     place = to_index(selected)

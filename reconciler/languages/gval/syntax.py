@@ -1,4 +1,4 @@
-"""The tree of an expression."""
+"""The syntax tree of an expression."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from reconciler.languages.gval.values import Failure
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, or what operators make of literals."""
+    """A literal value."""
 
     value: Any
 
@@ -22,7 +22,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call; a function that nobody knows fails when it is evaluated."""
+    """A call; an unknown function fails when it is evaluated."""
 
     name: str
     arguments: "tuple[Node, ...]"
@@ -93,7 +93,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """``(expression)``: a value computed from what was selected."""
+    """``(expression)``: a value that is computed from the selected one."""
 
     expression: "Node"
 
@@ -128,7 +128,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """``..``: the value and all that is in it, at any depth."""
+    """``..``: the value and all values in it, at any depth."""
 
 
 SingleStep = Key | Script
@@ -140,7 +140,7 @@ Step = SingleStep | SeveralStep
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path from the root, or from the element that a filter looks at."""
+    """A path from the root, or from the element that a filter tests."""
 
     from_root: bool
     steps: "tuple[Step, ...]"
@@ -154,7 +154,7 @@ class SyntaxFault(Failure):
     """An expression that cannot be parsed.
 
     Attributes:
-        position: Of the character at fault, from 0.
+        position: Index of the character at fault.
     """
 
     def __init__(self, reason: str, position: int) -> None:

@@ -1,7 +1,7 @@
-"""Values of the language: those of JSON, ``undefined``, and what functions give beside them.
+"""Values of the language: those of JSON, ``undefined``, and the results of functions.
 
-How values are converted is that of gval 1.0.1, a Go library: numbers are float64, a text that
-reads as a number is one where a number is needed, and everything has the text of Go's ``%v``.
+Conversions are those of gval 1.0.1, a Go library: numbers are float64, a text that parses as a
+number is one where a number is needed, and every value has the text of Go's ``%v``.
 """
 
 import math
@@ -17,14 +17,14 @@ from reconciler.errors import EvaluationError
 
 
 class Failure(EvaluationError):
-    """An expression cannot be evaluated on this data; its text has no value of it.
+    """An expression cannot be evaluated on this data; the message contains no value of it.
 
-    A filter leaves out the element, a path with several results leaves out that result.
+    A filter skips the element, and a path with several results skips that result.
     """
 
 
 class Undefined(Enum):
-    """What a path to nothing gives. It counts as a number that equals none, itself neither."""
+    """The result of a path to nothing; as a number, it equals no number and not itself."""
 
     UNDEFINED = "<undefined>"
 
@@ -48,10 +48,10 @@ class Count(int):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time, as Go prints it; that text is also what it is compared by.
+    """A point in time, as Go prints it; comparisons use that text, too.
 
     Attributes:
-        in_utc: Its text names UTC as its zone; one that does not is never equal.
+        in_utc: Its text names UTC as its zone; a moment without that differs from one with it.
     """
 
     text: str
@@ -68,14 +68,14 @@ _LOWEST: Final = -(1 << 63)
 
 
 def text_of(value: Any) -> str:
-    """Return the text that a value has where a text is needed."""
+    """Return the text of a value where a text is needed."""
     if type(value) is str:
         return value
     return str(value) if isinstance(value, Count) else go_text(value)
 
 
 def to_number(value: Any) -> float | None:
-    """Return a value as a number, None where it is none."""
+    """Return a value as a number, None where it is not one."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -89,7 +89,7 @@ def to_index(value: Any) -> int:
     """Return a value as an integer, rounded towards zero.
 
     Raises:
-        Failure: It is no number.
+        Failure: The value is not a number.
     """
     number = to_number(value)
     if number is None:
@@ -98,7 +98,7 @@ def to_index(value: Any) -> int:
 
 
 def to_word(number: float) -> int:
-    """Return a number as a signed integer of 64 bits, the lowest where it does not fit."""
+    """Return a number as a signed 64-bit integer, the lowest one where it does not fit."""
     if not math.isfinite(number):
         return _LOWEST
     whole = int(number)
@@ -109,7 +109,7 @@ def to_condition(value: Any) -> bool:
     """Return whether a filter keeps an element with this result.
 
     Raises:
-        Failure: It means neither true nor false.
+        Failure: The result is neither true nor false.
     """
     if isinstance(value, bool):
         return value
@@ -124,7 +124,7 @@ def to_condition(value: Any) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are of one type and equal, with all that is in them."""
+    """Return whether two values have the same type and are deeply equal."""
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
@@ -141,5 +141,5 @@ def same(left: Any, right: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a number of a document: no length, and no boolean."""
+    """Return whether a value is a number of a document, neither a length nor a boolean."""
     return type(value) in {int, float}

@@ -1,4 +1,4 @@
-"""JMESPath as policies use it: compiled once, run with this project's own null rules."""
+"""JMESPath as policies use it: compiled once, and run with the project's own null rules."""
 
 from reconciler.engine.environment import environment_entry
 from reconciler.languages.jmespath.expression import Expression, compile_expression

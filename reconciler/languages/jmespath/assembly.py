@@ -1,4 +1,4 @@
-"""How a compiled document is put together: what is constant stays, what is not is made anew."""
+"""Assembles compiled documents: constant parts are kept, all others are made anew."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import copy_value
 
 Make = Callable[[Run], Any]
-"""Makes a part of a document; what it gives belongs to the caller."""
+"""Makes a part of a document; the result belongs to the caller, which may change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ Made = Make | Constant
 
 
 def from_items(items: Sequence[Made]) -> Made:
-    """Put a list together."""
+    """Assemble a list."""
     if all(isinstance(item, Constant) for item in items):
         return Constant([item.value for item in items if isinstance(item, Constant)])
     makers = [maker(item) for item in items]
@@ -31,7 +31,7 @@ def from_items(items: Sequence[Made]) -> Made:
 
 
 def from_entries(entries: Sequence[tuple[Made, Made]], at: str) -> Made:
-    """Put a map together whose entries are ``(key, value)``; it stands at the path `at`."""
+    """Assemble a map at the path `at` from its entries, ``(key, value)``."""
     base: dict[str, Any] = {}
     rest: list[tuple[str, Make]] = []
     constant = True
@@ -73,7 +73,7 @@ def _from_open_entries(entries: Sequence[tuple[Made, Made]], at: str) -> Make:
 
 
 def key_maker(make: Make, key: str, at: str) -> Make:
-    """Give the maker of a key that has variables and was written as `key`."""
+    """Return the maker of a key that has variables and is written as `key`."""
 
     def make_key(run: Run) -> str:
         name = make(run)
@@ -86,7 +86,7 @@ def key_maker(make: Make, key: str, at: str) -> Make:
 
 
 def maker(made: Made) -> Make:
-    """Give what makes a part, constants included."""
+    """Return the maker of a part, also of a constant one."""
     if not isinstance(made, Constant):
         return made
     constant = made.value

@@ -1,7 +1,7 @@
-r"""Where the variables of a text stand: ``{{ expr }}``, ``{{- expr }}``, ``\{{`` for plain braces.
+r"""Finds the variables of a text: ``{{ expr }}``, ``{{- expr }}``, ``\{{`` for plain braces.
 
-A variable holds no braces but single, flat ``{...}`` groups, so of nested ones the innermost is
-found first and the outer then counts as if its inside were ordinary text.
+A variable contains no braces except single, flat ``{...}`` groups. So of nested variables the
+innermost is found first, and then counts as ordinary text of the outer one.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from reconciler.errors import InvalidPolicy
 
-# Possessive: going back never helps, and remembering where to would take memory for each sign.
+# Possessive: backtracking never helps, and would take memory for each character.
 _TOKEN = re.compile(r"(?<!\\)\{\{(?:\{[^{}]*+\}|[^{}]++)*+\}\}")
 _OPENED = re.compile(r"(?<!\\)\{\{")
 _PLAIN = "_"
@@ -21,10 +21,10 @@ class Variable:
     """A variable in a text.
 
     Attributes:
-        start: Where its braces open in the text.
-        end: Behind its closing braces.
-        body: Its expression, trimmed, as written.
-        offset: Where `body` begins in the text.
+        start: Index of its opening braces in the text.
+        end: Index after its closing braces.
+        body: Its expression as written, trimmed.
+        offset: Index of `body` in the text.
         shallow: Whether it is written ``{{- ... }}``.
         inner: The variables inside it, in order.
     """
@@ -44,7 +44,7 @@ class Variable:
 
 
 def find(text: str, *, passes: int, location: str = "") -> list[Variable]:
-    """Give the outermost variables of `text`, in order.
+    """Return the outermost variables of `text`, in order.
 
     Raises:
         InvalidPolicy: They are nested deeper than `passes`.
@@ -65,7 +65,7 @@ def find(text: str, *, passes: int, location: str = "") -> list[Variable]:
 def _around(
     text: str, spans: Iterable[tuple[int, int]], known: Sequence[Variable]
 ) -> Iterator[Variable]:
-    """Yield the variables of these spans, with the known ones inside, and those outside."""
+    """Yield the variables of these spans, with known ones inside, and the known ones outside."""
     position = 0
     for start, end in spans:
         first = position
@@ -93,12 +93,12 @@ def unescape(text: str) -> str:
 
 
 def contains(text: str) -> bool:
-    """Return whether a variable stands in `text`."""
+    """Return whether `text` contains a variable."""
     return _TOKEN.search(text) is not None
 
 
 def unclosed(text: str, *, passes: int) -> bool:
-    """Return whether braces open a variable that nothing closes, so that they are plain text.
+    """Return whether braces open a variable that is never closed, and so are plain text.
 
     Variables that are nested deeper than `passes` are not reported.
     """
@@ -111,7 +111,7 @@ def unclosed(text: str, *, passes: int) -> bool:
 
 
 def replace(text: str, replacement: Callable[[str], str]) -> str:
-    """Replace each outermost variable, braces included; what is escaped stays as it is."""
+    """Replace each outermost variable, braces included; escaped braces are kept."""
     pieces: list[str] = []
     position = 0
     for variable in find(text, passes=len(text)):

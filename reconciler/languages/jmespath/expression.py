@@ -20,17 +20,17 @@ _TOO_DEEP = "the data is nested too deeply"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """An expression that was compiled once and may be evaluated anywhere, any number of times.
+    """A compiled expression, which can be evaluated on any data, any number of times.
 
     Attributes:
         source: Its text.
         roots: The fields of the root that it can read; "@" where it uses the root as a whole.
-        reads: Field paths from the root, each as far as it is known beforehand; a path ends where
+        reads: Field paths from the root, each as far as known at compile time; a path ends where
             the whole value there is used. The empty path is the root itself.
         functions: The functions that it calls.
         dynamic: Whether `roots` is incomplete, because data decides what is read from the root.
-        faults: What can never be evaluated in it, and why; there is something only where the
-            caller of the compiler asked for it. An evaluation that comes there fails.
+        faults: Why parts of it can never be evaluated; only filled where the caller of the
+            compiler asked for it. An evaluation that reaches such a part fails.
     """
 
     source: str
@@ -44,9 +44,9 @@ class Expression:
     shares: bool = field(repr=False, compare=False)
 
     def search(self, data: Any, allowance: Allowance = UNLIMITED) -> Any:
-        """Evaluate on `data`, out of an allowance that others may share.
+        """Evaluate on `data`, with an allowance that may be shared.
 
-        The result may share parts with `data`: who wants to change it copies it first.
+        The result may share parts with `data`: a caller that changes it has to copy it first.
 
         Raises:
             EvaluationError: A key is missing (`MissingKey`), a type is wrong, a limit is exceeded.
@@ -58,7 +58,7 @@ class Expression:
             run.settle()
 
     def resolve(self, run: Run) -> Any:
-        """Evaluate on the root of `run`, out of the allowance that is left there."""
+        """Evaluate on the root of `run`, with the rest of its allowance."""
         try:
             value = self.node(run.root, run)
         except RecursionError:
@@ -75,9 +75,9 @@ def compile_expression(
 
     Args:
         source: Its text.
-        location: Where it stands in the policy.
+        location: Its place in the policy.
         limits: The bounds of compilation and evaluation.
-        late: Wrong calls become `Expression.faults`.
+        late: Record wrong calls in `Expression.faults` instead of raising.
 
     Raises:
         InvalidPolicy: It cannot be parsed, calls a function that is not supported or with the
@@ -99,12 +99,12 @@ def from_tree(
     """Compile a tree.
 
     Args:
-        tree: What `source` was parsed to.
-        source: For messages.
+        tree: The syntax tree of `source`.
+        source: The text, for messages.
         limits: The bounds of evaluation.
-        texts: Gives, for a quoted part whose text only data can tell, the closure that tells it.
-        unknown: Tells whether a field's name only stands in for another; None if none does.
-        late: Wrong calls become `Expression.faults`.
+        texts: Returns the closure of a quoted part whose text depends on data, else None.
+        unknown: Returns whether a field's name is a stand-in; None where there are none.
+        late: Record wrong calls in `Expression.faults` instead of raising.
     """
     texts = texts or _no_text
     faults: list[str] = []
@@ -136,7 +136,7 @@ def from_tree(
 
 
 def with_inner(outer: Expression, inner: Iterable[Expression]) -> Expression:
-    """Give `outer` with what the expressions inside it read, too."""
+    """Return `outer` with the reads, functions and faults of its inner expressions added."""
     everyone = (outer, *inner)
     return replace(
         outer,
@@ -160,7 +160,7 @@ def _failing(text: str) -> Node:
 
 
 def _position(source: str, function: str) -> int:
-    """Find the call of a function, outside of quotes; the tree does not keep positions."""
+    """Return the position of a function call outside of quotes; the tree has no positions."""
     if not function:
         return 0
     masked = list(source)
@@ -171,7 +171,7 @@ def _position(source: str, function: str) -> int:
 
 
 def _multiplies(tree: Tree) -> bool:
-    """Return whether a result may hold one part of the data several times."""
+    """Return whether a result may contain one part of the data several times."""
     waiting: list[Any] = [tree]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""What can go wrong while an expression runs, beside the plain `EvaluationError`."""
+"""Errors of running expressions, in addition to the plain `EvaluationError`."""
 
 from reconciler.errors import EvaluationError
 
@@ -16,4 +16,4 @@ class MissingKey(EvaluationError):
 
 
 class Unforgiven(EvaluationError):
-    """An error that no position of an expression swallows: a limit, a variable inside of it."""
+    """An error that no position of an expression swallows: of a limit or an inner variable."""

@@ -1,4 +1,4 @@
-"""The ``images`` of an object that runs containers, split into their parts."""
+"""Finds the ``images`` of an object that runs containers, and splits them into their parts."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,10 +30,10 @@ _LONGEST = 1024
 
 
 def find_images(resource: Any) -> dict[str, Any] | None:
-    """Give ``{containers: {name: parts}, ...}`` of an object, None for kinds without containers.
+    """Return ``{containers: {name: parts}, ...}``, None for kinds without containers.
 
     Raises:
-        EvaluationError: An image cannot be read.
+        EvaluationError: An image cannot be parsed.
     """
     if not isinstance(resource, dict) or resource.get("kind") not in _POD_SPECS:
         return None
@@ -55,7 +55,7 @@ def split_image(image: str) -> dict[str, str]:
     """Split an image into registry, path, name, tag, digest and its full references.
 
     Raises:
-        EvaluationError: It is no image.
+        EvaluationError: The text is not an image reference.
     """
     registry, remainder = _registry(image)
     match = _REFERENCE.fullmatch(remainder) if len(image) <= _LONGEST else None
@@ -77,7 +77,7 @@ def split_image(image: str) -> dict[str, str]:
 
 
 def qualified(image: str) -> str:
-    """Give an image with its registry in front, whether it is a valid image or not."""
+    """Return an image with its registry in front, whether it is a valid image or not."""
     return "/".join(_registry(image))
 
 

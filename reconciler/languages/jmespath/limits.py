@@ -1,4 +1,4 @@
-"""Bounds on what one expression or document may cost; expressions come from other people."""
+"""Limits on the cost of one expression or document; expressions are untrusted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +15,12 @@ class Limits:
     Attributes:
         source: Characters of one expression.
         depth: Levels of nesting in one expression.
-        passes: Variables inside variables.
+        passes: Levels of variables inside variables.
         elements: Elements that one evaluation may visit or copy.
         output: Characters of text, and values plus text of a result.
         text: Characters that the functions of one evaluation may read and write, and that values
-            put into a document; what takes more time than a plain copy counts several times.
-        spliced: Expressions with text put into them that are kept compiled, per place.
+            add to a document; work that is slower than a plain copy counts several times.
+        spliced: Expressions with inserted text that are kept compiled, per place.
     """
 
     source: int = 65_536
@@ -35,19 +35,19 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 _RUN = 160
-"""Steps that an evaluation takes beside what it works through."""
+"""Steps of each evaluation, in addition to those for its data."""
 _CALL = 160
-"""Characters that a call of a function counts as, beside those that it works through."""
+"""Characters that a function call counts as, in addition to those that it processes."""
 
 _LOOK = 8
-"""Characters that a value counts as which is measured."""
+"""Characters that each measured value counts as."""
 
 
 class Run:
-    """One evaluation: the data at its root, its environment, what is left of its allowance.
+    """One evaluation: the data at its root, its environment, and the rest of its allowance.
 
-    A root may hold an `EvaluationEnvironment` under the key `ENVIRONMENT`, where no expression
-    sees it.
+    A root may hold an `EvaluationEnvironment` under the key `ENVIRONMENT`, which is hidden from
+    expressions.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class Run:
         self.root = root
         self.limits = limits
         self.allowance = allowance
-        # No run takes more than is left for all of them.
+        # A run may not take more than is left of the shared allowance.
         self.left = self._elements = min(limits.elements, allowance.left // STEPS_OF_ELEMENT)
         self.text = self._text = min(limits.text, allowance.left)
         self.environment = environment
@@ -81,7 +81,7 @@ class Run:
             self.environment = root[ENVIRONMENT]
 
     def settle(self) -> None:
-        """Take what it cost out of the allowance that it shares; called once, at its end."""
+        """Charge the cost of the run to the shared allowance; called once, at its end."""
         elements, text = self._elements - self.left, self._text - self.text
         self.allowance.take(elements * STEPS_OF_ELEMENT + text)
 
@@ -99,7 +99,7 @@ class Run:
             raise Unforgiven(msg)
 
     def read(self, characters: int) -> None:
-        """Count characters that a function is about to work through.
+        """Count characters that a function is about to process.
 
         Raises:
             Unforgiven: The allowance of this evaluation is used up.
@@ -120,7 +120,7 @@ class Run:
             raise Unforgiven(f"the values have more than {self.limits.text} characters")
 
     def called(self) -> "Run":
-        """Count the call of a function, which takes the time of many characters; give itself.
+        """Count a function call, which takes as long as many characters; return the run.
 
         Raises:
             Unforgiven: The allowance of this evaluation is used up.
@@ -129,7 +129,7 @@ class Run:
         return self
 
     def write(self, length: int) -> None:
-        """Refuse a text that would be too long, before it is built, and count it.
+        """Count a text before it is built, and refuse one that would be too long.
 
         Raises:
             Unforgiven: It is too long, or the allowance of this evaluation is used up.
@@ -146,8 +146,8 @@ class Run:
     def measure(self, value: Any) -> None:
         """Refuse a value that is too large when written out.
 
-        Parts that a result shares count each time: they are written each time. That it is looked
-        through is counted, too.
+        Shared parts count at each occurrence, because they are written each time. The measuring
+        itself is counted, too.
         """
         room, seen = self.limits.output, 0
         waiting = [value]

@@ -1,9 +1,9 @@
 """Expressions with variables inside them, as ``a."{{ b }}"``.
 
-The text of an inner variable is data and stays data. Inside quotes it becomes part of that string
-at evaluation, without parsing anything again, whatever characters it holds. Outside of quotes it
-becomes part of the expression, so there it must be a field path or a number and nothing else; the
-expression is then compiled at evaluation and kept, up to a limit.
+The text of an inner variable is data and stays data. Inside quotes, it becomes part of the string
+at evaluation, without another parse, whatever characters it contains. Outside of quotes, it
+becomes part of the expression, so it must be a field path or a number there; the expression is
+then compiled at evaluation, and compiled ones are kept up to a limit.
 """
 
 import json
@@ -30,7 +30,7 @@ _INDEX = 0xF0000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
-    """A variable inside an expression: where it stands in the source, and what it is."""
+    """A variable inside an expression: its place in the source, and its own expression."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quoted:
-    """A quoted part with holes in it, and the closure that gives its value."""
+    """A quoted part with holes in it, and the closure that returns its value."""
 
     start: int
     end: int
@@ -54,7 +54,7 @@ class _Outer:
         shown: The text as written.
         fixed: The same, with a marker of equal length for each quoted part that has holes.
         marker: The character that markers begin with.
-        parts: Those quoted parts.
+        parts: The quoted parts that have holes.
         free: The holes outside of quotes.
     """
 
@@ -67,20 +67,20 @@ class _Outer:
     late: bool
 
     def texts(self, value: Any) -> Node | None:
-        """Give the closure for a marker, None for every other text."""
+        """Return the closure for a marker, None for every other text."""
         if not isinstance(value, str) or not value.startswith(self.marker) or len(value) == 1:
             return None
         index = ord(value[1]) - _INDEX
         return self.parts[index].node if 0 <= index < len(self.parts) else None
 
     def compile(self, texts: Sequence[str], *, location: str) -> Expression:
-        """Compile with `texts` in the place of the free holes.
+        """Compile with `texts` in place of the free holes.
 
         Raises:
-            InvalidPolicy: That is no valid expression.
+            InvalidPolicy: The result is not a valid expression.
         """
         text = self._fill(self.fixed, texts)
-        # Stand-ins are as long as what they stand for: the author's own text fits better then.
+        # Stand-ins are as long as their holes, so messages can show the author's own text.
         shown = self.shown if len(text) == len(self.shown) else self._fill(self.shown, texts)
         source = Source(text=text, shown=shown, location=location)
         return from_tree(
@@ -109,7 +109,7 @@ def compile_nested(
     """Compile an expression that has holes; see `compile_expression`.
 
     Raises:
-        InvalidPolicy: The expression cannot be compiled, whatever the holes hold.
+        InvalidPolicy: The expression cannot be compiled, whatever the values of the holes.
     """
     outer = _open(source, holes, location=location, limits=limits, late=late)
     stand_ins = [_stand_in(source, hole) for hole in outer.free]
@@ -179,7 +179,7 @@ def _is_stand_in(name: Any) -> bool:
 
 
 def read_path(source: str, path: Sequence[str | int]) -> Expression:
-    """Give the expression for ``@``: the value at `path` in the target, or else in the trigger."""
+    """Return the expression for ``@``: the value at `path` in the target, else in the trigger."""
 
     def read(_value: Any, run: Run) -> Any:
         prefix = ("target",) if "target" in run.root else ("request", "object")
@@ -219,9 +219,9 @@ def _leading_names(path: Sequence[str | int]) -> list[str]:
 
 
 def inner_text(inner: Expression, run: Run) -> str:
-    """Give the text of an inner variable, always found from the root of the data.
+    """Return the text of an inner variable, which is always resolved from the root of the data.
 
-    A key missing in there is an error of its own, which the outer expression cannot swallow.
+    A missing key in it is an error of its own, which the outer expression cannot swallow.
     """
     try:
         return as_text(inner.resolve(run), run)

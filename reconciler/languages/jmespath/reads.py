@@ -1,4 +1,4 @@
-"""Which fields an expression reads, found in its tree without running it."""
+"""Finds the fields that an expression reads, from its tree and without running it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from reconciler.languages.jmespath.values import plain
 
 Path = tuple[str, ...]
 Paths = frozenset[Path]
-"""The places below the root that a value may be; empty for what was made or is known inside."""
+"""The places below the root that a value may come from; empty for computed values."""
 
 NOWHERE: Paths = frozenset()
 
@@ -20,7 +20,7 @@ class Reads:
     """What an expression reads.
 
     Attributes:
-        paths: Field paths from the root; one ends where the whole value there is used.
+        paths: Field paths from the root; a path ends where the whole value there is used.
         functions: The functions that it calls.
     """
 
@@ -34,7 +34,7 @@ class Reads:
 
 
 def find_reads(tree: Tree, *, known: Callable[[Any], bool]) -> Reads:
-    """Walk a tree; `known` tells whether a field's name stands in the expression as it is."""
+    """Return the reads of a tree; `known` returns whether a field's name is literal."""
     walk = _Walk(known=known)
     walk.use(tree, frozenset({()}))
     return Reads(paths=frozenset(walk.paths), functions=frozenset(walk.functions))
@@ -55,11 +55,11 @@ class _Walk:
             self.use(tree, base)
 
     def follow(self, tree: Tree, base: Paths) -> Paths:
-        """Give where the value of `tree` is, without using it yet."""
+        """Return the places that the value of `tree` comes from, without recording a use."""
         step = _STEPS.get(tree["type"])
         if step is not None:
             return step(self, tree, base)
-        # All others make a value out of their parts.
+        # All other nodes compute a value from their parts.
         self.use_all(tree["children"], base)
         return NOWHERE
 

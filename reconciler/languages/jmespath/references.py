@@ -1,7 +1,7 @@
 r"""References ``$(path)`` to another place of the same document; ``\$(`` for plain text.
 
-They are settled when the document is compiled: the text there takes the place of the reference,
-with the variables that it may hold.
+They are resolved when the document is compiled: the text at that place replaces the reference,
+including any variables in it.
 """
 
 import re
@@ -17,14 +17,14 @@ _ANCHORED = re.compile(r"[+<=X^]?\((.*)\)", re.DOTALL)
 
 
 def contains(text: str) -> bool:
-    """Return whether a reference stands in `text`."""
+    """Return whether `text` contains a reference."""
     return _REFERENCE.search(text) is not None
 
 
 def absolute_path(reference: str, at: str) -> str:
-    """Give the path that `reference` means when it is written at the path `at`.
+    """Return the absolute path of a `reference` that is written at the path `at`.
 
-    Both are slash-separated; what begins with a slash starts at the root of the document.
+    Both are slash-separated; a leading slash stands for the root of the document.
     """
     if reference.startswith("/"):
         return reference
@@ -38,10 +38,10 @@ def absolute_path(reference: str, at: str) -> str:
 
 
 def resolve(text: str, document: Any, at: str, *, location: str) -> str:
-    """Replace the references in a text that stands at `at`.
+    """Replace the references in a text at the path `at`.
 
     Raises:
-        InvalidPolicy: A reference leads nowhere, or to what is no text.
+        InvalidPolicy: A reference leads nowhere, or to a value that is not text.
     """
     if "$(" not in text:
         return text
@@ -50,7 +50,7 @@ def resolve(text: str, document: Any, at: str, *, location: str) -> str:
 
 
 def step(name: str) -> str:
-    """Write a key as a step of a path."""
+    """Return a key escaped as a step of a path."""
     return name.replace("~", "~0").replace("/", "~1")
 
 

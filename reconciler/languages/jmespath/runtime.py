@@ -1,10 +1,10 @@
-"""The runtime: a syntax tree becomes Python closures once, which then only run.
+"""Compiles a syntax tree into Python closures once, which then only run.
 
-A lookup on a map without the key raises `MissingKey`; on null and on what is no map it gives null.
+A lookup of a key that a map lacks raises `MissingKey`; on anything but a map it returns null.
 `_tolerant` marks the positions where a missing key becomes null: both sides of ``||``, the left of
 ``&&``, ``!``, operands of comparisons, arguments, items of multi-selects, pipes, the sources and
-elements of projections. `_forgiving` marks those where every error does: the sources of flatten,
-filter and value projections. Nowhere else.
+elements of projections. `_forgiving` marks those where every error does but that of a limit or an
+inner variable: the sources of flatten, filter and value projections. No others do that.
 """
 
 import operator
@@ -25,7 +25,7 @@ Node = Callable[[Any, Run], Any]
 
 
 class WrongCall(Exception):
-    """A part of an expression can never work: a call, a slice, an & that stands alone."""
+    """A part of an expression can never work: a call, a slice, or a stray ``&``."""
 
     def __init__(self, function: str, reason: str) -> None:
         super().__init__(reason)
@@ -34,12 +34,12 @@ class WrongCall(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """What a tree is compiled against.
+    """The dependencies of compiling a tree.
 
     Attributes:
         functions: The functions that may be called.
-        texts: Gives, for a quoted part that stands for text known only at evaluation, that text.
-        wrong: Gives what stands for a part that can never work, or raises.
+        texts: Returns the closure of a quoted part whose text is only known at evaluation.
+        wrong: Returns the closure in place of a part that can never work, or raises.
     """
 
     functions: Mapping[str, Function]
@@ -48,7 +48,7 @@ class Build:
 
 
 def build(tree: Tree, to: Build) -> Node:
-    """Compile a tree; a function that is unknown or called wrongly is up to `Build.wrong`."""
+    """Compile a tree; `Build.wrong` handles a function that is unknown or called wrongly."""
     try:
         return _BUILDERS[tree["type"]](tree, to)
     except WrongCall as error:
@@ -56,7 +56,7 @@ def build(tree: Tree, to: Build) -> Node:
 
 
 def path(keys: Sequence[str]) -> Node:
-    """Give the closure of ``a.b.c``: the step that expressions consist of, most of the time."""
+    """Return the closure of ``a.b.c``, the most common part of expressions."""
     if len(keys) == 1:
         return _field(keys[0])
     steps = tuple(keys)

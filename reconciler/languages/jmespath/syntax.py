@@ -1,4 +1,4 @@
-"""From the text of an expression to its tree, by the parser of the `jmespath` package."""
+"""Parses the text of an expression into its tree, with the parser of package `jmespath`."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Tree = dict[str, Any]
 
 
 class _Parser(Parser):
-    """The package's parser, whose ``a[0][1:].b`` is no projection; ``a[1:].b`` is one."""
+    """The package's parser, changed so that ``a[0][1:].b`` is no projection; ``a[1:].b`` is."""
 
     _CACHE: ClassVar[dict[str, Any]] = {}
 
@@ -37,9 +37,9 @@ class Source:
     """The text of an expression.
 
     Attributes:
-        text: What is parsed.
-        shown: What people wrote; as long as `text`, so that columns agree.
-        location: Where it stands in the policy.
+        text: The text to parse.
+        shown: The text as the author wrote it; as long as `text`, so that columns agree.
+        location: Its place in the policy.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Source:
         raise InvalidPolicy(self.location, self.said_of(position, reason))
 
     def said_of(self, position: int, reason: str) -> str:
-        """Return what is wrong at a place in the text, as `refuse` says it."""
+        """Return the message of `refuse` for a place in the text."""
         shown = self.shown if len(self.shown) <= _SHOWN else self.shown[:_SHOWN] + "..."
         return f"incorrect expression {shown!r}, column {position + 1}: {reason}"
 
@@ -60,7 +60,7 @@ def parse(source: Source, limits: Limits) -> Tree:
     """Parse an expression.
 
     Raises:
-        InvalidPolicy: It is no expression, or too long or too deep; the reason names the column.
+        InvalidPolicy: It is not an expression, too long or too deep; the reason has the column.
     """
     if not source.text.strip():
         raise InvalidPolicy(source.location, "the expression is empty")
@@ -83,7 +83,7 @@ def parse(source: Source, limits: Limits) -> Tree:
 def quoted(source: str) -> Iterator[tuple[str, int, int]]:
     """Yield ``(quote, start, end)`` of each quoted part, quotes included.
 
-    An unclosed part ends at the end of the text; the parser complains about it.
+    An unclosed part ends at the end of the text; the parser reports it.
     """
     position = 0
     while position < len(source):
@@ -110,13 +110,13 @@ def decode_json(text: str) -> Any:
     """Decode strictly: no NaN, no infinity, numbers within range.
 
     Raises:
-        ValueError: `text` is no JSON.
+        ValueError: `text` is not JSON.
     """
     return plain(_DECODER.decode(text))
 
 
 def _check_literals(source: Source) -> None:
-    # The parser takes a literal that is no JSON for a string; the language has no such form.
+    # The parser reads a literal that is not JSON as a string; the language has no such form.
     text = source.text
     for quote, start, end in quoted(text):
         if quote != "`" or not _is_closed(text, start, end):

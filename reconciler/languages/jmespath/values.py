@@ -1,4 +1,4 @@
-"""How the language sees JSON values: kinds, truth, equality, text, copies."""
+"""JSON values in the language: types, truth, equality, text, copies."""
 
 import json
 import math
@@ -21,29 +21,29 @@ _NAMES = {
     dict: "object",
 }
 _INT64 = 2**63
-_EXPONENT = 1e21  # from here on JSON has an exponent, as Go writes it
+_EXPONENT = 1e21  # from here on Go writes JSON numbers with an exponent
 _PLAIN_FLOATS = 1e-4  # below, Python's own form has an exponent
-_WRITING = 8  # a character of JSON takes the time of so many that are copied
+_WRITING = 8  # writing a character of JSON takes as long as copying this many
 
 
 def is_number(value: Any) -> bool:
-    """Return whether `value` is a number; a boolean is none, integers and floats are alike."""
+    """Return whether `value` is a number, an integer or a float; a boolean is not."""
     kind = value.__class__
     return kind is int or kind is float
 
 
 def kind_of(value: Any) -> str:
-    """Name the JMESPath type of `value`."""
+    """Return the name of the JMESPath type of `value`."""
     return _NAMES.get(value.__class__, "unknown")
 
 
 def is_falsy(value: Any) -> bool:
-    """Return whether `value` counts as false: false, null and what is empty; never a number."""
+    """Return whether `value` counts as false: false, null and empty values, never a number."""
     return not value and not is_number(value)
 
 
 def equal(left: Any, right: Any, run: Run) -> bool:
-    """Compare deeply: 1 equals 1.0, true equals only true, maps whatever their order."""
+    """Compare deeply: 1 equals 1.0, true equals only true, and maps have no order."""
     if left is right:
         return True
     if left.__class__ in _SCALARS or right.__class__ in _SCALARS:
@@ -63,7 +63,7 @@ def equal(left: Any, right: Any, run: Run) -> bool:
 
 
 def as_text(value: Any, run: Run) -> str:
-    """Give a string as it is, everything else as compact JSON as Go writes it: 1.0 as 1.
+    """Return a string unchanged, and other values as compact JSON as in Go: 1.0 as 1.
 
     Raises:
         EvaluationError: The text would be too long, or the value has no JSON form.
@@ -92,9 +92,9 @@ def as_text(value: Any, run: Run) -> str:
 
 
 def copy_value(value: Any, run: Run) -> Any:
-    """Copy maps and lists all the way down, so that a caller may change what it gets.
+    """Copy maps and lists at all levels, so that a caller may change the result.
 
-    Texts are shared, and counted all the same: sooner or later they are written.
+    Texts are shared, but still counted, because they are written sooner or later.
     """
     if isinstance(value, dict):
         run.spend(len(value))
@@ -117,7 +117,7 @@ def _characters(values: Iterable[Any]) -> int:
 
 
 def walk(value: Any) -> Iterator[Any]:
-    """Yield a value and all that it holds, keys left out, without a level of stack for each."""
+    """Yield a value and all values in it, without keys and without recursion."""
     waiting = [value]
     while waiting:
         current = waiting.pop()
@@ -129,9 +129,9 @@ def walk(value: Any) -> Iterator[Any]:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """Return whether maps and lists stand in each other more than so many levels deep.
+    """Return whether maps and lists are nested deeper than a number of levels.
 
-    It takes no level of the interpreter's stack for a level of the value.
+    The check does not recurse, so deep values do not exhaust the interpreter's stack.
     """
     nested = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
@@ -147,9 +147,9 @@ def deeper_than(value: Any, levels: int) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Bring a decoded JSON literal into the range that Kubernetes objects have.
+    """Convert a decoded JSON literal to the range of values in Kubernetes objects.
 
-    Integers beyond 64 bits become floats and lone surrogates U+FFFD, as other decoders have it.
+    Integers beyond 64 bits become floats and lone surrogates U+FFFD, as in other decoders.
 
     Raises:
         ValueError: A number is too large for a float.
@@ -164,12 +164,12 @@ def plain(value: Any) -> Any:
 
 
 def well_formed(text: str) -> str:
-    """Replace lone surrogates, which no encoder would write."""
+    """Replace lone surrogates, which encoders refuse to write."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def bounded(number: float) -> float:
-    """Keep integers of 64 bits exact, give others as floats.
+    """Return an integer of 64 bits exactly, and any other number as a float.
 
     Raises:
         ValueError: The number is not finite.

@@ -1,7 +1,7 @@
-"""YAML read into plain JSON values, from events and with a limit of depth.
+"""Decodes YAML into plain JSON values, from parser events and with a depth limit.
 
 The library composes documents by recursion without a limit: a hundred thousand brackets, which
-may come out of a substituted value, would end the process.
+a substituted value may contain, would crash the process.
 """
 
 import math
@@ -28,7 +28,7 @@ from yaml.events import (
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_VALUES: Final = 100_000
-"""Values of one document, those behind aliases counted each time they are named."""
+"""Values of one document; values behind aliases count at each use."""
 
 _CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -49,7 +49,7 @@ _PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}s
 
 
 class _Unreadable(Exception):
-    """The text is YAML, but not what JSON values can be made of."""
+    """The text is YAML, but cannot be represented as JSON values."""
 
     def __init__(self, event: Event, problem: str) -> None:
         super().__init__(problem)
@@ -58,18 +58,18 @@ class _Unreadable(Exception):
 
 
 class TooManyValues(ValueError):
-    """The document has more values than the caller takes."""
+    """The document has more values than the caller allows."""
 
 
 def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
-    """Read one document.
+    """Decode one document.
 
-    As in YAML 1.1, `yes` and `on` are true; dates stay text, 0644 is octal, 1e3 is 1000. What an
-    alias repeats is shared, but counts as deep and as large as it is when written out.
+    As in YAML 1.1, `yes` and `on` are true; dates stay text, 0644 is octal, 1e3 is 1000. A value
+    behind an alias is shared, but counts as deep and as large as it is when written out.
 
     Raises:
-        TooManyValues: It has more than `values` of them, before more are built.
-        ValueError: It is not readable or nested deeper than `depth`; the text says where.
+        TooManyValues: It has more than `values` values; no more than these are built.
+        ValueError: It cannot be decoded or is nested deeper than `depth`; the message says where.
     """
     with _readable():
         return _build(yaml.parse(text, Loader=_Parser), depth, values).value
@@ -78,22 +78,22 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
 def decode_documents(
     text: str, *, depth: int, values: int = MAX_VALUES, texts: Collection[str] = ()
 ) -> list[Any]:
-    """Read all documents of a text, as `decode_yaml`, but `yes` is text; an empty one is None.
+    """Decode all documents as `decode_yaml` does, but `yes` is text; an empty one is None.
 
     Args:
-        text: What to read.
-        depth: Levels of maps and lists that a document may have.
-        values: Values that they may have together.
-        texts: Fields of a document whose single value is a text, as it is written: 010 is no 8.
+        text: The text to decode.
+        depth: Maximum levels of maps and lists in a document.
+        values: Maximum number of values in all documents together.
+        texts: Top-level fields whose scalar value is kept as written: 010 is not 8.
 
     Raises:
-        TooManyValues: They have more than `values` of them together.
-        ValueError: One is not readable, has a key twice or is nested deeper than `depth`; the
-            text says where.
+        TooManyValues: They have more than `values` values together.
+        ValueError: One cannot be decoded, has a key twice or is nested deeper than `depth`; the
+            message says where.
     """
     found: list[Any] = []
     with _readable():
-        # As they come: the time that the library takes grows as the square of the depth.
+        # Read lazily, up to the limits: the library's time grows with the square of the depth.
         events = iter(yaml.parse(text, Loader=_Parser))
         for event in events:
             if isinstance(event, DocumentStartEvent):
@@ -110,7 +110,7 @@ def _is_within(event: Event) -> bool:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Say of whatever the library does not take where it stands."""
+    """Convert errors of the library into a `ValueError` that says where the fault is."""
     try:
         yield
     except (yaml.MarkedYAMLError, _Unreadable) as error:
@@ -124,7 +124,7 @@ def _readable() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A value that is complete: how many values it is when written out, and how deep."""
+    """A complete value, with its number of values when written out and its depth."""
 
     value: Any
     count: int = 1
@@ -147,8 +147,8 @@ class _Document:
     """The document so far; `count` is the number of its values.
 
     Attributes:
-        texts: Its fields whose single value stays as it is written.
-        unique: A key that a map has already is refused.
+        texts: Its fields whose scalar value is kept as written.
+        unique: A repeated key in a map is refused.
         words: `yes`, `no`, `on`, `off`, `y` and `n` are booleans.
     """
 
@@ -164,11 +164,11 @@ class _Document:
 
     @property
     def value(self) -> Any:
-        """What it is; None where the text has nothing."""
+        """The value of the document, None where it is empty."""
         return self.root[0] if self.root else None
 
     def put(self, event: Event, node: _Node) -> None:
-        """Store a value where it stands in the text; a key waits for its value."""
+        """Store a value in the innermost map or list; a key waits for its value."""
         frame = self.frames[-1] if self.frames else _Frame(self.root)
         if isinstance(frame.value, dict) and frame.key is None:
             frame.key = _key(event, node.value if self.words else None)
@@ -191,7 +191,7 @@ class _Document:
             frame.key = None
 
     def scalar(self, event: ScalarEvent) -> Any:
-        """Return what a scalar means where it stands."""
+        """Return the value of a scalar at its place in the document."""
         value = _scalar(event, words=self.words)
         if value is None or len(self.frames) != 1 or self.frames[0].key not in self.texts:
             return value
@@ -204,7 +204,7 @@ class _Document:
         self.frames.append(_Frame(value, event.anchor, before=before))
 
     def close(self) -> None:
-        """End the innermost map or list; only now an alias may name it, so none is endless."""
+        """End the innermost map or list; aliases are valid only now, so none is endless."""
         frame = self.frames.pop()
         if self.frames:
             above = self.frames[-1]

@@ -1,1 +1,1 @@
-"""Before an object is stored: what rules change of it."""
+"""Evaluation of the rules that change or refuse an object before it is stored."""

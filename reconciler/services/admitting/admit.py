@@ -1,10 +1,10 @@
-"""Rules that change an object before it is stored: one answer for all of one webhook.
+"""Evaluation of all rules of one webhook call, before the object is stored.
 
-The API server waits, so everything is bounded: one deadline for what is read, steps for each rule
-and for all of them. Rules see each other's changes in the order of the policies; the answer is
-one patch that leads from the object as it came to the object as it is to be: short, because what
-the API server takes for each operation everybody waits for (measured, on a Pod: 1.2 ms for 50
-labels one by one, 0.6 ms for all labels at once).
+The API server waits, so everything is bounded: a deadline for all reads, and an allowance for each
+rule and for all of them. Each rule sees the changes of the rules before it, in policy order. The
+response is a single patch from the original object to the result. The patch is kept short, because
+the API server takes time for each operation (measured on a Pod: 1.2 ms for 50 labels added one by
+one, 0.6 ms for all labels at once).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from reconciler.services.processing.loading import Loads, StepLimits
 from reconciler.values import value_class
 
 LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
-"""Some two milliseconds for a rule, and fifty for all of one request: everybody waits for them."""
+"""About 2 ms for a rule and 50 ms for a whole request, because the client waits for them."""
 
 
 class Reason(StrEnum):
@@ -56,8 +56,8 @@ class Failure:
     """A rule that could not be applied.
 
     Attributes:
-        text: For whoever sent the request: where, and what.
-        bare: The same without any value of an object.
+        text: The message for the sender of the request, with the place and the error.
+        bare: The same message without any value of an object.
     """
 
     program: Program
@@ -68,13 +68,13 @@ class Failure:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """What rules make of an object.
+    """The result of the rules that change an object.
 
     Attributes:
-        patch: Operations of RFC 6902, in order.
-        changed: The rules that changed it.
-        failures: Under ``Fail`` the one that refuses the request; else those whose policies
-            were left out whole.
+        patch: The RFC 6902 operations, in order.
+        changed: The results of the rules that changed the object.
+        failures: With ``Fail``, the failure that refuses the request. With ``Ignore``, the
+            failures whose policies were left out as a whole.
     """
 
     patch: Sequence[Mapping[str, Any]] = ()
@@ -84,11 +84,11 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Which rules refuse an object.
+    """The verdict of the rules on an object.
 
     Attributes:
-        refusals: Of each its message.
-        failures: Rules that could not be asked.
+        refusals: The results of the rules that refuse the object.
+        failures: Rules that could not be evaluated.
     """
 
     refusals: Sequence[StepResult] = ()
@@ -96,7 +96,7 @@ class Judgement:
 
     @property
     def message(self) -> str:
-        """Return what whoever sent the request reads: all rules, those of one sort together."""
+        """Return the message for the sender: the text of all refusals, grouped by heading."""
         sorts: dict[str, list[str]] = {}
         for item in self.refusals:
             heading = "" if item.program.verdict is None else item.program.verdict.heading
@@ -110,12 +110,12 @@ class Question:
     """An object that is about to be stored, and the rules that may change it.
 
     Attributes:
-        subject: With the object as it came; on DELETE the old one.
-        programs: Of policies that have this failure policy; those of one policy in its order.
-        exceptions: Gives those that concern a rule.
-        further: Gets labels that a rule gave the object. Where they make rules match that are not
-            among the programs, it gives all programs; else none. None: labels decide of no rule
-            whether it is among the programs.
+        subject: The subject with the object as received; on DELETE, the old object.
+        programs: The rules of policies with this failure policy, in the order of each policy.
+        exceptions: Returns the exceptions that concern a rule.
+        further: Called with labels that rules added to the object. If these labels may select
+            rules that are not in ``programs``, it returns all rules, else none. None if
+            ``programs`` does not depend on labels.
     """
 
     request: AdmissionRequest
@@ -128,11 +128,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
-    """Evaluates them.
+    """Evaluates the rules of a `Question`.
 
     Attributes:
-        loader: Reads for context entries, in the name of this program.
-        randbelow: Gives random integers.
+        loader: Reads for context entries, with the account of this program.
+        randbelow: Returns random integers.
     """
 
     loader: Loader
@@ -141,13 +141,13 @@ class Admit:
     limits: StepLimits = LIMITS
 
     async def run(self, question: Question, deadline: Deadline) -> Admitted:
-        """Return what rules change of an object; what fails changes nothing."""
+        """Return how the rules change an object; a rule that fails changes nothing."""
         original = question.request.object
         if original is None or not question.programs:
             return Admitted()
         work = _Work(admit=self, question=question, deadline=deadline)
         admitted = await self._apply(work, original, question.programs)
-        # Rules that were not asked may be for the object as other rules made it, and come first.
+        # Rules that were not looked up may match the changed object and precede those that ran.
         further = question.further
         if further is not None and work.given and (programs := further(work.given)):
             return await self._apply(work, original, programs)
@@ -179,12 +179,12 @@ class Admit:
             if item.status is RuleStatus.PASS
             and not (chain.left_out and item.policy in chain.left_out)
         ]
-        # Most rules change nothing of most objects.
+        # Most rules do not change most objects, so the diff is rarely needed.
         patch = json_diff(original, chain.obj, folded=True) if changed else ()
         return Admitted(patch=patch, changed=changed, failures=failures)
 
     async def judge(self, question: Question, deadline: Deadline) -> Judgement:
-        """Return which rules refuse an object; one that fails keeps no other from its turn."""
+        """Return which rules refuse an object; a failing rule does not stop the others."""
         chain = Chain(groups=by_policy(question.programs), obj=question.subject.obj)
         work = _Work(admit=self, question=question, deadline=deadline)
         refusals: list[StepResult] = []
@@ -207,8 +207,8 @@ class _Work:
     """The evaluation of one question.
 
     Attributes:
-        reads: What was read so far, by the account that it was read as.
-        given: Labels that rules gave the object on the way.
+        reads: The data read so far, by the account that it was read as.
+        given: Labels that rules have added to the object so far.
     """
 
     admit: Admit
@@ -227,11 +227,11 @@ class _Work:
         self._context = context.bind(**environment)
 
     async def take(self, step: Step, verdict: Verdict | None) -> tuple[StepResult, Failure | None]:
-        """Return how the next rule ended, and why it could not be applied if so.
+        """Return the result of the next rule, and the failure if it could not be applied.
 
         Args:
             step: The rule.
-            verdict: What `verdict` gave for it.
+            verdict: The result of `verdict` for it.
         """
         reads = self._reads_of(step.program)
         loads = reads.loads
@@ -248,7 +248,7 @@ class _Work:
         finally:
             self._spent += before - loads.left
             if self._spent >= BRIEF_STEPS:
-                # Others may go on where evaluating took its time.
+                # Let other requests proceed after a long evaluation.
                 self._spent = 0
                 await asyncio.sleep(0)
         if result.status is RuleStatus.ERROR:
@@ -258,13 +258,13 @@ class _Work:
         return result, None
 
     def note_labels(self, step: Step, result: StepResult) -> None:
-        """Take in the labels that a rule gave the object."""
+        """Record the labels that a rule added to the object."""
         before, after = labels_of(step.obj), labels_of(result.after)
         if before is not after:
             self.given |= after.items() - before.items()
 
     def _fault(self, step: Step, result: StepResult) -> str:
-        """Return why what a rule made cannot be stored, empty where it may be."""
+        """Return why the result of a rule cannot be stored, empty if it can."""
         if result.status is not RuleStatus.PASS:
             return ""
         if fault := object_fault(result.after, "the object"):
@@ -274,9 +274,10 @@ class _Work:
         return self._growth.fault(step.obj, result.after)
 
     def verdict(self, step: Step) -> Verdict | None:
-        """Return what match and exclude of a rule say, None where to ask them costs too much.
+        """Return the verdict of match and exclude, None if it exceeds the allowance.
 
-        Of many policies that name a kind most are not for the object: nothing is made for those.
+        Most policies that name a kind do not match the object. Matching first avoids the cost of
+        preparing an evaluation for those.
         """
         try:
             return step.program.match.evaluate(self._subject_of(step.seen))
@@ -292,17 +293,17 @@ class _Work:
     def _evaluation(
         self, step: Step, verdict: Verdict | None, reads: "_Reads"
     ) -> Callable[[], StepResult]:
-        """Return what evaluates a rule."""
+        """Return a function that evaluates a rule."""
         exceptions = self.question.exceptions(step.program)
         subject = self._subject_of(step.seen)
         if exceptions or verdict is None:
-            # Else nobody asks it again; whoever does pays as for all that is evaluated.
+            # Here the subject is matched again, which counts against the rule's allowance.
             subject = self.question.subject.with_object(step.seen, reads.loads.allowance)
 
         def run_on(obj: Mapping[str, Any]) -> RuleRun:
             context = reads.context.with_object(obj)
             if obj is not step.seen:
-                # It is only asked what it makes of the object.
+                # The decision was made on another object; this run only changes this one.
                 return RuleRun.of(step.program, subject, context)
             reads.context = context
             return RuleRun.of(step.program, subject, context, exceptions, verdict)
@@ -332,17 +333,17 @@ class _Work:
         origin = step.program.origin
         place = f"policy {origin.policy.key} rule {origin.rule}: {origin.location}"
         bare = f"{place}: {result.bare or result.message}"
-        # What was read, whoever sent the request may not be allowed to read.
+        # The sender of the request may not be allowed to read the data that was loaded.
         text = bare if loads.has_data else f"{place}: {result.message}"
         return Failure(program=step.program, reason=reason, text=text, bare=bare)
 
 
 @dataclass(slots=True)
 class _Reads:
-    """What the rules of one account read, and what they see.
+    """The reads of the rules of one account, and their context.
 
     Attributes:
-        context: With what was read, and with the object that they are matched on.
+        context: The context with the reads and the object that the rules are matched on.
     """
 
     loads: Loads
@@ -351,16 +352,16 @@ class _Reads:
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """Refuses what a policy with an account of its own would read here.
+    """A loader for policies with an account of their own, which refuses all other reads.
 
-    Data of GlobalContextEntries is for all rules, whoever reads it.
+    Only GlobalContextEntries can be read, because their data is shared by all rules.
     """
 
     account: ServiceAccount
     shared: Loader
 
     async def load(self, load: Load) -> Any:
-        """Refuse it, or read what is for all."""
+        """Return the data of a global entry; refuse everything else."""
         if isinstance(load, GlobalLoad):
             return await self.shared.load(load)
         msg = (

@@ -1,4 +1,4 @@
-"""How much larger an object becomes while rules change it."""
+"""Limit on how much larger an object becomes while rules change it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,18 +6,18 @@ from typing import Any, Final
 import orjson
 
 MOST_ADDED: Final = 1 << 20
-"""Bytes of JSON that an object may have more after a rule than it came with."""
+"""Bytes of JSON by which an object may exceed its original size after a rule."""
 
 _SMALL: Final = 1 << 13
-"""Bytes of an object that is sooner written out than compared with what it was."""
+"""Bytes of an object that is faster to serialise than to compare with its previous version."""
 _ABSENT: Final = object()
 
 
 class Growth:
-    """Watches one object.
+    """Tracks the size of one object.
 
-    A large one is not written out after each rule: the parts that it did not have before say how
-    large it is at most, and nearly always that is not too much.
+    A large object is not serialised after each rule. Its new and changed parts give an upper bound
+    of its size, which nearly always is within the limit.
     """
 
     __slots__ = ("_allowed", "_most", "_newest", "_original", "_small")
@@ -31,9 +31,9 @@ class Growth:
         self._most = self._original = _size(original)
 
     def fault(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-        """Return why an object is too large now, empty where it is not.
+        """Return why an object is too large now, empty if it is not.
 
-        What was as large when it came is not the rule's doing; few objects are.
+        An object that already was that large is not refused for its original size.
         """
         allowed, original = self._allowed, self._original
         if self._newest is not before or self._most <= self._small:
@@ -52,7 +52,7 @@ class Growth:
 
 
 def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
-    """Return how many bytes an object has more at most: those of all that it did not have."""
+    """Return an upper bound of the bytes added: the size of all new and changed parts."""
     more = 0
     for name, value in after.items():
         old = before.get(name, _ABSENT)

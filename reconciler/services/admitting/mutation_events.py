@@ -1,4 +1,4 @@
-"""Events about what was changed before it was stored."""
+"""Events about objects that rules changed before they were stored."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from reconciler.services.ports.reporting import Event, Events
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationEvents:
-    """Tells of rules that changed something, on their policies; many of one rule are one event.
+    """Emits an event on the policy of each rule that changed an object, aggregated by rule.
 
     Attributes:
-        reporter: Who says so; scripts of this API's users look for it.
-        wants_success: Tells of an action whether anybody wants to know that it went well.
+        reporter: The reporting controller of the events; scripts of Kyverno's users filter by it.
+        wants_success: Returns whether successes of an action are to be reported.
     """
 
     events: Events
@@ -24,7 +24,7 @@ class MutationEvents:
     wants_success: Callable[[str], bool]
 
     def changed(self, request: AdmissionRequest, results: Iterable[StepResult]) -> None:
-        """Tell which rules changed an object."""
+        """Emit an event for each rule that changed an object."""
         if not self.wants_success(MUTATED):
             return
         ref = request.ref

@@ -1,1 +1,1 @@
-"""What is known of policies, exceptions, settings and global entries, kept in memory."""
+"""In-memory copies of policies, exceptions, settings and global entries."""

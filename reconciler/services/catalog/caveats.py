@@ -1,7 +1,7 @@
-"""What keeps a stored policy from doing what its rules say, for its author and its status.
+"""Reasons why a stored policy does less than its rules say, for its author and its status.
 
-Such a policy is no mistake that is refused: one that mixes rules for several programs is applied
-as it is, and what the settings of a cluster leave out may be taken in again.
+Such a policy is not refused: it may contain rules for several programs, and the cluster's
+settings that exclude its triggers may change again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _OF_KUBELETS = frozenset({"Node", "Pod"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caveat:
-    """One thing that a policy does not do; the reason is that of the event that says so."""
+    """One thing that a policy does not do; ``reason`` is the reason of the event about it."""
 
     reason: str
     location: str
@@ -32,12 +32,12 @@ class Caveat:
 
 
 def caveats(policy: CompiledPolicy, filters: Filters) -> tuple[Caveat, ...]:
-    """Return what a policy does not do in a cluster with these filters."""
+    """Return the caveats of a policy in a cluster with these filters."""
     return (*_not_acted_on(policy), *filtered(policy, filters))
 
 
 def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
-    """Yield the rules that objects of some matched kind never fire, as the settings say."""
+    """Yield a caveat for each matched kind that never fires a rule because of the filters."""
     for program in policy.in_background:
         location = f"{program.origin.location}.match"
         for text in (*why_silent(program, filters), *_by_kubelets(program, filters)):
@@ -45,7 +45,7 @@ def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
 
 
 def _by_kubelets(program: Program, filters: Filters) -> Iterator[str]:
-    """Yield the statuses that hardly anybody but kubelets writes, where these are left out."""
+    """Yield a text per matched status that kubelets write, if the filters exclude kubelets."""
     if not (program.filtered and filters.groups.excludes((NODES,))):
         return
     for scope in program.match.kinds():
@@ -58,12 +58,12 @@ def _by_kubelets(program: Program, filters: Filters) -> Iterator[str]:
 
 
 def acts(policy: CompiledPolicy) -> bool:
-    """Return whether a policy has rules that mutate, be it only at the desk."""
+    """Return whether a policy has mutating rules, including those that only run at the desk."""
     return bool(policy.programs) or dict(policy.rule_count).get("mutate", 0) > 0
 
 
 def why_silent(program: Program, filters: Filters) -> tuple[str, ...]:
-    """Return for what matched kinds a rule is never fired, and by which filters."""
+    """Return texts that name the kinds which never fire a rule and the filters responsible."""
     left, silent = _of_kinds(program, filters)
     if not silent:
         return ()
@@ -77,7 +77,7 @@ def why_silent(program: Program, filters: Filters) -> tuple[str, ...]:
 
 
 def is_silent(program: Program, filters: Filters) -> bool:
-    """Return whether filters leave a rule nothing that could fire it."""
+    """Return whether the filters exclude every kind that could fire a rule."""
     left, silent = _of_kinds(program, filters)
     return bool(silent) and not left
 
@@ -85,7 +85,7 @@ def is_silent(program: Program, filters: Filters) -> bool:
 def _of_kinds(
     program: Program, filters: Filters
 ) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
-    """Return the matched kinds that are left, and those that are not with what covers them."""
+    """Return the matched kinds that can fire a rule, and the excluded ones with their filters."""
     left: set[str] = set()
     silent: dict[str, tuple[str, ...]] = {}
     for listing in program.match.listings(requests=True):

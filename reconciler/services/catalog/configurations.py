@@ -1,4 +1,4 @@
-"""Webhook configurations as they are wanted, were written, and are stored now."""
+"""Comparison of a webhook configuration in its desired, last written and stored form."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from reconciler.api.meta import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What was written last, and what the API server made of it."""
+    """The configuration as it was last sent to the API server, and as the server stored it."""
 
     body: Object
     stored: Object
 
 
 def is_in_step(live: Object, body: Object, written: Written | None) -> bool:
-    """Return whether a configuration is stored as it is wanted.
+    """Return whether the stored configuration matches the desired one.
 
     Args:
-        live: As it is stored.
-        body: As it is wanted, with every default.
-        written: What this process wrote last; None where it wrote nothing yet.
+        live: The configuration as stored.
+        body: The desired configuration, with every default.
+        written: What this process wrote last, or None if it has not written yet.
     """
     if written is not None and written.body != body:
         return False
@@ -31,7 +31,7 @@ def is_in_step(live: Object, body: Object, written: Written | None) -> bool:
     if not {item["uid"] for item in wanted.get("ownerReferences", ())} <= owners:
         return False
     stored = live.get("webhooks", [])
-    # Some clusters change what is stored on its way; to write it again would never end.
+    # Some clusters change the object while storing it; writing it again would loop forever.
     return bool(
         stored == body["webhooks"]
         or (written is not None and stored == written.stored.get("webhooks", []))

@@ -1,4 +1,4 @@
-"""The PolicyExceptions in memory, of both servers: those that are honoured, by policy."""
+"""The in-memory index of honoured PolicyExceptions by policy, used by both servers."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,15 +22,15 @@ class ExceptionSettings:
     """Which exceptions are honoured.
 
     Attributes:
-        enabled: None is without it.
-        namespaces: Patterns, separated by commas, of those where an exception counts.
+        enabled: If false, no exception is honoured.
+        namespaces: Comma-separated patterns of the namespaces whose exceptions are honoured.
     """
 
     enabled: bool = False
     namespaces: str = ""
 
     def objection(self, namespace: str) -> str:
-        """Return why an exception in a namespace has no effect, empty where it has."""
+        """Return why exceptions in a namespace have no effect, empty if they are honoured."""
         if not self.enabled:
             return DISABLED
         names = [name.strip() for name in self.namespaces.split(",")]
@@ -44,11 +44,11 @@ class ExceptionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a change of an exception means.
+    """The result of a change of an exception.
 
     Attributes:
-        policies: Keys of those that it touches.
-        problem: Why the exception is not honoured; empty where it is.
+        policies: Keys of the policies that the change affects.
+        problem: Why the exception is not honoured, empty if it is.
     """
 
     policies: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Taken:
 
 
 async def at_once() -> None:
-    """Nothing has to be waited for."""
+    """Return at once, for an index that is always up to date."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,8 +64,8 @@ class ExceptionIndex:
     """Compiled exceptions by the policies that they name.
 
     Attributes:
-        exception_settings: Which are taken in.
-        caught_up: Returns when what is known is what is stored; raises `ClusterError`.
+        exception_settings: Decides which exceptions are honoured.
+        caught_up: Waits until the index matches the stored objects; raises `ClusterError`.
     """
 
     exception_settings: ExceptionSettings = field(default_factory=ExceptionSettings)
@@ -75,13 +75,13 @@ class ExceptionIndex:
 
     @classmethod
     def holding(cls, exceptions: Iterable[PolicyException]) -> "ExceptionIndex":
-        """Return an index of exceptions that are honoured and do not change."""
+        """Return an index of a fixed set of honoured exceptions."""
         index = cls(_known={item.key: item for item in exceptions})
         index._rebuild()
         return index
 
     def on_event(self, change: Change, obj: Object) -> Taken:
-        """Take in one change of an exception; what is not honoured holds for nothing."""
+        """Apply a change of an exception; one that is not honoured is left out of the index."""
         known = self._known.pop(exception_key(obj), None)
         touched = frozenset[str]() if known is None else known.policies
         problem = ""

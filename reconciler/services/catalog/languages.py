@@ -1,4 +1,4 @@
-"""Which policy languages are at work in a cluster, and why another is not."""
+"""The policy languages that are active in a cluster, and why others are not."""
 
 from dataclasses import dataclass, field
 
@@ -10,11 +10,11 @@ from reconciler.signals import Signal
 
 @dataclass(slots=True)
 class Languages:
-    """What is known of those that a cluster need not have.
+    """The state of the optional policy languages.
 
     Attributes:
-        installation: Whose policies are acted on whatever else there is.
-        changed: One begins to be at work, or ends.
+        installation: Determines the kinds of policies that are always acted on.
+        changed: Emitted when a language becomes active or inactive.
     """
 
     installation: Installation = REPLACING
@@ -23,33 +23,33 @@ class Languages:
     _originals: dict[str, str] = field(default_factory=dict)
 
     def take(self, kind: Kind, *, served: bool) -> None:
-        """Take in whether a kind of policies can be read, and it is known who else acts on it."""
+        """Record whether a kind can be read and the state of its language's original is known."""
         if served != (kind in self._served):
             (self._served.add if served else self._served.discard)(kind)
             self.changed.emit()
 
     def stand_by(self, dialect: str, reason: str) -> None:
-        """Leave the policies of a language to somebody else; without a reason act on them."""
+        """Leave a language's policies to its original; an empty reason resumes acting on them."""
         if self._originals.get(dialect, "") != reason:
             self._originals[dialect] = reason
             self.changed.emit()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of policies that are acted on."""
+        """Return the kinds of policies that are acted on."""
         there = (
             kind for kind in OPTIONAL_KINDS if kind in self._served and not self._reason_of(kind)
         )
         return (*required_kinds(self.installation), *there)
 
     def standing_by(self, ref: PolicyRef) -> str:
-        """Return why somebody else acts on a policy, empty where nobody does."""
-        # Nearly always nobody else is there, and every attempt asks.
+        """Return why a policy is left to the original of its language, empty if it is not."""
+        # Called in every attempt; nearly always, no original is at work.
         dialect = dialect_named(ref) if any(self._originals.values()) else None
         return "" if dialect is None else self._originals.get(dialect.name, "")
 
     def is_served(self, ref: PolicyRef) -> bool:
-        """Return whether a policy is of a kind that is followed."""
+        """Return whether the kind of a policy is required or served by the cluster."""
         kinds = (*required_kinds(self.installation), *self._served)
         names = {(kind.api_version, kind.kind) for kind in kinds}
         return (ref.api_version, ref.kind) in names

@@ -1,9 +1,9 @@
-"""Rules that are run on existing objects, where no other rule is for these objects.
+"""Rules that run on existing objects which no other rule matches.
 
-Writes of the controller are seen by every rule, as those of anybody else. What a rule writes on an
-existing object it was shown to leave as it is (`reconciler.engine.itself`): where it is the only
-one, asking about that write changes nothing, and costs as much as the write. So the write goes out
-under a name of its own, about which the API server asks nobody (`rollout/own_sweeps`).
+The controller's writes trigger rules like all other writes. A rule that writes an existing object
+has been shown to leave its result unchanged (`reconciler.engine.itself`). If no other rule matches
+the object, a webhook call for that write changes nothing and costs as much as the write. Such
+writes use a field manager of their own, which the webhooks exclude (`rollout/own_sweeps`).
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from reconciler.api.meta import EXISTING_MANAGER, FIELD_MANAGER, Kind, PolicyRef
 from reconciler.engine.program import Origin, Phase, Program
 
 ANYWHERE = ""
-"""In the place of a namespace."""
+"""Stands for all namespaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneRule:
-    """A rule of one generation, and objects that no other rule is for.
+    """A rule of one policy generation, and the objects that no other rule matches.
 
     Attributes:
-        namespace: Of the objects, or `ANYWHERE`.
+        namespace: The namespace of the objects, or `ANYWHERE`.
     """
 
     policy: PolicyRef
@@ -37,7 +37,7 @@ class LoneRule:
 
     @classmethod
     def of(cls, origin: Origin, kind: Kind, namespace: str) -> Self:
-        """Return a rule with objects of one kind."""
+        """Return the rule of an origin, for the objects of one kind in a namespace."""
         return cls(
             policy=origin.policy,
             uid=origin.uid,
@@ -51,10 +51,10 @@ class LoneRule:
 
 @dataclass(slots=True)
 class LoneRules:
-    """Those of the policies in force; only a leader has some.
+    """The lone rules of the policies in force; empty except in the leader.
 
-    Whoever brings other policies into force clears them first: then no write is under way that
-    was sent while one of those policies was not known.
+    Before other policies are put in force, the rules are cleared. Then no write is in flight that
+    was sent before the new policies were known.
     """
 
     _known: frozenset[LoneRule] = frozenset()
@@ -63,7 +63,7 @@ class LoneRules:
 
     @contextlib.contextmanager
     def writing(self, programs: Iterable[Program], key: TargetKey) -> Iterator[str]:
-        """Give the field manager in whose name rules write an object, until that is done."""
+        """Yield the field manager for a write of an object, which must end within the context."""
         if not all(self._has(program, key) for program in programs):
             yield FIELD_MANAGER
             return
@@ -76,7 +76,7 @@ class LoneRules:
                 self._idle.set()
 
     async def clear(self, following: Iterable[LoneRule]) -> None:
-        """Forget all, and return when no write of one is under way; not where nothing changes."""
+        """Forget the rules and wait for writes in flight, unless the rules stay the same."""
         if self._known == frozenset(following):
             return
         self._known = frozenset()
@@ -85,7 +85,7 @@ class LoneRules:
             await self._idle.wait()
 
     def learn(self, rules: Iterable[LoneRule]) -> None:
-        """Take in those of the policies that are in force now."""
+        """Replace the rules by those of the policies that are in force now."""
         self._known = frozenset(rules)
 
     def _has(self, program: Program, key: TargetKey) -> bool:

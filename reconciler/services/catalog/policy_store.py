@@ -1,6 +1,6 @@
-"""The policies in memory, of both servers: held once, compiled once per generation.
+"""The in-memory policy store of both servers: each policy is compiled once per generation.
 
-Whoever has to do something when a policy changes subscribes, and keeps no copy.
+Components that react to policy changes subscribe to the store instead of keeping a copy.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from reconciler.services.catalog.protection import OWN_NAMESPACE
 from reconciler.services.catalog.rule_index import CompiledRule, Known, RuleIndex
 
 _ASKING = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
-"""The phases in which a request asks for its rules."""
+"""The phases in which the rules for an admission request are looked up."""
 
 
 _NO_RULES: Final = RuleIndex()
@@ -37,19 +37,19 @@ _NO_RULES: Final = RuleIndex()
 _Result: TypeAlias = CompiledPolicy | InvalidPolicy
 
 _Edition: TypeAlias = tuple[str, int, tuple[str, ...]]
-"""The uid, the generation, and what annotations say about how it is compiled."""
+"""The uid, the generation, and the annotation values that affect compilation."""
 _Prepared: TypeAlias = tuple[_Edition, _Result]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """A policy in the newest version that was seen, and what became of it.
+    """The newest known version of a policy, with the results of compiling and parsing it.
 
     Attributes:
         head: The object without its spec.
-        result: What it was compiled to, or why it cannot be; then it acts on nothing.
-        limits: How its work is rolled out, or why nobody can say.
-        misnamed: Why nobody can say in whose name it works, None where that is known.
+        result: The compiled policy, or the error; a policy with an error acts on nothing.
+        limits: The rollout limits from its annotations, or the error in these annotations.
+        misnamed: The error in the annotation that names its account, None if there is none.
     """
 
     ref: PolicyRef
@@ -60,7 +60,7 @@ class StoredPolicy:
 
     @property
     def compiled(self) -> CompiledPolicy | None:
-        """Return it where it can act."""
+        """Return the compiled policy, None if it is invalid."""
         return None if isinstance(self.result, InvalidPolicy) else self.result
 
     @property
@@ -75,23 +75,23 @@ class StoredPolicy:
 
     @property
     def terms(self) -> tuple[CompiledPolicy | None, Limits | str]:
-        """Return what its work depends on, equal as long as nothing of it has changed."""
+        """Return the compiled policy and its limits, for comparing two versions of a policy."""
         limits = self.limits
         return self.compiled, str(limits) if isinstance(limits, InvalidPolicy) else limits
 
 
 OnChange: TypeAlias = Callable[[StoredPolicy | None, StoredPolicy | None], None]
-"""Gets a policy as it was, None for a new one, and as it is, None for one that was deleted."""
+"""Called with the old policy (None if new) and the current one (None if deleted)."""
 
 _FORCED = "the controller runs with --force-failure-policy-ignore"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def digest_of(policies: Iterable[CompiledPolicy]) -> str:
-    """Return a digest of which policies there are, in which generations.
+    """Return a digest of the identities and generations of some policies.
 
-    It stands in the address of the webhook, so that a replica which has not heard of a policy
-    yet is known by the first call that the policy's own registration causes.
+    The digest is part of the webhook path. The first call that a new policy causes thus shows
+    a replica that its watch has not delivered this policy yet.
     """
     known = sorted(
         " ".join((item.key, item.uid, str(item.generation), *item.variant)) for item in policies
@@ -103,14 +103,14 @@ def digest_of(policies: Iterable[CompiledPolicy]) -> str:
 class PolicyStore:
     """All policies, and their rules by the kind that triggers them.
 
-    Lists, watches and reads bring policies in any order. What is older than what is known
-    changes nothing, whoever brings it.
+    Lists, watches and reads deliver policies in any order. A version that is older than the
+    stored one is ignored, whatever its source.
 
     Attributes:
-        namespace: Of the programs, whose accounts no policy works as.
-        forces_ignore: Every policy is under ``Ignore``, whatever its author wrote.
-        why_no_cue: Why a policy with a program in CUE cannot act; empty where it can.
-        languages: Which of those that a cluster need not have are at work.
+        namespace: The programs' namespace; no policy may use a ServiceAccount of it.
+        forces_ignore: Every policy has failure policy ``Ignore``, whatever its author wrote.
+        why_no_cue: Why a policy with a CUE program cannot act, empty if it can.
+        languages: The optional policy languages that are active.
     """
 
     namespace: str = OWN_NAMESPACE
@@ -127,34 +127,34 @@ class PolicyStore:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def subscribe(self, on_change: OnChange) -> None:
-        """Have a consumer follow the policies, from those on that are known already."""
+        """Subscribe to policy changes; the callback is first called for every stored policy."""
         self._subscribers.append(on_change)
         for policy in self._known.values():
             on_change(None, policy)
 
     async def prepare(self, policy: Object) -> None:
-        """Compile a policy that is about to be applied, where nothing else waits for it.
+        """Compile a policy in a worker thread, before it is applied.
 
-        One at a time: a second thread would only take the interpreter from this one.
+        One policy at a time: a second thread would only compete for the interpreter lock.
         """
         if self._is_compiled(policy):
             return
         async with self._turn:
-            # Many requests may have asked for it at once; one of them is enough.
+            # Several requests may have asked for the same policy; compile it only once.
             if not self._is_compiled(policy):
                 compiled = await asyncio.to_thread(_compile, policy)
                 self._prepared[policy_ref(policy)] = _edition(policy), compiled
 
     async def take_in(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
-        """Prepare a policy, and apply it."""
+        """Prepare a policy and apply it."""
         await self.prepare(policy)
         return self.apply(policy)
 
     def apply(self, policy: Object) -> CompiledPolicy | InvalidPolicy:
-        """Take in a policy as stored, and return what became of it, or of a newer one.
+        """Store a policy and return its compile result, or that of a newer stored version.
 
-        Rules are compiled once for each generation, and anew where an annotation says how. What
-        the others say counts without that.
+        Rules are compiled once per generation, and again if an annotation that affects
+        compilation changes. Other annotations take effect without compiling.
         """
         ref, known = policy_ref(policy), self._known.get(policy_ref(policy))
         if known is not None and _is_older(policy, known.head):
@@ -171,7 +171,7 @@ class PolicyStore:
         return result
 
     def on_deleted(self, policy: Object) -> None:
-        """Forget a policy that was deleted, unless it was made again since."""
+        """Forget a deleted policy, unless it has been created again since."""
         ref, (uid, _) = policy_ref(policy), _version(policy)
         self._prepared.pop(ref, None)
         known = self._known.get(ref)
@@ -184,43 +184,43 @@ class PolicyStore:
         self._announce(known, None)
 
     def entry(self, ref: PolicyRef) -> StoredPolicy | None:
-        """Return a policy, None where it is unknown."""
+        """Return a stored policy, None if it is unknown."""
         return self._known.get(ref)
 
     def entries(self) -> tuple[StoredPolicy, ...]:
-        """Return all policies."""
+        """Return all stored policies."""
         return tuple(self._known.values())
 
     @property
     def digest(self) -> str:
-        """Return what `digest_of` gives for the policies that can act."""
+        """Return the `digest_of` the policies that can act."""
         return self._digest or digest_of(())
 
     def get(self, ref: PolicyRef) -> CompiledPolicy | None:
-        """Return a policy that can act, None where it is unknown or invalid."""
+        """Return a compiled policy, None if it is unknown or invalid."""
         known = self._known.get(ref)
         return None if known is None else known.compiled
 
     def as_it_was(self, uid: str, rule: str) -> Program | None:
-        """Return a rule as it was when its triggers could be found by looking at the objects.
+        """Return the last earlier version of a rule whose triggers a sweep can find again.
 
         Args:
-            uid: Of its policy.
+            uid: The uid of its policy.
             rule: Its name.
 
         Returns:
-            The last such generation before the present one, as far as this process has seen it.
-            It works in the name that it had: rule and account were accepted together.
+            The rule of the last such generation that this process has seen. It keeps the account
+            of that generation, because rule and account were accepted together.
         """
         return self._rebuildable.get(uid, {}).get(rule)
 
     def account(self, ref: PolicyRef) -> ServiceAccount | None:
-        """Return in whose name a policy works, None where it is the one that all share."""
+        """Return the account of a policy, None for the account that policies share."""
         known = self.get(ref)
         return None if known is None else known.account
 
     def speaks_as(self, user: str) -> bool:
-        """Return whether some policy works in the name of a user."""
+        """Return whether a user name is that of some policy's account."""
         return any(item.account and item.account.user == user for item in self._acting)
 
     def policies(self) -> tuple[CompiledPolicy, ...]:
@@ -232,23 +232,23 @@ class PolicyStore:
         return tuple(item for item in self._known.values() if item.compiled is None)
 
     def rules(self, known: Known, phase: Phase = Phase.TRIGGERED) -> tuple[CompiledRule, ...]:
-        """Return the rules of a phase that may be for an object; the matcher decides."""
+        """Return the rules of a phase that may match an object; the matcher decides."""
         return self._by_phase.get(phase, _NO_RULES).rules(known)
 
     def has_rules(self, phase: Phase) -> bool:
-        """Return whether any policy has a rule of a phase in which requests ask."""
+        """Return whether any policy has a rule in a phase, one of those that requests look up."""
         return not self._by_phase.get(phase, _NO_RULES).empty
 
     def looks_at_labels(self, kind: str, phase: Phase) -> bool:
-        """Return whether `rules` leaves out some for a kind because of an object's labels."""
+        """Return whether `rules` may omit rules for a kind because of the object's labels."""
         return self._by_phase.get(phase, _NO_RULES).looks_at_labels(kind)
 
     def turns_on(self, kind: str, pairs: Iterable[Pair], phase: Phase) -> bool:
-        """Return whether such labels may make rules match that `rules` left out without them."""
+        """Return whether these labels may select rules that `rules` omits without them."""
         return self._by_phase.get(phase, _NO_RULES).turns_on(kind, pairs)
 
     def _is_compiled(self, policy: Object) -> bool:
-        """Return whether a policy is known in this edition, or in a newer generation."""
+        """Return whether this edition of a policy, or a newer generation, is compiled."""
         known, (uid, generation, variant) = self.get(policy_ref(policy)), _edition(policy)
         if known is None or known.uid != uid:
             return False
@@ -277,7 +277,7 @@ class PolicyStore:
         if known is not None and known.uid != stored.uid:
             self._rebuildable.pop(known.uid, None)
         elif before is not None and before.generation != stored.generation:
-            # Triggers may still wait for the rules that are replaced.
+            # Triggers may still be waiting for the replaced rules.
             kept = {
                 item.rule: item for item in before.in_background if not why_not_rebuildable(item)
             }
@@ -309,7 +309,7 @@ def _edition(policy: Object) -> _Edition:
 def _head(policy: Object) -> Object:
     meta = dict(policy.get("metadata") or {})
     if annotations := meta.get("annotations"):
-        # kubectl's copy is as large as the spec, and nobody asks for it.
+        # kubectl's copy is as large as the spec, and nothing here reads it.
         meta["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
     kept = {key: policy.get(key) for key in ("apiVersion", "kind", "status")}
     return {**kept, "metadata": meta}

@@ -1,7 +1,7 @@
-"""What no policy reaches, whatever rights the controller has: the parts that it stands on itself.
+"""Objects that no policy may read or change, whatever rights the controller has.
 
-A right says what the account may do; this says what a policy is never for. It is asked where a
-policy is written, as far as its text tells, and again with the values that a trigger gives.
+Rights limit what an account may do; this module protects what the controller itself depends on.
+It is applied to the text of a policy when that is written, and again to a trigger's values.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from reconciler.errors import InvalidSetting
 from reconciler.installation import INSTALLATIONS, REPLACING
 
 OWN_NAMESPACE: Final = REPLACING.namespace
-"""Where the programs are unless a flag says otherwise."""
+"""The default namespace of the programs; a flag overrides it."""
 
 KUBE_SYSTEM: Final = "kube-system"
-"""The namespace of what the cluster stands on; no webhook is called for it."""
+"""The namespace of cluster components; no webhook is called for it."""
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label by which a selector names a namespace."""
@@ -42,7 +42,7 @@ _REVIEWS: Final = frozenset(
         ("authentication.k8s.io", "selfsubjectreviews"),
     }
 )
-"""What a POST may create, for nothing of it is ever stored."""
+"""The resources that a POST may create, because the API server never stores them."""
 
 _STANDING: Final = (
     f"namespace {KUBE_SYSTEM} is changed neither before nor after its objects are stored"
@@ -50,21 +50,21 @@ _STANDING: Final = (
 
 
 def standing_namespaces(namespace: str) -> frozenset[str]:
-    """Return the namespaces that no webhook is called for, given that of the programs."""
+    """Return the namespaces that no webhook is called for, given the programs' namespace."""
     return own_namespaces(namespace) | {KUBE_SYSTEM}
 
 
 def outside_of_them(namespace: str) -> Object:
-    """Return the part of a namespace selector that excludes them.
+    """Return the namespace selector requirement that excludes the `standing_namespaces`.
 
-    The API server asks it about Namespace objects too, by their own labels.
+    The API server also evaluates it for Namespace objects, on their own labels.
     """
     values = sorted(standing_namespaces(namespace))
     return {"key": NAMESPACE_NAME, "operator": "NotIn", "values": values}
 
 
 def standing(subject: Subject) -> str:
-    """Return why no rule ever changes an object that would trigger it, empty where one may."""
+    """Return why no rule changes this object as its own trigger, empty if one may."""
     is_namespace = subject.kind == "Namespace" and not subject.group
     namespace = subject.name if is_namespace else subject.namespace
     return _STANDING if namespace == KUBE_SYSTEM else ""
@@ -72,11 +72,11 @@ def standing(subject: Subject) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """Tells what a policy may not address; every answer is the reason, empty where it may.
+    """Decides what a policy may not access; ``of_*`` return a reason, empty if access is allowed.
 
     Attributes:
-        namespace: Of the programs.
-        guarded: Fields of metadata that no patch changes.
+        namespace: The programs' namespace.
+        guarded: Metadata fields that no patch may change.
     """
 
     namespace: str = OWN_NAMESPACE
@@ -84,10 +84,10 @@ class Protection:
 
     @classmethod
     def of(cls, settings: ProcessSettings) -> Self:
-        """Return the one of a program with these settings.
+        """Return the protection of a program with these settings.
 
         Raises:
-            InvalidSetting: A field is to be changed that never was guarded.
+            InvalidSetting: ``--allow-metadata`` names a field that is not guarded.
         """
         allowed = {field.strip() for field in settings.allow_metadata.split(",")} - {""}
         if unknown := allowed - GUARDED:
@@ -98,7 +98,7 @@ class Protection:
         return cls(namespace=settings.namespace, guarded=GUARDED - allowed)
 
     def of_write(self, group: str, namespace: str) -> str:
-        """Return why no policy changes objects of an API group in a namespace."""
+        """Return why no policy may change objects of an API group in a namespace."""
         if self._is_own(namespace):
             return f"namespace {namespace} is that of the programs, and no policy changes it"
         if is_own_group(group):
@@ -110,15 +110,15 @@ class Protection:
         return ""
 
     def of_admission(self, namespace: str) -> str:
-        """Return why no rule changes what is written in a namespace before it is stored."""
+        """Return why no rule may change objects of a namespace before they are stored."""
         return _STANDING if namespace == KUBE_SYSTEM else self.of_write("", namespace)
 
     def of_target(self, kind: Kind, namespace: str) -> str:
-        """Return why an object is no target."""
+        """Return why objects of a kind in a namespace may not be targets."""
         return self.of_write(kind.group, namespace if kind.namespaced else "")
 
     def of_field(self, field: str) -> str:
-        """Return why no patch changes a field of a target's metadata."""
+        """Return why no patch may change a field of a target's metadata."""
         if field not in self.guarded:
             return ""
         return (
@@ -127,17 +127,17 @@ class Protection:
         )
 
     def of_trigger(self, kind: str, namespace: str) -> str:
-        """Return why an object triggers nothing, a Namespace apart, which is in none."""
+        """Return why objects in a namespace trigger nothing; Namespace objects are exempt."""
         if self._is_own(namespace) and kind != "Namespace":
             return f"namespace {namespace} is that of the programs, and nothing triggers there"
         return ""
 
     def of_api_version(self, api_version: str, namespace: str) -> str:
-        """Return why a target is refused of which the policy's text says only so much."""
+        """Return why a target is refused, given only its apiVersion and namespace."""
         return self.of_write(split_api_version(api_version)[0], namespace)
 
     def of_read(self, group: str, resource: str, namespace: str) -> str:
-        """Return why no policy reads objects of a resource, by a call or to keep them."""
+        """Return why no policy may read objects of a resource, by a call or in a global entry."""
         if group in {_ADMISSION, _COORDINATION}:
             return f"no policy reads objects of {group}"
         if (group, resource) in _REQUESTS:
@@ -150,7 +150,7 @@ class Protection:
         return ""
 
     def of_call(self, method: str, path: str) -> str:
-        """Return why a call to the API server is refused."""
+        """Return why a policy may not make a call to the API server."""
         parts = segments(path)
         if "." in parts or ".." in parts:
             return "a path must not contain dots as a part"
@@ -165,7 +165,7 @@ class Protection:
         return "" if meant is None else self.of_read(meant.group, meant.resource, meant.namespace)
 
     def without_own(self, path: str, answer: Any) -> Any:
-        """Return the answer to a GET without the objects of the programs' namespace."""
+        """Return the response to a GET without the objects of the programs' namespace."""
         meant = parse_path(segments(path))
         if (
             meant is None
@@ -179,7 +179,7 @@ class Protection:
         return {**answer, "items": [item for item in answer["items"] if not self._holds(item)]}
 
     def hides(self, kind: Kind, obj: Mapping[str, Any]) -> bool:
-        """Return whether an object that a list of its whole kind gave is not for policies."""
+        """Return whether an object of a cluster-wide list must be hidden from policies."""
         return (kind.group, kind.plural) != _SETTINGS and self._holds(obj)
 
     def _holds(self, obj: Any) -> bool:

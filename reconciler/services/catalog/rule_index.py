@@ -1,7 +1,7 @@
-"""Rules by what a request says of its object, so that most are never asked about it.
+"""An index of rules by properties of the requested object, to avoid evaluating most matchers.
 
-Every request of a kind would else ask all rules of that kind. What a rule is filed under holds for
-all that it can match; whether it matches, its matcher says.
+Without it, every request for a kind would evaluate all rules of that kind. Every object that a
+rule can match has a value that the rule is filed under; whether it matches, its matcher decides.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from reconciler.values import value_class
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule with the policy that it stands in."""
+    """A rule with the policy that it belongs to."""
 
     policy: CompiledPolicy
     program: Program
@@ -25,15 +25,15 @@ class CompiledRule:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of an object before its rules are looked up.
+    """The properties of an object that rules are looked up by.
 
     Attributes:
         kind: As the admission request names it.
         subresource: Empty for the object itself.
-        namespace: Rules that are for other ones only are left out.
-        name: The same; empty where the object has none yet.
-        labels: The same, of the object; None where they may be any.
-        namespace_labels: The same, of its namespace.
+        namespace: Excludes the rules that only match in other namespaces.
+        name: Excludes rules likewise; empty if the object has no name yet.
+        labels: The object's labels; None disables filtering by them.
+        namespace_labels: The labels of its namespace; None disables filtering by them.
     """
 
     kind: str
@@ -46,14 +46,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Indexed:
-    """A rule, with what every request of its kind asks about it: that is not computed anew.
+    """A rule with precomputed lookup data, which every request of its kind needs.
 
     Attributes:
-        position: Among all rules of its phase.
-        namespaces: The only ones in which it matches, None where one is open.
-        names: The only ones that it matches, None where one is open.
-        pairs: Labels, as `MatchNeeds` has them.
-        namespace_pairs: The same, of the namespace.
+        position: Its position among all rules of its phase.
+        namespaces: The only namespaces in which it matches, None if it may match in any.
+        names: The only names that it matches, None if it may match any.
+        pairs: The required labels, as in `MatchNeeds`.
+        namespace_pairs: The required labels of the namespace, as in `MatchNeeds`.
         named: The kinds and subresources that it names.
     """
 
@@ -68,7 +68,7 @@ class _Indexed:
 
     @classmethod
     def of(cls, position: int, policy: CompiledPolicy, program: Program) -> Self:
-        """Return a rule of a policy so."""
+        """Return the index record of a policy's rule."""
         own = program.match.namespaces
         home = program.origin.namespace
         namespaces = (home,) if home else own
@@ -86,7 +86,7 @@ class _Indexed:
         )
 
     def may_match(self, known: Known) -> bool:
-        """Return whether it may be for an object; without namespace or name the matcher knows."""
+        """Return whether the rule may match; an unknown namespace or name is not checked."""
         namespace = known.namespace
         if known.name and self.names is not None and known.name not in self.names:
             return False
@@ -105,7 +105,7 @@ _Value: TypeAlias = str | Pair
 
 @dataclass(slots=True)
 class _Facet:
-    """Rules that are for some values only of one thing that is known of an object."""
+    """Rules that are restricted to certain values of one property of an object."""
 
     by_value: dict[_Value, list[_Indexed]] = field(default_factory=dict)
     every: list[_Indexed] = field(default_factory=list)
@@ -117,7 +117,7 @@ class _Facet:
             self.by_value.setdefault(value, []).append(rule)
 
     def of(self, values: Iterable[_Value] | None) -> Sequence[_Indexed]:
-        """Return the rules for some values, None: for any; one may come several times."""
+        """Return the rules for some values, or all if None; a rule may occur several times."""
         if values is None:
             return self.every
         return [rule for value in values for rule in self.by_value.get(value, ())]
@@ -125,7 +125,7 @@ class _Facet:
 
 @dataclass(slots=True)
 class _Rules:
-    """Rules that name one kind, each filed once: by what it says most exactly."""
+    """The rules of one kind, each filed under its most selective property only."""
 
     anyhow: list[_Indexed] = field(default_factory=list)
     names: _Facet = field(default_factory=_Facet)
@@ -135,7 +135,7 @@ class _Rules:
 
     @classmethod
     def of(cls, rules: Sequence[_Indexed]) -> Self:
-        """File some rules."""
+        """Return the given rules, filed by property."""
         found = cls()
         common = Counter(pair for rule in rules for some in rule.pairs or () for pair in some)
         of_namespaces = Counter(
@@ -156,14 +156,14 @@ class _Rules:
 
     @property
     def anyone(self) -> bool:
-        """Return whether there is a rule."""
+        """Return whether there is any rule."""
         facets = (self.names, self.namespaces, self.labels, self.namespace_labels)
         return bool(self.anyhow) or any(facet.every for facet in facets)
 
     def of_object(self, known: Known) -> list[_Indexed]:
-        """Return the rules that may be for an object; one may come several times."""
+        """Return the rules that may match an object; a rule may occur several times."""
         found = list(self.anyhow)
-        # Nearly always only one of these has any rules.
+        # Nearly always, only one of these has any rules.
         if self.names.every:
             found += self.names.of((known.name,) if known.name else None)
         if self.namespaces.every:
@@ -180,8 +180,8 @@ class RuleIndex:
     """The rules of a phase.
 
     Attributes:
-        by_kind: By the kinds that they name.
-        anywhere: Those that name one by a wildcard.
+        by_kind: The rules by the kinds that they name.
+        anywhere: The rules that name a kind with a wildcard.
     """
 
     by_kind: Mapping[str, _Rules] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class RuleIndex:
 
     @classmethod
     def of(cls, policies: Iterable[CompiledPolicy], phase: Phase) -> Self:
-        """Return the index of the rules of some policies, whose order is kept."""
+        """Return the index of the rules of some policies, in the order of the policies."""
         by_kind: dict[str, list[_Indexed]] = {}
         anywhere: list[_Indexed] = []
         found = ((policy, program) for policy in policies for program in policy.in_phase(phase))
@@ -212,16 +212,16 @@ class RuleIndex:
         return not self.by_kind and not self.anywhere.anyone
 
     def rules(self, known: Known) -> tuple[CompiledRule, ...]:
-        """Return the rules that may be for an object, in their order."""
+        """Return the rules that may match an object, in policy order."""
         found = {item.position: item for item in self._filed(known) if item.may_match(known)}
         return tuple(found[position].rule for position in sorted(found))
 
     def looks_at_labels(self, kind: str) -> bool:
-        """Return whether a rule for a kind is looked up only for objects with certain labels."""
+        """Return whether some rule for a kind is filed under object labels."""
         return any(item.labels.every for item in self._of_kind(kind))
 
     def turns_on(self, kind: str, pairs: Iterable[Pair]) -> bool:
-        """Return whether some rule for a kind is looked up only for objects with such labels."""
+        """Return whether some rule for a kind is filed under one of these labels."""
         filed = [item.labels.by_value for item in self._of_kind(kind)]
         return any(pair in values for pair in pairs for values in filed)
 
@@ -238,7 +238,7 @@ _NO_RULES: Final = _Rules()
 
 
 def _rarest(some: Iterable[frozenset[Pair]], common: Counter[Pair]) -> set[Pair]:
-    """Return of each set the pair that fewest rules ask for: all of the set have to be there."""
+    """Return the least common pair of each set; an object must have every pair of a set."""
     return {min(pairs, key=lambda pair: (common[pair], pair)) for pairs in some}
 
 

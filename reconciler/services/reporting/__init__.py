@@ -1,1 +1,1 @@
-"""What people read: events, the status of policies, reports."""
+"""Output for users: events, policy statuses and PolicyReports."""

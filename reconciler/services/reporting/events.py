@@ -1,7 +1,7 @@
-"""Kubernetes events on policy, trigger and target: one per outcome, aggregated and limited.
+"""Kubernetes events on policies, triggers and targets: one per outcome, aggregated and limited.
 
-On the policy, what a rule comes to again is one event that counts; on triggers and targets a
-policy has so many events at once and then so many per second, because an event is a write.
+On the policy, repeated outcomes of a rule are one event with a count. On triggers and targets,
+each policy has a burst and a rate limit, because every event is a write.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,12 +45,12 @@ PARKED = frozenset(
         Reason.TAKEN_BACK,
     }
 )
-"""Reasons of waiting that somebody has to know about; the others pass by themselves."""
+"""Reasons for waiting that users need to know about; the others resolve by themselves."""
 _NO_ACTION = "None"
 _BURST = 50.0
 _PER_SECOND = 2.0
 _TARGETS = 10
-"""Targets of one attempt that have an event."""
+"""The number of targets of one attempt that get an event."""
 
 
 def _never(_: str) -> bool:
@@ -65,11 +65,11 @@ class _Bucket:
 
 @dataclass(slots=True, kw_only=True)
 class EventRecorder:
-    """Emits the events of a leader.
+    """Emits the events of the leader.
 
     Attributes:
-        wants_success: Tells of an action whether to tell that it went well.
-        held_back: Events on triggers and targets beyond the limit.
+        wants_success: Returns whether successes of an action are to be reported.
+        held_back: The number of events on triggers and targets that exceeded the limit.
     """
 
     events: Events
@@ -99,12 +99,12 @@ class EventRecorder:
                 return
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
-        """Report one trigger of a sweep; what failed goes on as a request, reported there."""
+        """Report one trigger of a sweep; a failure is reported by the request that retries it."""
         if self.wants_success(MUTATED):
             self._applied(spec, attempt.targets)
 
     def caught_up(self, policy: PolicyRef, uid: str, rule: str, number: int) -> None:
-        """Tell that triggers of a rule were found that nobody had recorded."""
+        """Report that catch-up found triggers of a rule that had not been recorded."""
         what = "1 trigger was" if number == 1 else f"{number} triggers were"
         event = Event(
             regarding=policy.as_object(uid).reference,
@@ -116,7 +116,7 @@ class EventRecorder:
         self.events.emit(event)
 
     def caution(self, policy: CompiledPolicy, caveat: Caveat) -> None:
-        """Tell what a policy that is in force does not do."""
+        """Report a caveat of a policy that is in force."""
         self.events.emit(
             Event(
                 regarding=policy.ref.as_object(policy.uid).reference,
@@ -129,7 +129,7 @@ class EventRecorder:
         )
 
     def lost(self, policy: PolicyRef, uid: str, rule: str, note: str) -> None:
-        """Tell that triggers of a rule were lost for good."""
+        """Report that triggers of a rule were lost permanently."""
         self.events.emit(
             Event(
                 regarding=policy.as_object(uid).reference,
@@ -141,7 +141,7 @@ class EventRecorder:
         )
 
     def on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
-        """Forget what was counted of a policy that is deleted."""
+        """Forget the rate limit of a deleted policy."""
         if before is not None and after is None:
             self._buckets.pop(before.ref, None)
 
@@ -170,7 +170,7 @@ class EventRecorder:
             self._on_object(spec, spec.resource, kind, note, related=patched[0])
 
     def _diverted(self, request: UpdateRequest, status: RequestStatus) -> None:
-        """Tell that triggers of a rule are not recorded one by one, and that this is over."""
+        """Report when an aggregate request begins to stand for a rule's triggers, and its end."""
         spec = request.spec
         begun, ended = request.status.sweep is None, status.state in FINAL
         if not begun and not ended:

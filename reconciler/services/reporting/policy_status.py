@@ -1,11 +1,11 @@
-"""What users see of a policy's work: its figures in its status, kept by the leader.
+"""The figures about a policy's work in its status, maintained by the leader.
 
-The figures stand in the status and nowhere else. Who begins to lead takes them from there and adds
-what ended since by the requests that are still stored; the collector removes none before the
-figures that count it are written, so this holds with a retention of 0 as well. Of a controller
-that is killed, what ended in that very moment may be missing.
+The figures are stored in the status only. A new leader reads them from there and adds the requests
+that finished since and are still stored. The collector removes no request before the figures that
+count it are written, so this also works with a retention of 0. If a controller is killed, requests
+that finish at that very moment may be missing.
 
-At most one write per policy and tick, and none where nothing changed.
+There is at most one write per policy and tick, and none if nothing changed.
 """
 
 import asyncio
@@ -46,18 +46,18 @@ from reconciler.services.reporting.summary import summarise
 TICK = 1.0
 """Seconds between two writes of one policy's figures."""
 _PER_TICK = 20
-"""Policies written per tick; the others have their turn at the next."""
+"""Policies written per tick; the others follow in the next ones."""
 _NO_ERROR = frozenset({"", Reason.UNCONFIRMED})
 _NOTHING_DONE = Counts()
 
 
 @dataclass(slots=True, kw_only=True)
 class _Account:
-    """Figures of one generation of a policy.
+    """The figures of one generation of a policy.
 
     Attributes:
-        base: As they were stored when this process began; None until they were read live.
-        own: What ended since.
+        base: The figures that were stored before this process counted, None until they are read.
+        own: The figures of requests that finished since.
     """
 
     uid: str
@@ -69,11 +69,11 @@ class _Account:
 
 @dataclass(slots=True, kw_only=True)
 class Progress(WarnsOnce):
-    """The figures of all policies; only a leader runs it.
+    """Counts and writes the figures of all policies; run by the leader only.
 
     Attributes:
-        waiting: Gives all requests that are not final, as stored.
-        filters: Gives those that hold now.
+        waiting: Returns all requests that are not final, as stored.
+        filters: Returns the current filters.
     """
 
     index: PolicyStore
@@ -89,7 +89,7 @@ class Progress(WarnsOnce):
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        """Follow the policies."""
+        """Subscribe to the policies."""
         self.index.subscribe(self._on_policy)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
@@ -101,11 +101,11 @@ class Progress(WarnsOnce):
             self._dirty.discard(before.ref)
 
     def begin(self) -> None:
-        """This process leads from now on."""
+        """Record that this process leads from now on."""
         self._began = self.clock.now()
 
     def on_recovered(self, request: UpdateRequest) -> None:
-        """Take in a finished request that is stored at the beginning."""
+        """Record a finished request that was already stored when this process began to lead."""
         finished = request.status.finished
         if self._began is None or finished is None or finished >= self._began:
             return
@@ -116,7 +116,7 @@ class Progress(WarnsOnce):
             self._dirty.add(request.spec.policy)
 
     def observe(self, request: UpdateRequest, status: RequestStatus) -> None:
-        """Count a status that was stored."""
+        """Count a request status that has been stored."""
         account = self._account(request.spec)
         if account is None:
             return
@@ -127,7 +127,7 @@ class Progress(WarnsOnce):
             account.own = replace(account.own, last_error=_about(request, status))
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write changed figures at each tick until cancelled."""
         await repeat(self._tick, every=TICK, at_once=False)
 
     async def _tick(self) -> None:
@@ -135,7 +135,7 @@ class Progress(WarnsOnce):
             await self._write_dirty(self.clock.monotonic() - 0.9 * TICK, _PER_TICK)
 
     async def flush(self) -> None:
-        """Write everything that changed, now; what fails is written at the next tick."""
+        """Write all changed figures now; those that fail are retried at the next tick."""
         async with self._lock:
             await self._write_dirty(self.clock.monotonic(), len(self._dirty))
 
@@ -153,7 +153,7 @@ class Progress(WarnsOnce):
             except NotFound:
                 continue
             except Conflict:
-                # Another change of the policy is on its way to us.
+                # The watch will deliver the other change of the policy.
                 self._dirty.add(key)
             except ClusterError as error:
                 self._dirty.add(key)
@@ -171,12 +171,12 @@ class Progress(WarnsOnce):
             return None
         generation = max(spec.policy_generation, _generation(policy))
         if known is None and policy is None:
-            # It ended because its policy is gone.
+            # It ended because its policy was deleted.
             return None
         if known is None or spec.policy_uid not in ("", known.uid):
             known = None
         elif spec.sweep and spec.policy_generation < known.generation:
-            # It ran for rules that are replaced.
+            # It ran for rules that have been replaced.
             return None
         if known is None or known.generation < generation:
             uid = spec.policy_uid or _uid(policy)
@@ -207,7 +207,7 @@ class Progress(WarnsOnce):
         return True
 
     def _in_force(self, policy: StoredPolicy) -> _Account | None:
-        """Return the account of a policy whose stored generation is the one at work."""
+        """Return the figures of a policy, None unless its stored generation is rolled out."""
         compiled, uid, generation = policy.compiled, policy.uid, policy.generation
         if (
             compiled is None
@@ -224,7 +224,7 @@ class Progress(WarnsOnce):
         return account
 
     def _complete(self, account: _Account, policy: StoredPolicy, running: Running) -> bool:
-        """Return whether the status as noticed has it all, so that nothing has to be read."""
+        """Return whether the cached status is complete, so that no read or write is needed."""
         if account.own != PolicyProgress():
             return False
         noticed = _ended_part(parse_progress(policy.head))
@@ -267,7 +267,7 @@ class Progress(WarnsOnce):
             if spec.sweep or status.missing_permission or status.counts != _NOTHING_DONE:
                 found[spec.policy] = _with(found.get(spec.policy, Running()), spec, status)
             else:
-                # Where many thousands wait, hardly any has done something.
+                # If many thousands wait, hardly any of them has made progress.
                 untouched[spec.policy] += 1
         for ref, count in untouched.items():
             running = found.get(ref, Running())
@@ -333,7 +333,7 @@ def _ended_part(stored: PolicyProgress) -> PolicyProgress:
 
 
 def _later(request: UpdateRequest, base: PolicyProgress, account: _Account) -> bool:
-    """Return whether a finished request is not in the figures yet."""
+    """Return whether a finished request is not counted in the figures yet."""
     spec, finished = request.spec, request.status.finished
     if finished is None or spec.policy_uid not in ("", account.uid):
         return False

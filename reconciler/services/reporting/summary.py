@@ -1,4 +1,4 @@
-"""One line on what a policy came to, and why it is nothing where it is nothing."""
+"""A one-line summary of a policy's work, and of the reason if it did nothing."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from reconciler.services.catalog.settings import Filters
 
 
 def summarise(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -> str:
-    """Return the line for a person; it names no number that stands beside it without need."""
+    """Return the summary line, which avoids repeating numbers that are shown beside it."""
     running = progress.running
     if running.permissions:
         return f"{_requests(running.pending)} for a right: {', '.join(running.permissions)}"

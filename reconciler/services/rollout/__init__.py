@@ -1,1 +1,1 @@
-"""From a changed policy to one that is in force."""
+"""The rollout of policy changes: webhook configurations, sweeps and the condition Ready."""

@@ -1,4 +1,4 @@
-"""Whether the programs may work in the names that policies give."""
+"""Checks of whether the programs may impersonate the accounts that policies name."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from reconciler.services.ports.access import Accesses
 
 _GRANTED_FOR: Final = 30.0
 _MISSING_FOR: Final = 4.0
-"""Seconds that an answer counts; requests find out by themselves, and at once."""
+"""Seconds that an answer is cached; requests notice a change by themselves, at once."""
 _PARALLEL: Final = 16
 
 
@@ -27,7 +27,7 @@ class _Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Delegation:
-    """Asks about the accounts of policies, each at most once in a while."""
+    """Checks the accounts of policies and caches the answers for some seconds."""
 
     index: PolicyStore
     access: Accesses
@@ -35,7 +35,7 @@ class Delegation:
     _answers: dict[ServiceAccount, _Answer] = field(default_factory=dict)
 
     async def problems(self, policies: Iterable[CompiledPolicy]) -> dict[PolicyRef, str]:
-        """Return why policies cannot work in the name that they give."""
+        """Return the reasons why policies cannot work as the accounts that they name."""
         found: dict[PolicyRef, str] = {}
         named: dict[PolicyRef, ServiceAccount] = {}
         for policy in policies:
@@ -75,4 +75,4 @@ class Delegation:
         try:
             return await self.access.of(account).may(account.impersonation)
         except ClusterError:
-            return True  # Nobody can say; its requests find out.
+            return True  # Unknown; the policy's requests will show.

@@ -1,8 +1,8 @@
-"""Whether the policies are in force, since when, and at which times they were not.
+"""The record of whether the policies are in force, and of the times at which they were not.
 
-In force is a policy while the API server asks about its triggers: the webhook configuration is
-stored as it was written last, there is a CA, and the kinds of its match are served. That nobody
-touched the configuration is known by its resourceVersion, in this process and across processes.
+A policy is in force while the API server calls the webhook for its triggers: the configuration is
+stored as last written, there is a CA, and the kinds of its match are served. The configuration's
+resourceVersion shows that no other client changed it, in this process and across processes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,22 +21,22 @@ from reconciler.services.rollout.outages import Cause, Outages
 from reconciler.services.rollout.webhook_rules import ASKING, programs_of, selectors
 
 _OF_CONFIGURATION = frozenset({Cause.MISSING, Cause.CHANGED})
-"""What happened to the configuration by which triggers are recorded."""
+"""The causes that concern the configuration by which triggers are recorded."""
 _STEADY = 2.0
-"""Seconds that a restored configuration has to last until policies are Ready again."""
+"""Seconds that a restored configuration must stay unchanged before policies are Ready again."""
 _UNSEEN = timedelta(seconds=15)
-"""For so long a kind may be served before anybody here knows."""
+"""How long a kind may be served before the controller notices."""
 _UNNOTICED = timedelta(seconds=45)
-"""For so long the configuration of rules without targets may be away before that is noticed."""
+"""How long the mutating configuration may be missing before the controller notices."""
 _FARTHEST = timedelta(hours=1)
-"""How far a leader looks back that finds policies of an earlier installation."""
+"""How far a leader that finds policies of an earlier installation looks back."""
 _NOTED = timedelta(minutes=1)
-"""So long before a policy said that it is not in force it may have begun."""
+"""How much earlier than a policy's status reports it an outage may have begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a policy is not in force, for people."""
+    """Why a policy is not in force, for its status."""
 
     cause: Cause
     message: str
@@ -44,16 +44,16 @@ class Obstacle:
 
 @dataclass(slots=True, kw_only=True)
 class InForce:
-    """Kept by the leader.
+    """Tracks whether policies are in force; maintained by the leader.
 
     Attributes:
-        clock: The API server's.
-        outages: When policies were not in force.
-        obstacle: Why no trigger is recorded now, None where they are.
-        not_changing: Why nothing is changed before it is stored, None where it is.
-        unserved: The same by policy, for kinds that are not served.
-        version: resourceVersion of the configuration when it was in force last.
-        confirmed: When that was known last.
+        clock: The API server's clock.
+        outages: The spans in which policies were not in force.
+        obstacle: Why triggers are not recorded now, None if they are.
+        not_changing: Why objects are not changed before they are stored, None if they are.
+        unserved: Why single policies are not in force, for kinds that are not served.
+        version: resourceVersion of the configuration when it was last in force.
+        confirmed: When the configuration was last known to be in force.
     """
 
     clock: Clock
@@ -71,15 +71,15 @@ class InForce:
 
     @property
     def recalled(self) -> bool:
-        """Return whether it is known what the process before this one knew."""
+        """Return whether the state of the previous leader has been loaded."""
         return self._recalled
 
     def recall(self, checkpoint: Checkpoint, policies: Iterable[Object]) -> None:
-        """Take in what the leader before this one stored.
+        """Load the state that the previous leader stored.
 
         Args:
-            checkpoint: The same; empty where it went with the namespace of the programs.
-            policies: As stored: their status tells whether they were in force before.
+            checkpoint: That state; empty if it was deleted with the programs' namespace.
+            policies: The stored policies; their status shows whether they were in force before.
         """
         self._recalled = True
         self.outages.load(checkpoint.outages)
@@ -87,15 +87,15 @@ class InForce:
         if self.confirmed is None:
             self.confirmed = _last_in_force(policies, self.clock.now() - _FARTHEST)
         if self.confirmed is not None and not self.version:
-            # Nobody can say what became of the configuration since.
+            # It is unknown what happened to the configuration since.
             self.outages.begin(Cause.UNWATCHED, self.confirmed)
 
     def is_untouched(self, version: str, asked_at: datetime) -> bool:
-        """Return whether the stored configuration is the one that was in force last.
+        """Return whether the stored configuration is the one that was last in force.
 
         Args:
-            version: Its resourceVersion, empty where there is none.
-            asked_at: When it was asked for.
+            version: Its resourceVersion, empty if it does not exist.
+            asked_at: When the read of it began.
         """
         if self.version and version != self.version:
             return False
@@ -104,19 +104,19 @@ class InForce:
         return True
 
     def doubt(self) -> None:
-        """Somebody wrote the configuration: nobody can say what it was in between."""
+        """Record that another client wrote the configuration, with unknown content in between."""
         self._begin(Cause.CHANGED)
 
     def lose(self, cause: Cause, message: str) -> None:
-        """Policies are not in force; those of a lost configuration have to prove themselves."""
+        """Record that policies are not in force, until `settle` confirms that they are again."""
         self._begin(cause)
         self.obstacle = Obstacle(cause=cause, message=message)
 
     def stop_changing(self, cause: Cause, message: str) -> None:
-        """Rules without targets are not in force; it is looked for what they run on as it is.
+        """Record that rules without targets are not in force; catch-up searches their objects.
 
-        Not so where a policy has rules with targets as well, whose triggers are recorded
-        nevertheless: nothing of them is lost.
+        A policy that also has rules with targets gets no outage: their triggers are still
+        recorded, so that none of these is lost.
         """
         self.not_changing = Obstacle(cause=cause, message=message)
         since = (self.confirmed or self.clock.now()) - _UNNOTICED
@@ -124,7 +124,7 @@ class InForce:
             self.outages.begin(cause, since, policy=uid)
 
     def obstacle_of(self, policy: CompiledPolicy) -> Obstacle | None:
-        """Return why a policy is not in force now, None where it is."""
+        """Return why a policy is not in force now, None if it is."""
         if self.obstacle is not None and (
             self.obstacle.cause not in _OF_CONFIGURATION
             or policy.in_phase(Phase.TRIGGERED)
@@ -137,37 +137,37 @@ class InForce:
 
     @property
     def broken(self) -> bool:
-        """Return whether something keeps all rules of a kind from being in force."""
+        """Return whether recording or changing objects is interrupted for all policies."""
         return self.obstacle is not None or self.not_changing is not None
 
     def restored(self, margin: float) -> None:
-        """What was lost is stored again."""
+        """Record that a lost configuration is stored again."""
         self._steady_at = self.clock.monotonic() + max(margin, _STEADY)
 
     def written(self, version: str) -> None:
-        """The configuration is stored as it was wanted."""
+        """Record the version in which the wanted configuration is stored."""
         if not self._registered and self.version and version != self.version:
-            # What the policies needed since the leader before this one, nobody asked about.
+            # Policies that changed since the previous leader were not registered until now.
             self._begin(Cause.UNWATCHED)
         self.version = version
 
     def withdrawn(self) -> None:
-        """The configuration is removed on purpose."""
+        """Record that the configuration was removed on purpose."""
         self.version, self._steady_at = "", None
 
     def stand_by(self) -> None:
-        """Nothing is to be in force; what happens meanwhile is nobody's loss."""
+        """Record that no policy is meant to be in force, so that this time is no outage."""
         self.version, self._steady_at = "", None
         self.obstacle, self.not_changing = None, None
         self.confirmed = self.clock.now()
         self.outages.end(self.confirmed)
 
     def settle(self, asked_at: datetime, policies: Iterable[CompiledPolicy]) -> None:
-        """All is stored as it was wanted, and the API servers had their time to learn of it.
+        """Record that the configurations are stored and that the API servers use them by now.
 
         Args:
-            asked_at: A moment before which the configuration was looked at.
-            policies: What it is for.
+            asked_at: A time before the configurations were read.
+            policies: The policies that they were made for.
         """
         if self.settling > 0:
             return
@@ -181,7 +181,7 @@ class InForce:
 
     @property
     def settling(self) -> float:
-        """Seconds until a restored configuration has lasted long enough."""
+        """Return the seconds until a restored configuration counts as in force."""
         if self._steady_at is None:
             return 0.0
         return max(0.0, self._steady_at - self.clock.monotonic())
@@ -191,12 +191,12 @@ class InForce:
         policies: Sequence[CompiledPolicy],
         found: Mapping[KindSelector, Sequence[Kind]],
     ) -> dict[KindSelector, tuple[Kind, ...]]:
-        """Return the kinds to ask about: those that are served, and those that once were.
+        """Return the kinds to register: those that are served, and those that were served before.
 
-        Of a kind whose definition is deleted and made again the first objects are recorded then.
+        If the CRD of a kind is deleted and created again, its first objects are thus recorded.
 
         Args:
-            policies: All that can act.
+            policies: All policies that can act.
             found: The kinds that are served now.
         """
         before, self._kinds = self._kinds, {}
@@ -237,7 +237,7 @@ class InForce:
 
 
 def _last_in_force(policies: Iterable[Object], farthest: datetime) -> datetime | None:
-    """Return when policies were in force last by what they say, None where none ever was."""
+    """Return when policies were last in force by their status, None if none ever was."""
     moments = []
     for policy in policies:
         if observed_generation(policy) is None:
@@ -255,7 +255,7 @@ def _missing(
     found: Mapping[KindSelector, Sequence[Kind]],
     known: Mapping[KindSelector, frozenset[Kind]],
 ) -> Iterable[str]:
-    """Yield the kinds that are not served and have been, and those of rules that have no other."""
+    """Yield kinds that are no longer served, and unserved ones of rules without served kinds."""
     for program in programs_of([policy], *ASKING):
         literal = {
             scope.selector

@@ -1,4 +1,4 @@
-"""Which rules can run on what exists, although nobody sent a request."""
+"""The check of whether a rule can run on existing objects without an admission request."""
 
 from reconciler.engine.context import reads_user
 from reconciler.engine.program import Program
@@ -7,10 +7,10 @@ _MEANT = "set mutateExistingOnPolicyUpdate: true if it is meant to run without"
 
 
 def why_not(program: Program) -> str:
-    """Return why a rule cannot run without a request and what to do, empty where it can.
+    """Return why a rule cannot run without a request and what to do, empty if it can.
 
-    A rule with mutateExistingOnPolicyUpdate may read what only a request has: its author says
-    with the field that it is to run without.
+    A rule with mutateExistingOnPolicyUpdate may read data that only a request has: by setting the
+    field, its author states that the rule is meant to run without.
     """
     listings = program.match.listings()
     if not listings:

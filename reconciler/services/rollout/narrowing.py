@@ -1,8 +1,8 @@
-"""Conditions that keep the API server from asking about objects that no policy means; pure.
+"""Match conditions that exclude objects which no policy matches.
 
 A policy on one ConfigMap would otherwise put every write of a ConfigMap under its failure policy.
-A condition excludes only what is known not to match: what has no name yet, and a collection that
-is deleted, is asked about.
+A condition only excludes requests that certainly do not match. Objects that have no name yet and
+deletions of collections are not excluded. The module does no I/O.
 """
 
 import json
@@ -18,7 +18,7 @@ _MOST_VALUES: Final = 100
 """Names, namespaces and labels in one condition."""
 
 _MOST_CHARACTERS: Final = 200_000
-"""In the conditions of one webhook; a whole configuration has to fit into a stored object."""
+"""The limit for all conditions of one webhook; a configuration must fit into a stored object."""
 
 _CONDITION: Final = "kube-retrofit-objects-{}"
 _LABELS: Final = (
@@ -26,12 +26,12 @@ _LABELS: Final = (
 )
 
 Resource = tuple[str, str]
-"""Group and plural; conditions cannot tell versions of one resource apart."""
+"""Group and plural; conditions cannot distinguish versions of a resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Clause:
-    """Objects of one resource that a rule may match; None: of any name, in any namespace."""
+    """Objects of one resource that a rule may match; None stands for any name or namespace."""
 
     names: frozenset[str] | None = None
     namespaces: frozenset[str] | None = None
@@ -47,7 +47,7 @@ class _Clause:
         return values + len(self.names or ()) + len(self.namespaces or ())
 
     def covers(self, selected: frozenset[str] | None) -> bool:
-        """Return whether it lets through everything in some namespaces."""
+        """Return whether the clause accepts every object in the selected namespaces."""
         if selected is None or self.names is not None or self.labels:
             return False
         return self.namespaces is None or selected <= self.namespaces
@@ -75,19 +75,19 @@ def conditions(
     selected: frozenset[str] | None,
     labels_are_final: bool,
 ) -> list[Object]:
-    """Return what a webhook for some rules need not be asked about, ``most`` conditions.
+    """Return at most ``most`` conditions that exclude objects which no rule of a webhook matches.
 
-    The API server makes every object ready for the first condition that it evaluates, which costs
-    more than the condition: none is returned that says what the namespace selector says.
+    Before it evaluates the first condition, the API server prepares the object, which costs more
+    than the condition. So no condition repeats what the namespace selector excludes already.
 
     Args:
-        programs: The rules.
-        kinds: What their selectors resolve to.
-        most: How many conditions there may be.
-        selected: The only namespaces that the webhook's selector lets through; None: any.
-        labels_are_final: The API server does not ask again after another webhook changed the
-            object. Where it does, it asks only whom it has asked before: an object that gets its
-            label meanwhile would never come to a rule that asks for it.
+        programs: The rules of the webhook.
+        kinds: The kinds that their selectors resolve to.
+        most: The number of conditions that may still be added.
+        selected: The only namespaces that the webhook's selector allows, None for any.
+        labels_are_final: The webhook is not reinvoked. The API server only reinvokes webhooks
+            that it called before, so a label condition would hide an object that gets the label
+            from a later webhook; with reinvocation, labels are not used.
     """
     narrow = []
     namespaced = {
@@ -105,7 +105,7 @@ def conditions(
 
 
 def _short_enough(expressions: Sequence[str]) -> Iterator[str]:
-    """Yield what fits, and leave out the longest of what does not."""
+    """Yield the expressions that fit into the limit, preferring short ones."""
     left = _MOST_CHARACTERS
     kept = set()
     for expression in sorted(expressions, key=len):
@@ -118,7 +118,7 @@ def _short_enough(expressions: Sequence[str]) -> Iterator[str]:
 def _clauses(
     programs: Iterable[Program], kinds: Mapping[KindSelector, Sequence[Kind]]
 ) -> dict[Resource, set[_Clause]]:
-    """Return what is matched of each resource, nothing where a rule is for every kind."""
+    """Return the clauses that match each resource, empty if a rule matches every kind."""
     found: dict[Resource, set[_Clause]] = {}
     for program in programs:
         for selector, clause in meant(program):
@@ -131,7 +131,7 @@ def _clauses(
 
 
 def meant(program: Program) -> Iterator[tuple[KindSelector, _Clause]]:
-    """Yield what a rule matches, with all that is known of it."""
+    """Yield the kinds that a rule matches, each with the known restrictions on its objects."""
     listings = program.match.listings(requests=True)
     for listing in listings:
         clause = _Clause(
@@ -140,7 +140,7 @@ def meant(program: Program) -> Iterator[tuple[KindSelector, _Clause]]:
             labels=frozenset(listing.labels),
         )
         for selector in listing.kinds:
-            # Of some subresources the object is another one than what it belongs to.
+            # The object of some subresources is of another kind than the parent object.
             yield selector, _ANY if selector.subresource else clause
     listed = {selector for listing in listings for selector in listing.kinds}
     for scope in program.match.kinds():
@@ -149,7 +149,7 @@ def meant(program: Program) -> Iterator[tuple[KindSelector, _Clause]]:
 
 
 def _of_namespace(clause: _Clause) -> _Clause:
-    """Return the same for Namespaces: the one that such an object lies in bears its name."""
+    """Return the clause for Namespace objects, whose namespace is their own name."""
     if clause.namespaces is None:
         return clause
     names = clause.namespaces if clause.names is None else clause.names & clause.namespaces
@@ -157,7 +157,7 @@ def _of_namespace(clause: _Clause) -> _Clause:
 
 
 def _fitting(clauses: Iterable[_Clause]) -> list[_Clause]:
-    """Return clauses that exclude as much as one condition may say, none where that is nothing."""
+    """Return the most selective clauses that fit into one condition, empty if there are none."""
     whole = set(clauses)
     views = (
         whole,
@@ -179,7 +179,7 @@ def _unlabelled(clauses: Iterable[_Clause]) -> set[_Clause]:
 
 
 def _merged(clauses: Iterable[_Clause]) -> list[_Clause]:
-    """Return the same with one list of names for all that differ in nothing else, in order."""
+    """Return the clauses sorted, with those that only differ in their names merged."""
     names: dict[tuple[frozenset[str] | None, frozenset[LabelRequirement]], set[str] | None] = {}
     for clause in clauses:
         key = clause.namespaces, clause.labels
@@ -204,8 +204,7 @@ def _expression(group: str, plural: str, clauses: Sequence[_Clause]) -> str:
 
 
 def _named(allowed: str) -> str:
-    # A request has no name where the API server made it up, or deletes a collection: not even an
-    # empty one.
+    # The name is absent, not empty, if the API server generates it or a collection is deleted.
     return (
         f'(has(request.name) && request.name != "" ? request.name in {allowed}'
         f" : object != null ? !has(object.metadata.name) || object.metadata.name in {allowed}"
@@ -214,7 +213,7 @@ def _named(allowed: str) -> str:
 
 
 def _labelled(requirements: Iterable[LabelRequirement]) -> str:
-    # Rules are asked about the old object only where there is no other, so it is the same here.
+    # Like the matcher, use the old object only if there is no new one.
     held = " && ".join(_holds(item) for item in sorted(requirements, key=str))
     return f"[object != null ? object : oldObject].all(one, one == null || ({held}))"
 

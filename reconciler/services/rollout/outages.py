@@ -1,7 +1,7 @@
-"""Spans in which policies were not in force, so that nobody was asked about their triggers; pure.
+"""The record of outages: spans in which policies were not in force and triggers may be lost.
 
-A span begins at the last moment at which everything was seen in its place, not when somebody
-noticed that it is not. All times are the API server's.
+A span begins when the policies were last seen in force, not when the outage was noticed. All
+times are those of the API server's clock. The module does no I/O.
 """
 
 from collections.abc import Collection, Iterable
@@ -14,16 +14,16 @@ import orjson
 from reconciler.api.updaterequest import parse_time, render_time
 
 _PARTLY_EVERY = timedelta(seconds=60)
-"""How often what a span that goes on has lost so far is looked for."""
+"""How often an ongoing span is searched for the triggers that it has lost so far."""
 _QUIET = timedelta(seconds=15)
 _MOST = 500
-"""Spans of single policies that are stored one by one."""
+"""The number of spans that are stored one by one; more are stored as a single span."""
 
 
 class Cause(StrEnum):
-    """Why nobody recorded triggers; mostly also the reason of the condition Ready meanwhile.
+    """Why triggers were not recorded; mostly also the reason of the condition Ready meanwhile.
 
-    UNRECORDED: no admission server did, which lets triggers pass under Ignore only.
+    UNRECORDED: No admission server recorded them, which only ``Ignore`` allows.
     """
 
     MISSING = "WebhookMissing"
@@ -40,9 +40,9 @@ class Outage:
     """One span.
 
     Attributes:
-        policy: The uid of the only policy concerned; empty for all of them.
-        until: When everything was in force again, None while it is not.
-        searched: Up to when its triggers were looked for already, None for not at all.
+        policy: The uid of the policy concerned, empty for all policies.
+        until: When the policies were in force again, None while they are not.
+        searched: The time up to which its triggers were searched for, None if not at all.
     """
 
     policy: str = ""
@@ -54,10 +54,10 @@ class Outage:
 
 @dataclass(slots=True)
 class Outages:
-    """The spans that go on, and those in which nobody has looked for triggers yet.
+    """The ongoing spans, and the ended ones that have not been searched for triggers yet.
 
     Attributes:
-        revision: Another number after each change, so that it can be stored when it must.
+        revision: Increases with each change, which shows when to store the spans.
     """
 
     revision: int = 0
@@ -65,19 +65,19 @@ class Outages:
     _ended: list[Outage] = field(default_factory=list)
 
     def begin(self, cause: Cause, since: datetime, *, policy: str = "") -> None:
-        """Take in that policies are not in force; one that goes on is the same span."""
+        """Record that policies are not in force; an ongoing span is kept unchanged."""
         if policy not in self._open:
             self._open[policy] = Outage(policy=policy, cause=cause, since=since)
             self.revision += 1
 
     def end(self, until: datetime, *, policy: str = "") -> None:
-        """Take in that they are in force again, if they were not."""
+        """Record that policies are in force again, if they were not."""
         if outage := self._open.pop(policy, None):
             self._ended.append(replace(outage, until=max(until, outage.since)))
             self.revision += 1
 
     def add(self, cause: Cause, since: datetime, until: datetime) -> None:
-        """Take in a span that is over; with one that ended in it, it is one."""
+        """Record a span that is over; it is merged with one of the same cause that it meets."""
         for index, item in enumerate(self._ended):
             if item.cause is cause and item.until is not None and since <= item.until:
                 self._ended[index] = replace(item, until=max(item.until, until))
@@ -87,18 +87,18 @@ class Outages:
         self.revision += 1
 
     def is_open(self, policy: str = "") -> bool:
-        """Return whether a policy is in no force of its own, or all are for an empty one."""
+        """Return whether a span is ongoing for one policy, or if empty, for all of them."""
         return policy in self._open
 
     def widen(self, since: datetime) -> None:
-        """Let the span of all policies that goes on begin earlier."""
+        """Move the beginning of the ongoing span of all policies to an earlier time."""
         outage = self._open.get("")
         if outage is not None and since < outage.since:
             self._open[""] = replace(outage, since=since, searched=None)
             self.revision += 1
 
     def due(self, before: datetime) -> tuple[Outage, ...]:
-        """Return the spans to look into, given up to when all requests are known."""
+        """Return the spans to search, given the time up to which all requests are known."""
         ended = [item for item in self._ended if _is_due(item, before)]
         going_on = self._open.get("")
         if going_on is not None:
@@ -108,7 +108,7 @@ class Outages:
         return tuple(ended)
 
     def done(self, outages: Collection[Outage], before: datetime) -> None:
-        """Take in that spans were looked into up to a moment."""
+        """Record that spans were searched up to a moment."""
         kept = [item for item in self._ended if item not in outages]
         going_on = self._open.get("")
         if going_on is not None and going_on in outages:
@@ -119,11 +119,11 @@ class Outages:
         self.revision += 1
 
     def earliest(self) -> datetime | None:
-        """Return from when on requests must not be forgotten, None where none are needed."""
+        """Return the time from which known requests must be kept, None if none are needed."""
         return min((item.since for item in self._all()), default=None)
 
     def forget(self, policies: Collection[str]) -> None:
-        """Drop the spans of all single policies but those given."""
+        """Drop the spans of single policies that are not among the given uids."""
         gone = {item.policy for item in self._all() if item.policy} - set(policies)
         if gone:
             self._open = {key: item for key, item in self._open.items() if key not in gone}
@@ -131,7 +131,7 @@ class Outages:
             self.revision += 1
 
     def dump(self) -> str:
-        """Return all of it as text, empty where there is nothing."""
+        """Return all spans as JSON, empty if there are none."""
         outages = list(self._all())
         if len(outages) > _MOST:
             since = min(item.since for item in outages)
@@ -139,7 +139,7 @@ class Outages:
         return orjson.dumps([_render(item) for item in outages]).decode() if outages else ""
 
     def load(self, text: str) -> None:
-        """Take in what another process dumped."""
+        """Add the spans that another process dumped."""
         for outage in _parse(text):
             if outage.until is not None:
                 self._ended.append(outage)
@@ -152,11 +152,11 @@ class Outages:
 
 
 def concerning(outages: Iterable[Outage], policy: str, *, ignores: bool) -> list[Outage]:
-    """Return those of some spans in which a policy may have lost triggers.
+    """Return the spans in which a policy may have lost triggers.
 
     Args:
         outages: The spans.
-        policy: Its uid.
+        policy: The uid of the policy.
         ignores: Whether its failure policy is Ignore.
     """
     return [
@@ -171,7 +171,7 @@ def _is_due(outage: Outage, before: datetime) -> bool:
         return False
     if outage.cause is not Cause.UNRECORDED:
         return True
-    # While triggers are lost all the time, that is many spans which follow each other.
+    # A continuous loss is added as many consecutive spans: wait for its end, or for a minute.
     return before - outage.until >= _QUIET or before - outage.since >= _PARTLY_EVERY
 
 

@@ -1,6 +1,6 @@
-"""Which rules on existing objects are the only ones for these, and the condition for that; pure.
+"""Pure functions that find the lone rules of policies and build the match condition for them.
 
-`services/catalog/lone_rules` says why the API server need not ask about their writes.
+`services/catalog/lone_rules` explains why their writes need no webhook call.
 """
 
 import json
@@ -22,11 +22,11 @@ Kinds = Mapping[KindSelector, Sequence[Kind]]
 
 
 def lone_rules(policies: Sequence[CompiledPolicy], kinds: Kinds) -> frozenset[LoneRule]:
-    """Return the rules on existing objects that are the only ones for some of them.
+    """Return the rules on existing objects that are the only rules for some of these objects.
 
     Args:
-        policies: All that can act.
-        kinds: What their selectors resolve to.
+        policies: All policies that can act.
+        kinds: The kinds that their selectors resolve to.
     """
     swept = {
         (policy.ref, program.rule)
@@ -43,13 +43,13 @@ def lone_rules(policies: Sequence[CompiledPolicy], kinds: Kinds) -> frozenset[Lo
 def conditions(
     programs: Iterable[Program], lone: Iterable[LoneRule], users: Iterable[str], most: int
 ) -> list[Object]:
-    """Return what a webhook for some rules need not be asked about, ``most`` conditions.
+    """Return the match condition that excludes the writes of lone rules, if there are any.
 
     Args:
-        programs: The rules.
-        lone: Those that are the only ones for some objects.
+        programs: The rules of the webhook.
+        lone: The lone rules of all policies.
         users: Full names of the users whose requests are the controller's own.
-        most: How many conditions there may be.
+        most: The number of conditions that may still be added.
     """
     known = {(item.policy, item.rule) for item in lone}
     if most <= 0 or not any((item.origin.policy, item.rule) in known for item in programs):
@@ -61,7 +61,7 @@ def conditions(
 
 
 def _alone(programs: Iterable[Program], kinds: Kinds) -> Iterator[LoneRule]:
-    """Yield the rules that are the only ones in some place, nothing where one is for all kinds."""
+    """Yield rules that are alone for a kind and namespace; none if a rule matches all kinds."""
     found: defaultdict[tuple[str, str], defaultdict[str, set[LoneRule]]] = defaultdict(
         lambda: defaultdict(set)
     )

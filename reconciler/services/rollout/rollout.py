@@ -1,8 +1,8 @@
-"""What follows a change of policies: webhook configurations first, then sweeps, then Ready.
+"""The rollout of policy changes: webhook configurations first, then sweeps, then Ready.
 
-In that order nothing falls between: a trigger that is stored before the webhook is in force is
-found by the sweep, a later one is recorded by the webhook. Only the leader does this, so that
-configurations and policy statuses have one writer.
+This order misses no trigger: one that is stored before the webhook is in force is found by the
+sweep, a later one is recorded by the webhook. Only the leader does this, so that configurations
+and policy statuses have a single writer.
 """
 
 import asyncio
@@ -42,35 +42,35 @@ from reconciler.services.rollout.manual_run import why_not
 from reconciler.services.rollout.webhook_writer import WebhookWriter
 
 OnCaveat = Callable[[CompiledPolicy, Caveat], None]
-"""Gets what a policy that is in force does not do."""
+"""Called with a policy in force and a caveat about it."""
 _GATHER = 0.05
-"""Seconds that changes of several policies are given to come together."""
+"""Seconds to wait for further changes of policies, so that they are handled together."""
 _AGAIN = 0.2
-"""Seconds until a policy that changed meanwhile is worked on again."""
+"""Seconds until a policy that changed meanwhile is handled again."""
 _PATROL = 30.0
-"""Seconds until everything is looked at although nothing is known to have changed."""
+"""Seconds until everything is reconciled although no change is known."""
 _UNGRANTED = 5.0
-"""Seconds until a right is asked for again that a policy cannot work without."""
+"""Seconds until a missing impersonation right of a policy is checked again."""
 _URGENT, _LONGEST = 2.0, 15.0
-"""Seconds between two tries at most, while policies are not in force, and while they are."""
+"""The longest retry pauses in seconds, while policies are not in force and while they are."""
 _KEPT_PARTS = ("mutateExisting", "autogen", "rulecount")
-"""Parts of the status that are written field by field."""
+"""Parts of the status that are compared field by field."""
 _WHOLE_PARTS = ("phases", "kinds")
-"""Lists."""
+"""Parts of the status that are compared as a whole."""
 _MARK = 128
-"""Characters of the run annotation that tell one value from another."""
+"""Characters of the run annotation that are significant."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Rollout(WarnsOnce):
-    """Keeps the cluster in step with the policies.
+    """Reconciles webhook configurations, sweeps and policy statuses with the policies.
 
     Attributes:
-        on_caveat: Called with what a policy in force does not do, when its status first says so.
-        held: Why nothing is rolled out and nobody asked; empty where it is.
-        ending: The programs' namespace is being deleted, so the webhooks go first.
-        ready_if_stored: A policy none of whose rules is acted on is Ready, and says so.
-        changed: Set while there is something that `reconcile` has not seen yet.
+        on_caveat: Called with a caveat of a policy in force when the status message changes.
+        held: Why the controller stands by without webhooks, empty if it does not.
+        ending: The programs' namespace is being deleted, so the webhooks are removed first.
+        ready_if_stored: A policy without any rule that is acted on is Ready, with a message.
+        changed: Set while there are changes that `reconcile` has not handled yet.
     """
 
     index: PolicyStore
@@ -86,36 +86,36 @@ class Rollout(WarnsOnce):
     _delegation: Delegation = field(init=False)
 
     def __post_init__(self) -> None:
-        """Follow the policies, and ask about their accounts where configurations are kept."""
+        """Subscribe to the policies, and check accounts with the webhook writer's cluster."""
         access, clock = self.webhook_writer.cluster.access, self.webhook_writer.clock
         self._delegation = Delegation(index=self.index, access=access, clock=clock)
         self.index.subscribe(self._on_policy)
         self.index.languages.changed.subscribe(self.changed.set)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
-        # New figures in the status, which come every second, are nothing to follow.
+        # The figures in the status are updated every second and need no rollout.
         if before is None or after is None or _followed(before.head) != _followed(after.head):
             self.changed.set()
 
     def wake(self) -> None:
-        """Something beside the policies changed: kinds, settings, the configurations."""
+        """Reconcile after a change of something else: kinds, settings or the configurations."""
         self.changed.set()
 
     def hold(self, reason: str) -> None:
-        """Stand by for a reason; an empty one is to go on."""
+        """Stand by for a reason, or continue if it is empty."""
         self.held = reason
         self.changed.set()
 
     def end(self, *, ending: bool) -> None:
-        """Take in whether the programs' namespace is being deleted."""
+        """Record whether the programs' namespace is being deleted."""
         self.ending = ending
         self.changed.set()
 
     async def load(self) -> None:
-        """Take in what is stored, and forget what is not.
+        """Synchronise the policy store with the stored policies.
 
-        The watch has not delivered all policies yet when a Lease is won, and a deletion that it
-        missed it never delivers.
+        When the Lease is acquired, the watch may not have delivered all policies yet. A deletion
+        that the watch missed is never delivered.
 
         Raises:
             ClusterError: The policies cannot be listed.
@@ -129,19 +129,19 @@ class Rollout(WarnsOnce):
                 self.index.on_deleted(missing.head)
 
     async def run(self) -> None:
-        """Follow changes until cancelled; what fails is tried again with a pause."""
+        """Reconcile after changes until cancelled; failures are retried with backoff."""
         await repeat(
             self._follow,
             every=_PATROL,
             woken=self.changed,
             pauses=(0.5, _LONGEST),
-            # While nothing is recorded, every second counts.
+            # While policies are not in force, triggers are lost, so retry sooner.
             at_most=lambda: _URGENT if self.webhook_writer.in_force.broken else _LONGEST,
             tell=self.tell,
         )
 
     async def _follow(self) -> None:
-        # What nobody woke is the patrol, or the begin.
+        # A run without the event is the patrol or the first one.
         self._stale = self._stale or not self.changed.is_set()
         await asyncio.sleep(_GATHER)
         self.changed.clear()
@@ -155,7 +155,7 @@ class Rollout(WarnsOnce):
             raise
 
     async def reconcile(self) -> None:
-        """Bring configurations, sweeps and statuses in step once."""
+        """Reconcile configurations, sweeps and statuses once."""
         policies = {
             policy.ref: policy for policy in self.index.policies() if self._is_ours(policy.ref)
         }
@@ -180,7 +180,7 @@ class Rollout(WarnsOnce):
             asyncio.get_running_loop().call_later(settling, self.changed.set)
         powerless = await self._delegation.problems(policies.values())
         if powerless:
-            # The right may be granted any time, and nobody tells.
+            # The right may be granted at any time, without an event.
             asyncio.get_running_loop().call_later(_UNGRANTED, self.changed.set)
         await self._work(self._steps(policies, {**powerless, **refused}))
 
@@ -190,7 +190,7 @@ class Rollout(WarnsOnce):
             try:
                 await work
             except (Conflict, NotFound):
-                # A newer version of the policy is on its way, perhaps with new figures only.
+                # The watch will deliver a newer version, perhaps with new figures only.
                 asyncio.get_running_loop().call_later(_AGAIN, self.changed.set)
                 continue
             except ClusterError as error:
@@ -203,7 +203,7 @@ class Rollout(WarnsOnce):
     ) -> Iterator[Awaitable[None]]:
         in_force = self.webhook_writer.in_force
         for ref, compiled in policies.items():
-            # Only what was registered is finished: a policy that came meanwhile is not in force.
+            # Only registered policies are finished: one that arrived meanwhile is not in force.
             if ref in refused:
                 yield self._write(ref, _not_ready(refused[ref]))
             elif acts(compiled) and (obstacle := in_force.obstacle_of(compiled)):
@@ -218,12 +218,12 @@ class Rollout(WarnsOnce):
                 yield self._write(left.ref, _not_ready(reason, "StandingBy"))
 
     def _is_ours(self, ref: PolicyRef) -> bool:
-        """Return whether a policy is acted on, and not left to the system that it was made for."""
+        """Return whether a policy is acted on, and not left to the original of its language."""
         languages = self.index.languages
         return languages.is_served(ref) and not languages.standing_by(ref)
 
     async def _suspend(self, compiled: CompiledPolicy, obstacle: Obstacle) -> None:
-        """Say that a policy is not in force, also while its figures are written every second."""
+        """Write that a policy is not in force, even if its figures are written every second."""
         ref, wanted = compiled.ref, _not_ready(obstacle.message, obstacle.cause)
         try:
             await self._write(ref, wanted)
@@ -247,7 +247,7 @@ class Rollout(WarnsOnce):
                 name = sweep_name(compiled.uid, compiled.generation, program.rule)
                 await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
         elif compiled.on_existing and not runs_on_existing(policy):
-            # The annotation came without a generation, perhaps not for the first time.
+            # The annotation was added without a new generation, perhaps not for the first time.
             edition = f"{compiled.generation}/{resource_version(policy)}"
             for program in compiled.on_existing:
                 name = sweep_name(compiled.uid, edition, program.rule)
@@ -264,7 +264,7 @@ class Rollout(WarnsOnce):
                 self.on_caveat(compiled, caveat)
 
     def _held_back(self, policy: StoredPolicy) -> str | None:
-        """Return why nothing of a policy is worked on now, None where it is."""
+        """Return why the work of a policy is held back now, None if it is not."""
         limits = policy.limits
         if isinstance(limits, InvalidPolicy):
             return str(limits)
@@ -274,7 +274,7 @@ class Rollout(WarnsOnce):
     async def _run_now(
         self, compiled: CompiledPolicy, mark: str, *, just_swept: bool
     ) -> dict[str, Any]:
-        """Run all rules that can be, and return what the status says about it."""
+        """Start a manual run of all rules that support it; return its part of the status."""
         refused: list[str] = []
         for program in compiled.in_background:
             if just_swept and program.on_policy_change:
@@ -309,7 +309,7 @@ class Rollout(WarnsOnce):
 
 
 def _followed(policy: Object) -> tuple[Any, ...]:
-    """Return what of a stored policy concerns the rollout."""
+    """Return the parts of a stored policy that concern the rollout."""
     meta, status = policy.get("metadata") or {}, policy.get("status") or {}
     known = (meta.get("uid"), meta.get("generation"), observed_generation(policy))
     marks = (_run_mark(policy), _acted_on(policy), tuple(sorted(limits_of(policy).items())))
@@ -317,13 +317,13 @@ def _followed(policy: Object) -> tuple[Any, ...]:
 
 
 def _run_mark(policy: Object) -> str:
-    """Return the value that asks for a run, empty where nobody does."""
+    """Return the value of the run annotation, empty if there is none."""
     found = (policy.get("metadata") or {}).get("annotations") or {}
     return str(found.get(ANNOTATION_RUN, ""))[:_MARK]
 
 
 def _acted_on(policy: Object) -> str:
-    """Return the value of the last run."""
+    """Return the annotation value of the last manual run."""
     existing = (policy.get("status") or {}).get("mutateExisting") or {}
     return str((existing.get("manualRun") or {}).get("value", ""))
 
@@ -366,7 +366,7 @@ def _message(status: Mapping[str, Any]) -> str:
 
 
 def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return since when the condition has the wanted status, empty where it has not."""
+    """Return since when the condition has the wanted status, empty if it has another."""
     for item in status.get("conditions") or ():
         if (item.get("type"), item.get("status")) == (wanted["type"], wanted["status"]):
             return str(item.get("lastTransitionTime", ""))
@@ -374,7 +374,7 @@ def _since(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def _is_said(conditions: Sequence[Object], wanted: Object) -> bool:
-    """Return whether a status has the one condition, as far as its definition keeps the fields."""
+    """Return whether the wanted condition is stored; the CRD may drop ``observedGeneration``."""
     if len(conditions) != 1:
         return False
     reported = {key: value for key, value in conditions[0].items() if key != "lastTransitionTime"}

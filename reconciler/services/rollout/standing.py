@@ -1,7 +1,7 @@
-"""Conditions that keep a cluster alive, and policies within reach, while admission is away; pure.
+"""Match conditions that keep a cluster working while no admission server is available.
 
 A webhook for all kinds with failurePolicy Fail would refuse what a cluster needs to run: the
-heartbeats of nodes, tokens and access reviews, and the policy that is to be taken back.
+heartbeats of nodes, tokens and access reviews, and an edit that would withdraw the policy.
 """
 
 import json
@@ -20,13 +20,13 @@ _NODES: Final = "system:nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
-    """Something that a rule for all kinds is never asked about.
+    """Requests that are excluded from a webhook with rules for all kinds.
 
     Attributes:
         name: Part of the condition's name.
-        expression: True of it.
-        group: Of its kinds; a policy that names one of them is asked.
-        resources: Their plurals; empty: all of the group.
+        expression: A CEL expression that is true for these requests.
+        group: The API group of their kinds; they are not excluded if a rule names such a kind.
+        resources: The plurals of these kinds; empty for the whole group.
     """
 
     name: str
@@ -62,7 +62,7 @@ _STANDING: Final = (
     ),
     _Standing(
         name="tokens",
-        # A request for no subresource has not even an empty one.
+        # The field is absent, not empty, in a request without a subresource.
         expression=f"{_of('', 'serviceaccounts')} && has(request.subResource)"
         ' && request.subResource == "token"',
         group="",
@@ -95,9 +95,9 @@ def exclusions(
     kinds: Mapping[KindSelector, Sequence[Kind]],
     most: int,
 ) -> list[Object]:
-    """Return what a webhook is never asked about for rules of all kinds, ``most`` conditions.
+    """Return at most ``most`` conditions that exclude requests from a webhook for all kinds.
 
-    A kind that one of the rules names is asked about.
+    A kind that one of the rules names explicitly is not excluded.
     """
     selectors = {scope.selector for program in programs for scope in program.match.kinds()}
     if not any(item.kind == "*" for item in selectors):
@@ -129,10 +129,10 @@ _TO_IGNORE: Final = (
 
 
 def harmless_edits() -> list[Object]:
-    """Return what keeps the webhook for policies from being asked about edits that do no harm.
+    """Return the condition that excludes harmless edits from the webhook for policies.
 
-    Labels, finalizers, owners and annotations that are not ours; the spec with nothing new but
-    ``failurePolicy: Ignore``; whatever happens to one that is being deleted.
+    Harmless are: changes of labels, finalizers, owners and annotations without the project's
+    prefix; a spec that only changes to ``failurePolicy: Ignore``; any edit during deletion.
     """
     ours = f"{_ANNOTATIONS.format('object', 'oldObject')}"
     theirs = f"{_ANNOTATIONS.format('oldObject', 'object')}"

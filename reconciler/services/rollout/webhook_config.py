@@ -1,6 +1,6 @@
-"""Which webhook configurations the policies need: only what they match is asked about.
+"""Computation of the webhook configurations, which cover only what the policies match.
 
-Pure: the leader resolves the kinds, reads the CA and writes the result.
+The functions are pure: the leader resolves the kinds, reads the CA and writes the result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ from reconciler.services.rollout.webhook_rules import Kinds, Rules, programs_of
 
 VALIDATE = "validate"
 CHANGE, CHANGE_ONCE = "mutate", "mutate-once"
-"""Parts of the addresses: for what is recorded, and for rules that change what is written."""
+"""Parts of the webhook paths: for recording triggers, and for rules that change the object."""
 
 CHAINS = {f"{CHANGE}-{dialect.name}": dialect.name for dialect in DIALECTS if dialect.optional}
-"""The same for rules that stand in the tiers of a language, those of all its policies together."""
+"""Path parts for languages with tiers; the rules of all policies of one share a webhook."""
 
 FORCED = "all"
-"""Stands in an address for the failure policy where all policies have ``Ignore`` by force."""
+"""Replaces the failure policy in a path if ``Ignore`` is forced on all policies."""
 
 _LONGEST_TIMEOUT = 30
 _MOST_CONDITIONS = 64
@@ -49,7 +49,7 @@ _MOST_NAMESPACES = 100
 
 
 class ConfigurationRefs(NamedTuple):
-    """The configurations of one installation: of triggers, of changes, and of policies."""
+    """The configurations of one installation: for triggers, for changes, and for policies."""
 
     resource: ConfigurationRef
     mutating: ConfigurationRef
@@ -57,7 +57,7 @@ class ConfigurationRefs(NamedTuple):
 
 
 def refs_of(installation: Installation) -> ConfigurationRefs:
-    """Return which they are."""
+    """Return the references of an installation's three webhook configurations."""
     resource, policy = f"{installation.prefix}-resource", f"{installation.prefix}-policy"
     return ConfigurationRefs(
         resource=ConfigurationRef(VALIDATING, resource),
@@ -71,18 +71,18 @@ RESOURCE_CONFIGURATION, MUTATING_CONFIGURATION, POLICY_CONFIGURATION = refs_of(R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookConfig:
-    """What holds for all webhooks.
+    """The parameters that all webhooks share.
 
     Attributes:
-        namespace: The program's own, which is never asked about.
+        namespace: The program's own namespace, for which no webhook is called.
         controller_users: Full names of the users whose requests are the controller's own.
-        timeout: Seconds that the API server waits, where no policy asks for more.
-        settings: What people add to the webhooks for triggers.
-        owner: Reference of an object with which the configurations are removed.
-        forces_ignore: All policies are under ``Ignore``, whatever their authors wrote.
-        installation: Whose they are.
-        policy_kinds: The kinds of policies that are looked at when they are written; None: those
-            that every cluster with this installation has.
+        timeout: Seconds that the API server waits, unless a policy requires more.
+        settings: The cluster's settings for the webhooks for triggers.
+        owner: Reference of an object with which the configurations are deleted.
+        forces_ignore: All policies have ``Ignore``, whatever their authors wrote.
+        installation: The installation that the webhooks belong to.
+        policy_kinds: The kinds of policies that are validated when they are written, None for
+            those that every cluster with this installation has.
     """
 
     endpoint: Endpoint
@@ -102,11 +102,11 @@ def configurations(
     """Return the configurations, with every default that the API server would set.
 
     Args:
-        policies: All that can act.
-        kinds: What each of `selectors` resolves to; a kind that is not served may be absent.
-        config: What holds for all webhooks.
+        policies: All policies that can act.
+        kinds: The kinds that each of `selectors` resolves to; an unserved kind may be absent.
+        config: The shared parameters.
     """
-    # A replica that has not heard of these policies learns of them by the address.
+    # The digest in the path shows a replica that its policies are not up to date.
     at = f"/at/{digest_of(policies)}"
     lone = own_sweeps.lone_rules(policies, kinds)
     webhooks = (
@@ -121,7 +121,7 @@ def configurations(
 
 
 def silent(config: WebhookConfig) -> dict[ConfigurationRef, Object]:
-    """Return the configurations of a program that stands by: nobody is asked anything."""
+    """Return the configurations of a program that stands by, which have no webhooks."""
     refs = refs_of(config.installation)
     return {ref: _configuration(ref, (), config) for ref in refs}
 
@@ -131,8 +131,8 @@ class _Group:
     """Policies that share a webhook.
 
     Attributes:
-        name: Of the webhook, in its configuration.
-        path: Of its address.
+        name: The name of the webhook in its configuration.
+        path: The path that the API server calls.
     """
 
     name: str
@@ -144,10 +144,10 @@ class _Group:
 def _groups(
     base: str, policies: Iterable[CompiledPolicy], config: WebhookConfig
 ) -> Iterator[_Group]:
-    """Yield the webhooks of one route.
+    """Yield the policy groups of one route; each becomes a webhook.
 
-    Conditions hold for a whole webhook, so a policy that has some gets one of its own. Whoever
-    answers knows the policies as they were written, so the address says what is forced on them.
+    Match conditions apply to a whole webhook, so a policy with conditions gets its own. The
+    admission server uses the policies as written, so the path tells if ``Ignore`` is forced.
     """
     chosen = list(policies)
     for failure_policy in (FAIL, IGNORE):
@@ -173,7 +173,7 @@ def _recording(
     config: WebhookConfig,
     lone: frozenset[LoneRule],
 ) -> Iterator[Object]:
-    """Yield the webhooks that record what triggers rules with targets, if no rule refuses it."""
+    """Yield the webhooks that record triggers of rules with targets and evaluate verdicts."""
     for group in _groups(f"{at}/{VALIDATE}", policies, config):
         programs = programs_of(group.members, Phase.TRIGGERED, Phase.VERDICT)
         if rules := webhook_rules.recorded(programs, kinds):
@@ -195,12 +195,12 @@ def _mutating(
     config: WebhookConfig,
     lone: frozenset[LoneRule],
 ) -> Iterator[Object]:
-    """Yield the webhooks for rules that change what is written.
+    """Yield the webhooks for rules that change the object before it is stored.
 
-    The API server asks again when a later webhook changed the object. What a rule adds by
-    position it would add again, and a policy that applies one rule would apply the next: such a
-    policy is asked once, and its rules stay together, for each acts on what those before it made.
-    So do all rules that stand in the tiers of one language.
+    The API server reinvokes a webhook if a later one changed the object. A rule that adds to a
+    list by position would then add again, and a policy that applies only one rule would apply the
+    next. So the webhook of such a policy is called once. Its rules stay together, as each acts on
+    the result of those before it, and so do all rules in the tiers of one language.
     """
     for route, chosen in _by_route(policies):
         for group in _groups(f"{at}/{route}", chosen, config):
@@ -208,7 +208,7 @@ def _mutating(
             if rules := webhook_rules.changed(programs, kinds):
                 once = any(item.acts_once for item in group.members)
                 named = replace(group, name=f"{route}-{group.name}")
-                # Whoever is asked for data may do something at that.
+                # Loading data may have side effects in the service that is called.
                 asks = any(program.binding.loads for program in programs)
                 yield _of_rules(
                     named,
@@ -225,7 +225,7 @@ def _mutating(
 def _by_route(
     policies: Sequence[CompiledPolicy],
 ) -> Iterator[tuple[str, list[CompiledPolicy]]]:
-    """Yield the policies of each route, in the order in which the API server is to ask."""
+    """Yield the policies of each route, in the order in which the API server calls the routes."""
     alone = [item for item in policies if not item.chained]
     yield CHANGE, [item for item in alone if not item.acts_once]
     yield CHANGE_ONCE, [item for item in alone if item.acts_once]
@@ -265,7 +265,7 @@ def _of_rules(
 
 
 def _of_authors(config: WebhookConfig) -> Iterator[Object]:
-    """Yield the webhooks that are asked when people write policies and what belongs to them."""
+    """Yield the webhooks that validate policies, global entries, hooks and exceptions."""
     own, policies = kinds_of(config.installation), config.policy_kinds
     if policies is None:
         policies = required_kinds(config.installation)
@@ -325,7 +325,7 @@ def _webhook(
         "admissionReviewVersions": ["v1"],
         "clientConfig": config.endpoint.client(config.namespace, path),
         "rules": list(rules),
-        # Without it a write through another version of the same resource would go unseen.
+        # Otherwise a write through another version of the same resource would be missed.
         "matchPolicy": "Equivalent",
         **settings,
     }
@@ -341,16 +341,16 @@ def _namespace_selector(programs: Iterable[Program], config: WebhookConfig) -> O
 
 
 def _selected(programs: Iterable[Program], config: WebhookConfig) -> frozenset[str] | None:
-    """Return the only namespaces that are asked about, None where those are not named."""
+    """Return the only namespaces that the webhook selects, None if it cannot list them."""
     only = _namespaces(programs)
     left = frozenset() if only is None else frozenset(only) - standing_namespaces(config.namespace)
     return left if 0 < len(left) <= _MOST_NAMESPACES else None
 
 
 def _object_selector(policies: Iterable[CompiledPolicy], config: WebhookConfig) -> Object:
-    """Return the labels of the objects that are asked about.
+    """Return the label selector for the objects of a webhook.
 
-    Where policies differ in those that they ask for, nobody is left out by them.
+    If the policies require different labels, their labels exclude no object.
     """
     found: Object = dict(config.settings.selectors.objects)
     labels = {policy.object_labels for policy in policies}
@@ -364,7 +364,7 @@ def _object_selector(policies: Iterable[CompiledPolicy], config: WebhookConfig) 
 
 
 def _namespaces(programs: Iterable[Program]) -> set[str] | None:
-    """Return the only namespaces in which the rules match, None where that is not said."""
+    """Return the only namespaces in which the rules match, None if a rule names none."""
     found: set[str] = set()
     for program in programs:
         own = program.origin.namespace
@@ -392,12 +392,12 @@ def _conditions(
     written = [dict(item) for policy in policies for item in policy.match_conditions]
     written = written or [dict(item) for item in config.settings.conditions]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
-        # Saves the call for each write of a target that is the controller's own.
+        # Saves the call for each of the controller's own writes of a target.
         users = ", ".join(f"'{user}'" for user in config.controller_users)
         own = f"!(request.userInfo.username in [{users}])"
-        # After them, so that an index in what the API server says is the author's index.
+        # Appended last, so that an index in an error of the API server is the author's index.
         written.append({"name": "kube-retrofit-own-writes", "expression": own})
-    # What keeps a cluster alive comes before what only saves calls.
+    # Conditions that keep a cluster alive take precedence over those that only save calls.
     written += standing.exclusions(programs, kinds, _MOST_CONDITIONS - len(written))
     written += own_sweeps.conditions(
         programs, lone, config.controller_users, _MOST_CONDITIONS - len(written)

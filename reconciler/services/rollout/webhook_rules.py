@@ -1,4 +1,4 @@
-"""What the API server asks about for some rules: resources and operations; pure."""
+"""Pure functions that compute the ``rules`` of webhooks: resources and operations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ Rules = dict[tuple[str, str, str, str], set[str]]
 """Operations by group, version, resource and scope."""
 
 ASKING = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
-"""The phases in which the API server asks."""
+"""The phases in which the API server calls a webhook."""
 
 
 def programs_of(policies: Iterable[CompiledPolicy], *phases: Phase) -> list[Program]:
@@ -28,7 +28,7 @@ def programs_of(policies: Iterable[CompiledPolicy], *phases: Phase) -> list[Prog
 def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
     """Return the kinds that have to be resolved before `configurations` is called.
 
-    The kind ``*`` needs no resolving: the webhook gets a wildcard too.
+    The kind ``*`` need not be resolved, because the webhook has a wildcard too.
     """
     return frozenset(
         scope.selector
@@ -41,16 +41,16 @@ def selectors(policies: Iterable[CompiledPolicy]) -> frozenset[KindSelector]:
 def lookup(selector: KindSelector) -> tuple[str, str]:
     """Return the ``apiVersion`` and ``kind`` by which the Kinds port finds a selector."""
     group = f"{selector.group}/" if selector.group else ""
-    # Subresources by a wildcard are named by their parent: pods/*.
+    # Subresources that are given as a wildcard are looked up by their parent: pods/*.
     named = selector.subresource and not has_wildcard(selector.subresource)
     kind = f"{selector.kind}/{selector.subresource}" if named else selector.kind
     return f"{group}{selector.version}", kind
 
 
 def recorded(programs: Iterable[Program], kinds: Kinds) -> list[Object]:
-    """Return what rules hear of when nobody changes it any more: triggers, and what they refuse.
+    """Return the rules of a validating webhook: triggers to record and objects to refuse.
 
-    Policies no rule refuses, itself least of all.
+    That webhook sees the final object. No rule can refuse policies, least of all its own.
     """
     rules: Rules = {}
     for program in programs:
@@ -64,10 +64,10 @@ def recorded(programs: Iterable[Program], kinds: Kinds) -> list[Object]:
 
 
 def changed(programs: Iterable[Program], kinds: Kinds) -> list[Object]:
-    """Return what rules are asked about that change what is written.
+    """Return the rules of a mutating webhook, for the objects that policies may change.
 
-    A deletion stores nothing that could be changed. Policies and what the programs keep
-    themselves no policy changes.
+    DELETE is left out, because a deletion stores no object. The project's own API groups are left
+    out, because no policy may change policies or the objects that the programs maintain.
     """
     rules: Rules = {}
     for program in programs:
@@ -94,7 +94,7 @@ def _operations(program: Program, scope: KindScope) -> set[str]:
 def _places(
     selector: KindSelector, kinds: Kinds, program: Program
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield group, version, resource and scope of what a selector of a rule means."""
+    """Yield group, version, resource and scope for the kinds that a selector resolves to."""
     namespaced = bool(program.origin.namespace)
     if _is_wild(selector):
         scope = "Namespaced" if namespaced else "*"
@@ -108,7 +108,7 @@ def _places(
         resource = _joined(kind.plural, selector.subresource)
         yield kind.group, kind.version, resource, scope
         if kind.plural == "pods" and not kind.group and not selector.subresource:
-            # An ephemeral container is a change of the Pod to whoever selects Pods.
+            # For a rule that selects Pods, adding an ephemeral container changes the Pod.
             yield kind.group, kind.version, "pods/ephemeralcontainers", scope
 
 
@@ -117,7 +117,7 @@ def _joined(plural: str, subresource: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    # The API server knows only the whole wildcard; the matcher narrows it down again.
+    # The API server only supports a full wildcard; the matcher narrows it down again.
     return "*" if has_wildcard(text) else text
 
 
@@ -126,7 +126,7 @@ def _is_wild(selector: KindSelector) -> bool:
 
 
 def render_rules(rules: Rules) -> list[Object]:
-    """Return rules as webhooks have them, those that differ in their resource only joined."""
+    """Return rules in webhook format; those that differ only in the resource are merged."""
     merged: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
     for (group, version, resource, scope), operations in rules.items():
         key = (group, version, scope, tuple(sorted(operations)))

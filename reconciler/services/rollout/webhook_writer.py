@@ -1,9 +1,9 @@
-"""Keeps the webhook configurations of the cluster as the policies and the settings want them.
+"""The writer of the webhook configurations that the policies and the settings require.
 
-Who edits or deletes one finds it restored: at once, and every two seconds by a program that does
-so again and again. What was stored in between was asked about by nobody: each such time becomes
-an outage, that the search for lost triggers looks into. Once their owner is gone configurations
-are not made again, because then the programs are being uninstalled.
+A configuration that was edited or deleted is restored: at once, or every two seconds if another
+program keeps undoing it. The API server called no webhook for objects that were stored in between,
+so each such time becomes an outage that catch-up searches for lost triggers. After the owner of
+the configurations is deleted they are not restored, because kube-retrofit is being uninstalled.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ from reconciler.services.rollout.webhook_rules import lookup, selectors
 from reconciler.signals import Signal
 
 _RESTORATIONS = 10.0
-"""Restorations that may be made one after the other."""
+"""Restorations that may be made in a burst."""
 _RESTORE_EVERY = 2.0
-"""Seconds between those that come after them."""
+"""Seconds between two restorations after the burst."""
 _CONDITIONS_PLACE = "spec.webhookConfiguration.matchConditions"
 _KEY_OF_PLACE = {
     "matchConditions": "matchConditions",
@@ -58,7 +58,7 @@ _KEY_OF_PLACE = {
 
 
 class Registry(Protocol):
-    """What puts policies in force: what webhook configurations are made from and kept by."""
+    """The parts of the cluster that webhook configurations are made from and stored in."""
 
     @property
     def clock(self) -> Clock:
@@ -67,12 +67,12 @@ class Registry(Protocol):
 
     @property
     def kinds(self) -> Kinds:
-        """Return discovery."""
+        """Return the kinds that discovery finds."""
         ...
 
     @property
     def webhooks(self) -> Webhooks:
-        """Return the configurations as stored."""
+        """Return access to the stored configurations."""
         ...
 
     @property
@@ -82,23 +82,23 @@ class Registry(Protocol):
 
     @property
     def checkpoint(self) -> CatchUpCheckpoint:
-        """Return where the checkpoint is kept."""
+        """Return the store of the catch-up checkpoint."""
         ...
 
     @property
     def access(self) -> Accesses:
-        """Return what the accounts that policies name may do."""
+        """Return the access checks for the accounts that policies name."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the webhook is and what it asks for, beside the CA.
+    """The address and the fixed settings of the webhook, without the CA.
 
     Attributes:
-        margin: Seconds until a stored configuration is in force in the API servers.
-        forces_ignore: All policies are under ``Ignore``.
-        installation: Whose webhook it is.
+        margin: Seconds until the API servers use a newly stored configuration.
+        forces_ignore: All policies have failure policy ``Ignore``.
+        installation: The installation that the webhook belongs to.
     """
 
     url: str
@@ -112,7 +112,7 @@ class Place:
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
-        """Return what the settings say."""
+        """Return the place for a controller with these settings."""
         return cls(
             url=settings.webhook_url,
             service=settings.service,
@@ -127,12 +127,12 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class WebhookWriter:
-    """Writes the webhook configurations; only a leader uses it.
+    """Writes the webhook configurations; used by the leader only.
 
     Attributes:
-        in_force: What is known about whether the policies are in force.
-        lone_rules: Learns about whose writes the API server need not ask.
-        restored: A configuration is restored, and why.
+        in_force: The record of whether the policies are in force.
+        lone_rules: Receives the rules whose writes the webhooks exclude.
+        restored: Emits the configuration that is being restored, and why.
     """
 
     cluster: Registry
@@ -170,11 +170,11 @@ class WebhookWriter:
 
     @property
     def refs(self) -> ConfigurationRefs:
-        """Return which configurations it writes."""
+        """Return the references of the configurations that it writes."""
         return refs_of(self.place.installation)
 
     def is_own(self, configuration: Object) -> bool:
-        """Return whether a configuration is stored as it was written here last."""
+        """Return whether a configuration is the version that this process last wrote."""
         written = self._written.get(ref_of(configuration))
         known = "" if written is None else resource_version(written.stored)
         return bool(known) and known == resource_version(configuration)
@@ -185,19 +185,19 @@ class WebhookWriter:
         stored: Iterable[Object] = (),
         kinds: Sequence[Kind] | None = None,
     ) -> Mapping[PolicyRef, str]:
-        """Have the API server ask about what the policies match; return when it does.
+        """Store the webhook configurations for the policies; return when they are in force.
 
-        What it refuses is left out: conditions of a policy that do not compile, and settings, of
-        which the last ones that it took go on. What was restored is in force only after it has
-        lasted for a while: `in_force` says so.
+        A policy whose match conditions the API server refuses is left out. Refused settings are
+        replaced by the last accepted ones. A restored configuration is in force only after it
+        has stayed unchanged for a while, see `in_force`.
 
         Args:
-            policies: All that can act.
-            stored: The same and others as they are stored.
-            kinds: Of policies that are looked at when they are written, as of a `WebhookConfig`.
+            policies: All policies that can act.
+            stored: All stored policy objects, also those that cannot act.
+            kinds: The kinds of policies to validate, see `WebhookConfig.policy_kinds`.
 
         Returns:
-            Why a policy is left out.
+            For each policy that is left out, why.
         """
         if not self.in_force.recalled:
             self.in_force.recall(await self.cluster.checkpoint.load(), stored)
@@ -223,21 +223,21 @@ class WebhookWriter:
                 continue
             self._accepted = config.settings
             if changed and not self.in_force.settling:
-                # The API servers learn of a new configuration by their own watch.
+                # The API servers receive a new configuration through their own watch.
                 await asyncio.sleep(self.place.margin)
             self.in_force.settle(asked_at, good)
             self.lone_rules.learn(lone)
             return {item.ref: self._refused[item.ref][1] for item in policies if item not in good}
 
     async def stand_by(self) -> None:
-        """Have the API server ask about nothing."""
+        """Store configurations without webhooks."""
         await self._look_for_owner()
         self.in_force.stand_by()
         await self._store(silent(self._config(b"")))
         self.in_force.stand_by()
 
     async def withdraw(self) -> None:
-        """Remove the configurations, because the programs are being removed."""
+        """Delete the configurations, because the programs are being uninstalled."""
         msg = (
             f"the namespace {self.place.namespace} of kube-retrofit is being deleted: nothing is"
             " recorded until it is installed again"
@@ -299,7 +299,7 @@ class WebhookWriter:
     def _is_untouched(
         self, ref: ConfigurationRef, live: Object | None, asked_at: datetime
     ) -> bool:
-        """Return whether nobody else wrote a configuration that policies are in force by."""
+        """Return whether no other client wrote a configuration that policies depend on."""
         version = "" if live is None else resource_version(live)
         if ref == self.refs.resource:
             return self.in_force.is_untouched(version, asked_at)
@@ -311,7 +311,7 @@ class WebhookWriter:
         )
 
     def _lose(self, ref: ConfigurationRef, live: Object | None) -> None:
-        """Take in that somebody took away or changed what policies are in force by."""
+        """Record that another client deleted or changed a configuration."""
         happened = f"the {ref} {_what_happened(live)}: it is being restored"
         cause = Cause.MISSING if live is None else Cause.CHANGED
         if ref == self.refs.resource:
@@ -337,10 +337,10 @@ class WebhookWriter:
             raise Conflict(msg, status=409) from error
 
     async def _owned(self, body: Object) -> Object:
-        """Return a configuration with its owner as it is now.
+        """Return a configuration with its current owner.
 
         Raises:
-            NotInstalled: There is none any more.
+            NotInstalled: The owner no longer exists.
         """
         owner = await self.cluster.webhooks.owner()
         if owner is None and self._owner is not None:
@@ -355,10 +355,10 @@ class WebhookWriter:
         return {**body, "metadata": {**body["metadata"], "ownerReferences": [dict(owner)]}}
 
     def _restore(self, ref: ConfigurationRef, live: Object | None) -> None:
-        """Tell of a restoration.
+        """Report a restoration.
 
         Raises:
-            Conflict: There were too many; this one has to wait.
+            Conflict: There were too many restorations; this one has to wait.
         """
         now = self.clock.monotonic()
         earned = (now - self._allowance_of) / _RESTORE_EVERY
@@ -382,7 +382,7 @@ class WebhookWriter:
     async def _sort_out(
         self, policies: Sequence[CompiledPolicy], config: WebhookConfig, error: Invalid
     ) -> bool:
-        """Find out what the API server refuses, and leave it out from now on."""
+        """Find what the API server refuses and exclude it; return whether anything was found."""
         bare = WebhookConfig(
             endpoint=config.endpoint,
             namespace=config.namespace,

@@ -1,1 +1,1 @@
-"""What keeps the cluster tidy while a process leads."""
+"""Background tasks: coexistence with Kyverno, missing rights, retries and retention."""

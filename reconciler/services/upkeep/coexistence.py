@@ -1,7 +1,7 @@
-"""Is a live Kyverno at work in this cluster? Two programs for the same policies do harm.
+"""Detection of a live Kyverno in the cluster.
 
 Both would apply every rule: twice the writes, and twice the effect of a rule that appends or
-counts. So the programs stand by while its Leases are renewed, unless configured otherwise.
+counts. So kube-retrofit stands by while Kyverno renews its Leases, unless configured otherwise.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from reconciler.services.ports.reporting import Event
 from reconciler.signals import Signal
 
 LEASES: Final = ("kyverno", "kyverno-background-controller", "kyverno-health")
-"""Of its admission controller's leader, its background controller's, and its heartbeat."""
+"""The Leases of its admission and background controllers' leaders, and of its heartbeat."""
 
 _HEARTBEAT = "kyverno.io/last-request-time"
-# Its leaders renew every two seconds, its heartbeat comes every ten.
+# Its leaders renew their Leases every two seconds, its heartbeat every ten.
 _ALIVE = 30.0
 _PAUSE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Beat:
-    """What a Lease said when it last said something new, and when that was seen here."""
+    """The last new value of a Lease's timestamp, and the monotonic time when it was seen."""
 
     text: str
     seen: float
@@ -35,15 +35,15 @@ class _Beat:
 
 @dataclass(slots=True, kw_only=True)
 class KyvernoDetector(WarnsOnce):
-    """Looks at Kyverno's Leases.
+    """Watches Kyverno's Leases by polling.
 
     Attributes:
-        names: Of the Leases; none where a live Kyverno is no obstacle.
-        take_over: Work although it is alive.
-        namespace: Where its Leases are: our own.
-        found: Which Lease shows that it is alive; empty where none does.
-        looked: Set after the first look that was answered.
-        changed: It came or went.
+        names: The names of the Leases; empty if a live Kyverno is no obstacle.
+        take_over: Work even if Kyverno is alive.
+        namespace: The namespace of its Leases, which is the programs' own.
+        found: The Lease that shows that it is alive, empty if none does.
+        looked: Set after the first successful check.
+        changed: Emitted when Kyverno appears or disappears.
     """
 
     leases: Leases
@@ -58,12 +58,12 @@ class KyvernoDetector(WarnsOnce):
 
     @property
     def standing_by(self) -> str:
-        """Return why nothing is to be done, empty where all is."""
+        """Return why the programs stand by, empty if they do not."""
         return "" if self.take_over else self.description
 
     @property
     def description(self) -> str:
-        """Return the state in one sentence; empty without a live Kyverno."""
+        """Return a sentence about the state, empty without a live Kyverno."""
         if not self.found:
             return ""
         danger = f"a live Kyverno is in this cluster (Lease {self.namespace}/{self.found})"
@@ -79,7 +79,7 @@ class KyvernoDetector(WarnsOnce):
 
     @property
     def event(self) -> Event:
-        """Return what to tell of the Lease that was found."""
+        """Return the event about the Lease that was found."""
         return Event(
             regarding={
                 "apiVersion": "coordination.k8s.io/v1",
@@ -94,15 +94,15 @@ class KyvernoDetector(WarnsOnce):
         )
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Check the Leases periodically until cancelled."""
         unknown = "cannot tell whether a live Kyverno is in the cluster: "
         await repeat(self.look, every=_PAUSE, tell=self.tell, failing=unknown)
 
     async def look(self) -> None:
-        """Look once.
+        """Check the Leases once.
 
         Raises:
-            ClusterError: A Lease cannot be read; what was known before counts.
+            ClusterError: A Lease cannot be read; the previous result stays valid.
         """
         alive = [
             name for name in self.names if self._is_alive(name, await self.leases.lease(name))
@@ -121,7 +121,7 @@ class KyvernoDetector(WarnsOnce):
             return False
         now, known = self.clock.monotonic(), self._beats.get(name)
         if known is None:
-            # Nothing to compare with yet: its clock has to be believed.
+            # There is no earlier value to compare with, so trust the Lease's timestamp.
             moment = parse_time(text)
             age = _ALIVE if moment is None else (self.clock.now() - moment).total_seconds()
             self._beats[name] = _Beat(text, now if abs(age) < _ALIVE else now - _ALIVE)

@@ -1,9 +1,9 @@
-"""Notices that a right is granted which requests wait for, long before their next attempt is due.
+"""Polling for missing rights, so that requests resume long before their next attempt is due.
 
-Watching roles and bindings would need rights to read all of RBAC, and an authorizer may be
-something else than RBAC. So the API server is asked: one review per distinct missing right and
-round, however many requests lack it, and none while nothing is missing. A right may also be
-granted for single objects (``resourceNames``), so a few of the objects are asked about by name.
+Watching roles and bindings would need rights to read all of RBAC, and the authorizer may not be
+RBAC at all. So each round sends one access review per distinct missing right, however many
+requests lack it, and none while nothing is missing. A right may also be granted for single
+objects (``resourceNames``), so a few of the objects are also checked by name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,24 +22,24 @@ _OF_ONE_OBJECT = frozenset({"get", "patch", "update"})
 
 
 _Question = tuple[MissingRight, str]
-"""A right, and the name of the object that it is wanted for; empty: any."""
+"""A missing right and the name of the object that it is needed for, empty for any object."""
 
 
 class Waiting(Protocol):
-    """What holds the waiting requests."""
+    """The component that holds the waiting requests."""
 
     def objects_out_of_reach(self) -> Mapping[MissingRight, frozenset[str]]:
-        """Return the names of the objects for which a right is lacked, by right."""
+        """Return, by missing right, the names of the objects that it is missing for."""
         ...
 
     def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
-        """Try those again that wait for a right, on the object of a name or on any."""
+        """Retry the requests that wait for a right on a named object, or on any if empty."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rest:
-    """After requests were woken for a right and lack it still, they rest ever longer."""
+    """The backoff for a right that seems granted while the woken requests still lack it."""
 
     until: float
     pause: float
@@ -47,13 +47,13 @@ class _Rest:
 
 @dataclass(slots=True, kw_only=True)
 class PermissionWatch:
-    """Wakes the requests whose missing right is there now; only a leader runs it.
+    """Wakes the requests whose missing right has been granted; run by the leader only.
 
     Attributes:
-        waiting: Where the requests wait; the dispatcher.
+        waiting: Holds the waiting requests: the dispatcher.
         pause: Seconds between two rounds.
-        most: Rights that one round asks about; the others follow in the next ones.
-        most_named: The same for rights on single objects.
+        most: The number of rights that one round checks; the others follow in the next ones.
+        most_named: The number of rights on single objects that one round checks.
     """
 
     waiting: Waiting
@@ -67,11 +67,11 @@ class PermissionWatch:
     _round: int = 0
 
     async def run(self) -> None:
-        """Ask until cancelled; an error is tried again in the next round."""
+        """Check every round until cancelled; an error is retried in the next round."""
         await repeat(self.look, every=self.pause, at_once=False)
 
     async def look(self) -> None:
-        """Ask once for what is missing and wake who waited for what is granted."""
+        """Check the missing rights once and wake the requests whose right is granted."""
         found = self.waiting.objects_out_of_reach()
         self._forget_all_but({(right, name) for right in found for name in ("", *found[right])})
         self._round += 1
@@ -98,11 +98,11 @@ class PermissionWatch:
         return True
 
     def _next(self, questions: Iterable[_Question], most: int) -> list[_Question]:
-        # What was not asked for the longest time comes first.
+        # The right that has not been checked for the longest time comes first.
         return sorted(questions, key=lambda item: (self._asked.get(item, 0), str(item)))[:most]
 
     def _rested(self, question: _Question) -> bool:
-        """Return whether to wake now; a right that only seems to be there is asked for rarely."""
+        """Return whether to wake requests now; repeated wakes for the same right back off."""
         now = self.clock.monotonic()
         rest = self._rests.get(question)
         if rest is not None and now < rest.until:
@@ -120,5 +120,5 @@ class PermissionWatch:
 async def _granted(access: Access, right: Right) -> bool:
     if await access.may(right):
         return True
-    # Targets are put where patch is not granted.
+    # Without the patch right, targets are written with an update.
     return right.verb == "patch" and await access.may(replace(right, verb="update"))

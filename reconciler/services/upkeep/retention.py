@@ -1,7 +1,7 @@
-"""Removes finished requests, a whole minute of them with one call.
+"""Removal of finished requests, with one call for all requests that expire in a minute.
 
-Which minutes there are is known from the watch; a list at the start finds what an earlier
-process left. Of one policy no more than a number is kept, oldest minutes go first.
+The watch provides the minutes. A list at the start finds what an earlier process left. The number
+of requests kept per policy is limited; those of the oldest minutes are removed first.
 """
 
 from collections import Counter
@@ -23,18 +23,18 @@ AT_ONCE = "now"
 
 
 async def _nothing() -> None:
-    """Nobody has to be notified."""
+    """Do nothing before a removal."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FinishedRequestCollector:
-    """Knows the finished requests by minute of removal; only a leader runs it.
+    """Removes finished requests, indexed by minute of removal; run by the leader only.
 
     Attributes:
-        retries: Called with every finished request, and done before one is removed.
+        retries: Notified of every stored request, and settled before one is removed.
         keep: Finished requests kept per policy.
-        pause: Seconds between two looks.
-        before: Done before anything is removed: what is gone can be counted by nobody.
+        pause: Seconds between two rounds.
+        before: Awaited before anything is removed, because removed requests cannot be counted.
     """
 
     requests: Requests
@@ -57,13 +57,13 @@ class FinishedRequestCollector:
         *,
         before: Callable[[], Awaitable[None]] = _nothing,
     ) -> Self:
-        """Return what removes the finished requests of a controller with these settings."""
+        """Return the collector of a controller with these settings."""
         retries = Retries(requests=requests, warn=warn)
         keep = settings.retain_per_policy
         return cls(requests=requests, clock=clock, retries=retries, keep=keep, before=before)
 
     def on_stored(self, request: UpdateRequest) -> None:
-        """Take in a request as it is stored; only final ones count, and not what is taken back."""
+        """Notify `retries` of a stored request, and index it if the controller ended it."""
         self.retries.on_stored(request)
         if request.ended_by:
             return
@@ -74,25 +74,25 @@ class FinishedRequestCollector:
                 self._secrets[request.name] = secrets
 
     def on_deleted(self, request: UpdateRequest) -> None:
-        """A request was deleted."""
+        """Forget a deleted request."""
         self.retries.on_deleted(request)
         self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
         self._secrets.pop(request.name, None)
         self._orphans |= _secrets_of(request)
 
     async def resync(self, on_recovered: Callable[[UpdateRequest], None] | None = None) -> None:
-        """Take in what is stored already, and call back with it."""
+        """Index the finished requests that are already stored, and call back with each."""
         async for request in self.requests.finished():
             self.on_stored(request)
             if on_recovered is not None and not request.ended_by:
                 on_recovered(request)
 
     async def run(self) -> None:
-        """Remove until cancelled; an error is tried again at the next look."""
+        """Remove requests until cancelled; an error is retried in the next round."""
         await repeat(self.collect, every=self.pause, at_once=False)
 
     async def collect(self) -> None:
-        """Remove everything whose time has come."""
+        """Remove every request that has expired or exceeds the limit per policy."""
         current = minute(self.clock.now())
         for name in [key for key in self._buckets if key == AT_ONCE or key < current]:
             await self._remove(name)
@@ -107,7 +107,7 @@ class FinishedRequestCollector:
         await self.before()
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
-        # Secrets first: a request that is left leads to its Secret, a Secret to no request.
+        # Secrets first: a remaining request leads to its Secret, but not the other way round.
         for name in self._secrets.keys() & set(gone):
             for owner, former in self._secrets[name].items():
                 await self.requests.delete_recorded(owner, former=former)
@@ -130,7 +130,7 @@ class FinishedRequestCollector:
 
 
 def _secrets_of(request: UpdateRequest) -> dict[str, bool]:
-    """Return what Secrets of a request are known by, and whether an older version stored them."""
+    """Return the keys of a request's Secrets, each with whether an older version stored it."""
     found = {}
     if request.spec.recorded_secret:
         found[request.name] = LABEL_RECORDED not in request.labels

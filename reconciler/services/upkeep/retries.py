@@ -1,7 +1,7 @@
-"""Does the work of failed requests again where somebody asks for it with an annotation.
+"""Retries of failed requests, which users request with an annotation.
 
-The new request holds what was recorded of the trigger. The controller copies that itself, so that
-nobody else has to be allowed to write it.
+The new request contains what was recorded of the trigger. The controller copies that itself, so
+that no user needs the right to write it.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from reconciler.services.ports.requests import Requests
 
 @dataclass(slots=True, kw_only=True)
 class Retries(WarnsOnce):
-    """Knows the failed requests that somebody wants done again; only a leader runs it.
+    """Tracks failed requests with a requested retry and creates new ones; run by the leader only.
 
     Attributes:
-        pause: Seconds until what could not be stored is tried again.
+        pause: Seconds until a failed creation is tried again.
     """
 
     requests: Requests
@@ -31,7 +31,7 @@ class Retries(WarnsOnce):
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_stored(self, request: UpdateRequest) -> None:
-        """Take in a request as it is stored."""
+        """Record whether a stored request has to be retried."""
         failed = request.status.state is State.FAILED and not request.ended_by
         if failed and request.retry_requested and not request.retried:
             self._wanted[request.name] = request
@@ -40,11 +40,11 @@ class Retries(WarnsOnce):
             self._wanted.pop(request.name, None)
 
     def on_deleted(self, request: UpdateRequest) -> None:
-        """A request was deleted."""
+        """Forget a deleted request."""
         self._wanted.pop(request.name, None)
 
     async def run(self) -> None:
-        """Store what is asked for until cancelled."""
+        """Create the requested retries until cancelled."""
         await repeat(self._settle_changed, woken=self._changed, at_once=False)
 
     async def _settle_changed(self) -> None:
@@ -55,7 +55,7 @@ class Retries(WarnsOnce):
             self._changed.set()
 
     async def settle(self) -> None:
-        """Store a new request for each that is asked for; one that cannot be stays asked for."""
+        """Create a new request for each requested retry; those that fail stay requested."""
         problem = ""
         for request in list(self._wanted.values()):
             try:
@@ -70,7 +70,7 @@ class Retries(WarnsOnce):
         name = retry_name(request.uid, sweep=request.spec.sweep)
         draft = retry_draft(request, name)
         if request.spec.recorded_secret:
-            # Where it is gone the new request ends with that as its reason.
+            # If the Secret is gone, the new request ends with that as its reason.
             with contextlib.suppress(NotFound):
                 former = LABEL_RECORDED not in request.labels
                 data = await self.requests.read_recorded(request.name, former=former)

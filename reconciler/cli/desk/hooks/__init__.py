@@ -1,1 +1,1 @@
-"""`retrofit hooks`: which hooks a folder has, and what one does, at the desk."""
+"""The command `retrofit hooks`: lists the hooks of a folder, and runs one offline."""

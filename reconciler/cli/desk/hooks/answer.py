@@ -1,4 +1,4 @@
-"""`retrofit hooks answer`: what a hook says to a review of a file, as it would in a cluster."""
+"""The command `retrofit hooks answer`: the response of a hook to a review in a file."""
 
 import asyncio
 import sys
@@ -158,7 +158,7 @@ def _objects(request: Mapping[str, Any]) -> list[Object]:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Runs the hook as the program does, and shows what it is given and prints."""
+    """Runs the hook as in a cluster, and prints its binding contexts first."""
 
     runs: ExecutableRuns
     report: Report
@@ -178,7 +178,7 @@ class _Shown:
 
 @dataclass(slots=True)
 class _Watched:
-    """Sees how the runs end, and writes what they print."""
+    """Observes runs: prints the hook's output, and records failures."""
 
     name: str
     report: Report
@@ -200,7 +200,7 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Snapshots of the objects of files."""
+    """Provides the snapshots of the objects of files."""
 
     taken: SnapshotOf
 
@@ -221,7 +221,7 @@ class _Desk:
     async def play(
         self, review: Mapping[str, Any], binding: str, file_objects: FileObjects
     ) -> bool:
-        """Return whether the hook answered."""
+        """Run the hook for a review; return whether it answered."""
         try:
             config = await config_of(self.executables, self.executable, self.jq)
         except InvalidPolicy as error:

@@ -1,4 +1,4 @@
-"""Why a hook runs, and what it is given, from the objects of files."""
+"""The binding contexts of a hook, computed from the objects of files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ ON_STARTUP: Final = "OnStartup"
 SCHEDULE: Final = "Schedule"
 SYNCHRONIZATION: Final = "Synchronization"
 REASONS: Final = (*EVENTS, SYNCHRONIZATION, SCHEDULE, ON_STARTUP)
-"""What may be said with ``--event``."""
+"""The values of ``--event``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """Why a hook is to run.
+    """The occasion of a run.
 
     Attributes:
         reason: One of `REASONS`.
-        objects: What an event is about; one event for each.
-        binding: Its name; empty for all that it may be.
+        objects: The objects of the events, one event for each.
+        binding: The name of the binding; empty for all that fit.
     """
 
     reason: str
@@ -37,7 +37,7 @@ class Occasion:
 
 
 class DeskBindings:
-    """The bindings of a hook to the objects of files."""
+    """Evaluates the bindings of a hook on the objects of files."""
 
     def __init__(self, config: HookConfig, jq: Jq, file_objects: FileObjects) -> None:
         self._config = config
@@ -45,11 +45,11 @@ class DeskBindings:
         self._file_objects = file_objects
 
     async def contexts(self, occasion: Occasion) -> list[dict[str, Any]]:
-        """Return what the hook is given.
+        """Return the binding contexts of an occasion.
 
         Raises:
-            InvalidSetting: The hook is not bound to that, with what it is bound to.
-            EvaluationError: The jq filter of a binding fails at an object.
+            InvalidSetting: No binding fits the occasion; the message names those that exist.
+            EvaluationError: The jq filter of a binding fails for an object.
         """
         found, refused = await self._of(occasion)
         if not found:
@@ -57,10 +57,10 @@ class DeskBindings:
         return contexts.render(found, await self.snapshots())
 
     async def snapshots(self) -> SnapshotOf:
-        """Return what gives what each binding sees of the objects.
+        """Return a function that returns the snapshot of a binding by its name.
 
         Raises:
-            EvaluationError: The jq filter of a binding fails at an object.
+            EvaluationError: The jq filter of a binding fails for an object.
         """
         monitors = {
             binding.name: await self._monitor(binding) for binding in self._config.kubernetes
@@ -112,7 +112,7 @@ class DeskBindings:
     async def _is_kind(self, binding: KubernetesBinding, obj: Object) -> bool:
         kind = await self._file_objects.cluster.named(binding.api_version, binding.kind)
         if kind is None:
-            # Of a kind that no file has otherwise only its own name is known.
+            # Other forms of the name of a kind that no file defines are not known.
             same = binding.api_version in {"", obj["apiVersion"]}
             return same and binding.kind.lower() == obj["kind"].lower()
         group, _ = split_api_version(obj["apiVersion"])
@@ -128,10 +128,10 @@ class DeskBindings:
         return monitor
 
     async def seen(self, binding: KubernetesBinding) -> list[ObservedObject]:
-        """Return what a binding sees of the objects.
+        """Return the objects that a binding selects, filtered by its jq program.
 
         Raises:
-            EvaluationError: Its jq filter fails at one.
+            EvaluationError: The jq filter fails for an object.
         """
         chosen = [
             obj
@@ -169,7 +169,7 @@ def _no_binding(field: str, bindings: Sequence[Any], name: str) -> str:
 
 
 def outline(config: HookConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield name, occasion and queue of each binding, as a person reads them."""
+    """Yield the name, occasion and queue of each binding, as text for people."""
     if config.startup is not None:
         yield "onStartup", f"start, order {config.startup}", "main"
     for schedule in config.schedules:

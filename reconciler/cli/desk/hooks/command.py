@@ -216,7 +216,7 @@ def run(
 async def _play(
     hook: DeskHook, jq: Jq, file_objects: FileObjects, occasion: Occasion, report: Report
 ) -> bool:
-    """Run a hook, from its configuration to what it would change; return whether it did well."""
+    """Run a hook, from its configuration to its effects; return whether all of it succeeded."""
     try:
         config = await hook.config()
         given = await DeskBindings(config, jq, file_objects).contexts(occasion)

@@ -1,4 +1,4 @@
-"""What the operations of a hook would do to the objects of files."""
+"""The effects of the operations of a hook on the objects of files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +14,18 @@ from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.ports.jq import Jq
 
 SERVERS_OWN: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
-"""Fields of the metadata that a cluster adds, that of this machine too."""
+"""Metadata fields that the API server sets; the in-memory cluster sets them as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One operation, carried out in memory.
+    """The effect of one operation, carried out in memory.
 
     Attributes:
-        target: As a person names it.
-        before: None where there was no such object.
-        after: None where there is none.
-        error: Empty where it went well.
+        target: The name of the object for people.
+        before: The object before, None where it did not exist.
+        after: The object afterwards, None where it does not exist.
+        error: The error message; empty on success.
     """
 
     operation: Operation
@@ -43,14 +43,14 @@ async def effects_of(
     confined_to: str = "",
     guard: Protection | None = None,
 ) -> list[Effect]:
-    """Carry operations out, each on what those before it left.
+    """Carry out operations in order, each on the result of those before it.
 
     Args:
-        operations: Looked at.
-        file_objects: What there is; it is changed.
-        jq: Evaluates programs.
-        confined_to: The namespace that a declared hook does not leave.
-        guard: Tells what a declared hook does not change; None for an executable.
+        operations: The validated operations.
+        file_objects: The existing objects, which are modified.
+        jq: The evaluator of jq programs.
+        confined_to: The only namespace that a declared hook may change; empty for any.
+        guard: The objects that a declared hook may not change; None for an executable.
     """
     cluster = file_objects.cluster
     runner = OperationRunner(
@@ -82,7 +82,7 @@ async def effects_of(
 
 
 def _address(operation: Operation) -> tuple[str, str, str, str]:
-    """Return version, kind, namespace and name of what an operation is about."""
+    """Return the version, kind, namespace and name of the object of an operation."""
     if operation.name:
         return operation.api_version, operation.kind, operation.namespace, operation.name
     try:

@@ -1,4 +1,4 @@
-"""An executable at the desk: its configuration, and a run that reaches no cluster by itself."""
+"""Runs of executable hooks on this machine, in an environment without access to a cluster."""
 
 import os
 import sys
@@ -25,10 +25,10 @@ _CLUSTER: Final = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_
 
 @asynccontextmanager
 async def desk_tools(added: Sequence[str] = ()) -> AsyncIterator[tuple[Executables, Jq]]:
-    """Give what runs executables, in an environment that leads to no cluster, and jq programs.
+    """Yield a runner of executables, without access to a cluster, and an evaluator of jq programs.
 
     Args:
-        added: Names of variables that a hook gets as well, whatever they lead to.
+        added: Names of additional variables for hooks, even if they give access to a cluster.
     """
     jq = JqWorkers(workers=1)
     try:
@@ -37,7 +37,7 @@ async def desk_tools(added: Sequence[str] = ()) -> AsyncIterator[tuple[Executabl
             for name in _CLUSTER:
                 if name not in added:
                     environment.pop(name, None)
-            # What kubectl reads without KUBECONFIG lies there.
+            # Without KUBECONFIG, kubectl reads its configuration from HOME.
             if "HOME" not in added:
                 environment["HOME"] = folder
             yield Executables(folder=Path(folder), environment=environment), jq
@@ -46,10 +46,10 @@ async def desk_tools(added: Sequence[str] = ()) -> AsyncIterator[tuple[Executabl
 
 
 def executables_in(path: Path) -> list[Executable]:
-    """Return one executable, or all of a folder.
+    """Return the executable at a path, or all executables of a folder.
 
     Raises:
-        InvalidSetting: There is none.
+        InvalidSetting: No executable is found.
     """
     if not path.exists():
         raise InvalidSetting(f"{path}: there is no such file")
@@ -66,10 +66,10 @@ def executables_in(path: Path) -> list[Executable]:
 
 
 def confirm(path: Path, *, yes: bool) -> None:
-    """Ask whether executables may be run, unless somebody has said so.
+    """Ask the user whether executables may be run, unless ``yes`` is set.
 
     Raises:
-        InvalidSetting: They may not, or there is nobody to ask.
+        InvalidSetting: The user declines, or standard input is not a terminal.
     """
     if yes:
         return
@@ -80,14 +80,14 @@ def confirm(path: Path, *, yes: bool) -> None:
 
 
 async def config_of(executables: Executables, executable: Executable, jq: Jq) -> HookConfig:
-    """Return the configuration that an executable prints, its jq programs compiled.
+    """Return the configuration that an executable prints, with its jq programs compiled.
 
     Raises:
-        InvalidPolicy: It prints none that can be used; all places.
+        InvalidPolicy: The configuration is invalid; the error holds all faults.
     """
     return await read_printed(await executables.config(executable), jq)
 
 
 def faults_of(error: InvalidPolicy) -> Iterator[str]:
-    """Yield what is wrong with a configuration, a line each."""
+    """Yield one line for each fault of a configuration."""
     yield from map(str, (InvalidPolicy(error.location, error.reason), *error.others))

@@ -1,4 +1,4 @@
-"""What a run of a hook came to, for a person."""
+"""The report of a run of a hook, as text for people."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TextIO
@@ -13,7 +13,7 @@ _NOTHING: Final = "/dev/null"
 
 
 class Report:
-    """Writes the parts of it as they come."""
+    """Writes the parts of a report as they become available."""
 
     def __init__(self, stream: TextIO, mask: Mask) -> None:
         self._stream = stream
@@ -23,12 +23,12 @@ class Report:
         self._printed = False
 
     def contexts(self, contexts: Sequence[dict[str, Any]]) -> None:
-        """Write what the hook is given."""
+        """Write the binding contexts."""
         self._head("Binding contexts")
         self._stream.write(render_yaml(self._mask.value(list(contexts))))
 
     def line(self, line: str, stream: str) -> None:
-        """Write a line that the hook printed, the first under its heading."""
+        """Write a line of the hook's output, with a heading before the first one."""
         if not self._printed:
             self._head("Output")
         self._printed = True
@@ -36,7 +36,7 @@ class Report:
         self._stream.write(f"{mark}{self._mask.text(line)}\n")
 
     def effects(self, effects: Sequence[Effect]) -> None:
-        """Write what the operations would change."""
+        """Write the effects of the operations."""
         self._head("Operations")
         if not effects:
             self._stream.write("none\n")
@@ -45,7 +45,7 @@ class Report:
                 self._stream.write(f"{line}\n")
 
     def answer(self, said: str, *, refused: bool, warnings: Sequence[str] = ()) -> None:
-        """Write what the API server is answered."""
+        """Write the response to the API server."""
         self._head("Answer")
         shown = self._screen.style(self._mask.text(said), fg="red" if refused else "green")
         self._stream.write(f"{shown}\n")
@@ -53,7 +53,7 @@ class Report:
             self._stream.write(f"Warning: {self._mask.text(warning)}\n")
 
     def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Write what an answer changes of an object."""
+        """Write the change of an answer to an object."""
         name = title(before)
         shown = self._mask.pair(dict(before), dict(after))
         if before == after:
@@ -63,7 +63,7 @@ class Report:
             self._stream.write(f"{line}\n")
 
     def metrics(self, metrics: Sequence[MetricOperation]) -> None:
-        """Write what the hook reports."""
+        """Write the metrics that the hook reports."""
         self._head("Metrics")
         for item in metrics:
             labels = ",".join(f'{name}="{value}"' for name, value in item.labels)
@@ -96,7 +96,7 @@ class Report:
 
 
 def _diff(before: dict[str, Any], after: dict[str, Any], names: tuple[str, str]) -> list[str]:
-    """Return a diff; of an object that comes or goes all lines."""
+    """Return a diff; for a created or deleted object, it holds all lines."""
     if before and after:
         return unified_diff(before, after, names=names)
     sign, shown = ("+", after) if after else ("-", before)

@@ -1,4 +1,4 @@
-"""The bindings of a hook, which see one state of a cluster after the other."""
+"""The bindings of a hook across successive states of a cluster."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from reconciler.services.ports.jq import Jq
 
 
 class HookStage:
-    """What a hook is given while a cluster changes; it starts with the first state."""
+    """Computes binding contexts as a cluster changes; the hook starts with the first state."""
 
     def __init__(self, config: HookConfig, jq: Jq) -> None:
         self._config = config
@@ -21,10 +21,10 @@ class HookStage:
         self._started = False
 
     async def change(self, file_objects: FileObjects) -> list[dict[str, Any]]:
-        """Return what the hook is given when the cluster comes to a state.
+        """Return the binding contexts of a hook when the cluster changes to a new state.
 
         Raises:
-            EvaluationError: The jq filter of a binding fails at an object.
+            EvaluationError: The jq filter of a binding fails for an object.
         """
         desk = DeskBindings(self._config, self._jq, file_objects)
         found: list[Context] = []
@@ -40,7 +40,7 @@ class HookStage:
         return self._rendered(found)
 
     def tick(self, crontab: str) -> list[dict[str, Any]]:
-        """Return what the hook is given when its schedules with a crontab are due."""
+        """Return the binding contexts for the schedules with a crontab that is due."""
         due = [item for item in self._config.schedules if item.crontab == crontab]
         return self._rendered([contexts.of_schedule(item) for item in due])
 

@@ -1,4 +1,4 @@
-"""A hook at the desk: an executable, or what a file declares."""
+"""The hooks that the CLI can run: executables, and hooks declared in files."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,12 @@ _KINDS: Final = frozenset((kind.api_version, kind.kind) for kind in HOOK_KINDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What a run gave.
+    """The result of a run.
 
     Attributes:
-        operations: Documents, not looked at yet.
-        failure: Empty where it went well.
-        problems: What else is to be said of the run.
+        operations: Documents that are not validated yet.
+        failure: The reason of the failure; empty on success.
+        problems: Further messages about the run.
     """
 
     operations: Sequence[Any] = ()
@@ -45,47 +45,47 @@ class Played:
 
 
 class DeskHook(Protocol):
-    """A hook that can be run."""
+    """A hook that can be run on this machine."""
 
     @property
     def name(self) -> str:
-        """Return what people know it by."""
+        """Return the name of the hook for people."""
         ...
 
     @property
     def confined_to(self) -> str:
-        """Return the namespace that its operations do not leave, empty where there is none."""
+        """Return the only namespace that its operations may change, empty for any."""
         ...
 
     @property
     def guard(self) -> Protection | None:
-        """Return what tells what its operations do not change, None where nothing does."""
+        """Return the protection of objects from its operations, None where there is none."""
         ...
 
     async def config(self) -> HookConfig:
-        """Return what it is bound to.
+        """Return its configuration.
 
         Raises:
-            InvalidPolicy: It cannot be used; all places.
+            InvalidPolicy: The configuration is invalid; the error holds all faults.
         """
         ...
 
     async def play(self, contexts: Sequence[Mapping[str, Any]], say: Say) -> Played:
-        """Run it once.
+        """Run the hook once.
 
         Args:
-            contexts: What it is given.
-            say: Takes the lines that it prints.
+            contexts: The binding contexts.
+            say: Receives each line of its output.
 
         Raises:
-            InvalidPolicy: What it answers cannot be read; all places.
+            InvalidPolicy: Its answer cannot be parsed; the error holds all faults.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """An executable."""
+    """An executable hook."""
 
     executable: Executable
     executables: Executables
@@ -96,15 +96,15 @@ class Script:
 
     @property
     def name(self) -> str:
-        """Return its path in its folder."""
+        """Return the path of the executable in its folder."""
         return self.executable.name
 
     async def config(self) -> HookConfig:
-        """Return what it prints."""
+        """Return the configuration that the executable prints."""
         return await config_of(self.executables, self.executable, self.jq)
 
     async def play(self, contexts: Sequence[Mapping[str, Any]], say: Say) -> Played:
-        """Start it, and read what it leaves behind."""
+        """Run the executable, and parse the files that it writes."""
         answer = await self.executables.run(
             self.executable, render_json(list(contexts)), say, seconds=self.seconds
         )
@@ -125,17 +125,17 @@ class Script:
 
 
 class _Here:
-    """The `Isolation` port: nobody else waits at the desk."""
+    """An `Isolation` port that evaluates directly: the CLI has no other tenants."""
 
     async def evaluate(self, work: Callable[[], _T], tenant: str) -> _T:
-        """Return what the work gives."""
+        """Return the result of the work."""
         del tenant
         return work()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A Hook or ClusterHook of a file."""
+    """A hook declared in a file by a Hook or ClusterHook."""
 
     hook: DeclaredHook
     jq: Jq
@@ -143,21 +143,21 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """Return its kind and name."""
+        """Return the kind and name of the hook."""
         return f"{self.hook.ref.kind} {self.hook.ref}"
 
     @property
     def confined_to(self) -> str:
-        """Return its namespace, where it has one."""
+        """Return the namespace of a Hook, empty for a ClusterHook."""
         return self.hook.confined_to
 
     async def config(self) -> HookConfig:
-        """Return what it declares, its jq programs compiled."""
+        """Return the declared configuration, after compiling its jq programs."""
         await compile_programs(self.hook.programs, self.jq)
         return self.hook.config
 
     async def play(self, contexts: Sequence[Mapping[str, Any]], say: Say) -> Played:
-        """Evaluate it."""
+        """Evaluate the hook's programs."""
         del say
         runs = DeclaredRuns(hook=self.hook, jq=self.jq, isolation=_Here())
         result = await runs.run(self.hook.ref, self.hook.config, contexts)
@@ -166,20 +166,20 @@ class Declared:
 
 
 def is_declared(path: Path) -> bool:
-    """Return whether a file declares hooks, and is none itself."""
+    """Return whether a file is YAML or JSON with declared hooks, and not executable."""
     return path.suffix in _SUFFIXES and path.is_file() and not os.access(path, os.X_OK)
 
 
 def declared_in(path: Path, name: str = "") -> DeclaredHook:
-    """Return the hook of a file.
+    """Return the hook that a file declares.
 
     Args:
-        path: Of it.
-        name: Which, where it holds several.
+        path: The file.
+        name: The name of the hook, where the file declares several.
 
     Raises:
-        InvalidSetting: There is none, or not only one.
-        InvalidPolicy: It cannot be read, with all places.
+        InvalidSetting: The file does not hold exactly one such hook.
+        InvalidPolicy: The hook is invalid; the error holds all faults.
     """
     found = [obj for _, obj in objects(read_all([str(path)])) if _is_hook(obj)]
     wanted = [obj for obj in found if name in {"", obj["metadata"]["name"]}]

@@ -1,1 +1,1 @@
-"""Test folders: a `kyverno-test.yaml` says which results policies must have."""
+"""The command `retrofit test`: runs test folders with the expected results of policies."""

@@ -1,4 +1,4 @@
-"""What a test says that calls answer and that GlobalContextEntries hold."""
+"""The given responses of calls and data of GlobalContextEntries of a test."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +13,14 @@ from reconciler.languages.jmespath import compile_expression
 
 
 def answers_of(test: TestFile, folder: Path) -> Answers:
-    """Return what a test says that reads answer.
+    """Return the answers to the reads of context entries that a test gives.
 
     Args:
         test: The test.
-        folder: That names of files are relative to.
+        folder: The folder to which file names are relative.
 
     Raises:
-        InvalidSetting: A part of it has the wrong form, or a file cannot be read.
+        InvalidSetting: A field has the wrong form, or a file cannot be read.
     """
     calls: dict[tuple[str, str], Any] = {}
     for index, item in enumerate(test.calls):

@@ -1,4 +1,4 @@
-"""Tests run: what the rules did against what they had to do."""
+"""Runs tests of policies: compares the results of rules with the expected ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ _COPIES = ("", *PREFIXES)
 
 
 class End(StrEnum):
-    """How a row ended."""
+    """The outcome of a row."""
 
     PASSED = "Pass"
     FAILED = "Fail"
@@ -41,12 +41,12 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One expected result at one object.
+    """One expected result for one object.
 
     Attributes:
-        key: Of the object; None where there is none.
-        operation: Of the request, where the rule was looked at.
-        details: Lines of a diff, or none.
+        key: The key of the object; None where the row concerns no object.
+        operation: The operation of the request; empty where the rule was not evaluated.
+        details: The lines of a diff; may be empty.
     """
 
     expected: Expected
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRun:
-    """A test and its rows."""
+    """A test with its rows."""
 
     __test__ = False
 
@@ -70,7 +70,7 @@ class TestRun:
 
     @property
     def idle(self) -> tuple[Expected, ...]:
-        """The entries of ``results`` that tested nothing, for all their rows were excluded."""
+        """The entries of ``results`` that tested nothing, because all their rows were excluded."""
         tested = {row.expected.location for row in self.rows if row.end is not End.EXCLUDED}
         found = {row.expected.location: row.expected for row in self.rows}
         return tuple(item for place, item in found.items() if place not in tested)
@@ -86,10 +86,10 @@ async def run_test(
     """Run a test.
 
     Args:
-        test: What the file says.
-        selector: Which rows count; the others do not exist.
-        operation: Of the requests of rows that name none; None: as `operation_for` says.
-        cue: The command that evaluates programs in CUE; empty: nothing does.
+        test: The test.
+        selector: The selector of rows; other rows are ignored.
+        operation: The operation of rows that name none; None for that of `operation_for`.
+        cue: The command that evaluates CUE programs; empty where none is named.
 
     Raises:
         InvalidSetting: A file that the test names is missing or unreadable.
@@ -115,7 +115,7 @@ async def run_test(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """Everything that a test names, in memory."""
+    """The loaded inputs of a test."""
 
     scopes: Scopes
     policies: PolicySet
@@ -180,7 +180,7 @@ class _Checker:
     manifest: dict[Key, Object] = field(default_factory=dict)
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row for each object that the entry is about."""
+        """Yield a row for each object that the entry concerns."""
         unknown = self._not_run()
         if unknown:
             yield self._row(None, End.NOT_RUN, unknown)
@@ -203,7 +203,7 @@ class _Checker:
             for row in self._of_trigger(run)
         ]
         found += [row for key in keys for row in self._of_target(key)]
-        # An object that patchedResources leaves out counts only where nothing else does.
+        # Objects that are missing from patchedResources count only if there are no other rows.
         counted = [row for row in found if row.end is not End.EXCLUDED or not row.message]
         yield from counted or found
         yield from self._absent()
@@ -229,7 +229,7 @@ class _Checker:
         )
 
     def _misspelt(self) -> str:
-        """Return what is wrong with the names of the policy and its rule, empty where nothing."""
+        """Return the error in the names of the policy and rule, empty where both exist."""
         name, rule = self.expected.policy, self.expected.rule
         compiled = self.stage.policies.compiled
         named = [policy for policy in compiled if policy.key.rpartition("/")[2] == name]
@@ -247,7 +247,7 @@ class _Checker:
         return [rule for key, rule, _ in self.stage.policies.other_rules if key == policy]
 
     def _absent(self) -> Iterator[Row]:
-        """Yield a row for each name that no trigger and no target has."""
+        """Yield a failed row for each name that matches no trigger and no target."""
         known = [*(key_of(item) for item in self.stage.triggers), *self.stage.targets]
         for item in self.expected.objects:
             if any(item.means(key) for key in known):
@@ -265,7 +265,7 @@ class _Checker:
             for result in self._at_targets()
             if result.status is RuleStatus.PASS
         )
-        # A target that stays as it is counts only where it is asked for.
+        # An unchanged target counts only if the entry names it.
         if not self.expected.objects:
             return list(known)
         return self._wanted(known) or self._wanted(self.stage.targets)
@@ -308,7 +308,7 @@ class _Checker:
             yield self._judged(result.after, result.before, result)
 
     def _untouched(self, key: Key, operation: str = "") -> Row:
-        # That a rule has nothing to do with an object is what a row may ask for.
+        # With result skip, a row expects that the rule does not apply to the object.
         wanted = self.expected.result == "skip"
         end, reason = (End.PASSED, f"Ok: {NO_MATCH}") if wanted else (End.EXCLUDED, NO_MATCH)
         return replace(self._row(key, end, reason), operation=operation)
@@ -341,7 +341,7 @@ class _Checker:
         if failed is None:
             return self._row(key, End.PASSED, "Ok", result.message)
         if expected.result == "fail":
-            # Mutation never fails by itself: what is expected is that something is not as it says.
+            # Mutate rules have no result fail: the row expects that one of the checks fails.
             return replace(failed, end=End.PASSED, reason=f"Ok: {failed.reason}", details=())
         return failed
 
@@ -364,7 +364,7 @@ class _Checker:
 
 
 def tidy(value: Any) -> Any:
-    """Return the value without nulls, empty maps and empty lists, which compare as absent."""
+    """Return a value without nulls, empty maps and empty lists, which count as absent."""
     if isinstance(value, dict):
         found = {key: tidy(item) for key, item in value.items()}
         return {key: item for key, item in found.items() if item not in (None, {}, [])}

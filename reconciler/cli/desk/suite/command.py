@@ -101,7 +101,7 @@ def test(*, watch: bool, selector: str, **options: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suite:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     folders: tuple[str, ...]
     file_name: str | None
@@ -118,14 +118,14 @@ class _Suite:
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """Return how test files may be called."""
+        """Return the names of test files."""
         return _FILE_NAMES if self.file_name is None else (self.file_name,)
 
     def run(self) -> int:
-        """Run all tests and show what came out; return the exit code.
+        """Run all tests and print the results; return the exit code.
 
         Raises:
-            InvalidSetting: There is no test.
+            InvalidSetting: No test file is found.
         """
         by_folder = {name: find([name], self.file_names) for name in self.folders}
         paths = list(dict.fromkeys(path for found in by_folder.values() for path in found))

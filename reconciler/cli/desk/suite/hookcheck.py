@@ -1,4 +1,4 @@
-"""Tests of hooks run: what each step gave against what is expected of it."""
+"""Runs tests of hooks: compares the result of each step with the expected one."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ _FORBIDDEN: Final = "executables are run only with --run-hooks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Done:
-    """What a run of the hook gave; nothing where it was not run."""
+    """The result of a run of the hook; empty where it was not run."""
 
     operations: Sequence[Any] = ()
     failure: str = ""
@@ -44,8 +44,8 @@ async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) ->
     """Run a test.
 
     Args:
-        test: What the file says.
-        selector: Which rows count: the policy is the hook, the rule its step.
+        test: The test.
+        selector: The selector of rows; its policy is the hook, its rule ``STEP/PART``.
         allowed: Whether the executable may be run.
 
     Raises:
@@ -94,7 +94,7 @@ def _refused(test: HookTest, error: InvalidPolicy) -> Iterator[Row]:
 
 
 class _Play:
-    """The steps of a test, one after the other."""
+    """Runs the steps of a test in order."""
 
     def __init__(self, test: HookTest, hook: DeskHook, jq: Jq) -> None:
         self._test = test
@@ -104,7 +104,7 @@ class _Play:
         self._scopes = Scopes()
 
     async def rows(self) -> AsyncIterator[Row]:
-        """Yield a row for each part of what is expected."""
+        """Yield a row for each part of each step's expectations."""
         try:
             config = await self._hook.config()
         except InvalidPolicy as error:
@@ -128,7 +128,7 @@ class _Play:
         return placed(names, self._scopes, base=self._test.path.parent)
 
     async def _run(self, given: Sequence[dict[str, Any]]) -> _Done:
-        """Run the hook, unless nothing has happened that it is for, and do what it answers."""
+        """Run the hook if it has binding contexts, and carry out its operations."""
         if not given:
             return _Done()
         try:
@@ -196,7 +196,7 @@ class _Play:
             found = await self._file_objects.cluster.get(kind, namespace, name)
         except NotFound:
             return None
-        # What only a cluster adds is compared where the test names it.
+        # Fields that the API server sets are compared only where the test names them.
         meta = {
             key: value
             for key, value in found["metadata"].items()

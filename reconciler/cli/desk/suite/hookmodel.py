@@ -1,4 +1,4 @@
-"""Tests of hooks that are executables: states of a cluster, and what comes of each."""
+"""The model of HookTests: states of a cluster, and the expected results of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _EXPECT: Final = ("contexts", "operations", "objects", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something that happens, and what is expected of it; None is not looked at.
+    """An event and the expected results; parts that are None or empty are not checked.
 
     Attributes:
-        location: In the test file.
-        cluster: Files with all objects that there are from now on; None where a schedule is due.
+        location: The place in the test file.
+        cluster: Files with all objects of the new state; None where a schedule is due.
         schedule: The crontab that is due.
-        objects: Files with objects as they must be when the operations are done.
-        failure: A part of what is said of the run, which must fail.
+        objects: Files with objects in their expected state after the operations.
+        failure: A part of the expected error message of the run.
     """
 
     location: str
@@ -43,8 +43,8 @@ class HookTest:
     """One document of a test file.
 
     Attributes:
-        path: Of the file; names in it are relative to its folder.
-        hook: The executable.
+        path: The test file; names in it are relative to its folder.
+        hook: The path of an executable, or of a file with a declared hook.
     """
 
     path: Path
@@ -54,12 +54,12 @@ class HookTest:
 
 
 def is_hook_test(value: Any) -> bool:
-    """Return whether a document is one."""
+    """Return whether a document is a HookTest."""
     return isinstance(value, Mapping) and value.get("kind") == KIND
 
 
 def read_hook_test(value: Any, place: str, path: Path) -> HookTest:
-    """Read a document.
+    """Return the HookTest of a document.
 
     Raises:
         InvalidPolicy: A field has the wrong type.

@@ -1,7 +1,7 @@
-"""Test files, read and checked.
+"""The model and the parser of test files.
 
-What the reference takes and rules that change objects have no use for, as payloads, files for CEL
-and checks on responses, is read and never refused: a row that needs it is not run, and says why.
+Fields of Kyverno's test files that mutate rules do not use, such as payloads, files for CEL and
+checks of responses, are accepted: a row that needs them is not run, and reports why.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ _ROW_FIELDS = (
     "patchedResources",
     "failOnMissingResources",
 )
-# What only rows of policies or rules have that are not evaluated here.
+# Fields of rows for policies or rules that are not supported.
 _FOREIGN_ROW_FIELDS = (
     "isValidatingPolicy",
     "isValidatingAdmissionPolicy",
@@ -64,28 +64,28 @@ _FIELDS = (
     "globalContextEntries",
     "results",
     "checks",
-    # Of policies that are written in CEL.
+    # For policies in CEL.
     "context",
     "jsonPayload",
     "jsonPayloads",
     "httpPayloads",
     "envoyPayloads",
 )
-# Of what a GlobalContextEntry holds.
+# The alternative sources of the data of a GlobalContextEntry.
 _SOURCES = ("data", "resources", "resourceFiles")
 _CHECKS = "checks of what rules answer are not evaluated; write results with patchedResources"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectName:
-    """Which object a row is about; an empty kind or namespace restricts nothing."""
+    """The name of the object of a row; an empty kind or namespace matches any."""
 
     name: str
     namespace: str = ""
     kind: str = ""
 
     def means(self, key: Key) -> bool:
-        """Return whether it is about an object."""
+        """Return whether the name refers to an object."""
         _, kind, namespace, name = key
         return self.name == name and self.namespace in ("", namespace) and self.kind in ("", kind)
 
@@ -95,12 +95,12 @@ class Expected:
     """One entry of ``results``.
 
     Attributes:
-        location: In the test file.
-        policy: Its name, without a namespace.
-        objects: Empty for all objects.
-        patched: Files with objects as they must be.
-        demands_all: An object that is in none of these files is a failure.
-        unsupported: Why nothing can be compared with it, or empty.
+        location: The place in the test file.
+        policy: The name of the policy, without its namespace.
+        objects: The names of the objects; empty for all.
+        patched: Files with objects in their expected state.
+        demands_all: Whether an object that is missing from these files is a failure.
+        unsupported: The reason for which the entry cannot be run; empty where it can.
     """
 
     location: str
@@ -116,14 +116,14 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalEntry:
-    """What a GlobalContextEntry holds.
+    """The data of a GlobalContextEntry.
 
     Attributes:
-        location: In the test file.
-        data: What it holds, unless files do.
-        files: Whose objects it holds; None where it holds data.
-        field_path: JMESPath to the part of it that counts, or empty.
-        projections: JMESPath to further parts, by their names.
+        location: The place in the test file.
+        data: The data, unless it comes from files.
+        files: Files with objects that are the data; None where ``data`` is given.
+        field_path: A JMESPath that selects a part of the data, or empty.
+        projections: JMESPath expressions of the projections, by name.
     """
 
     location: str
@@ -139,9 +139,9 @@ class TestFile:
     """One document of a test file.
 
     Attributes:
-        path: Of the file; names in it are relative to its folder.
-        values: Name of a file, or the values themselves; values win.
-        calls: What API and service calls answer, as written.
+        path: The test file; names in it are relative to its folder.
+        values: Inline values, which take precedence over the file of ``variables``.
+        calls: Responses of API and service calls, as written.
     """
 
     __test__ = False
@@ -158,10 +158,10 @@ class TestFile:
 
 
 def find(names: Iterable[str], file_names: Sequence[str]) -> list[Path]:
-    """Return the test files below folders; a file is taken as it is.
+    """Return the test files below folders; a named file counts as a test file.
 
     Raises:
-        InvalidSetting: There is no such folder.
+        InvalidSetting: A folder does not exist.
     """
     found: list[Path] = []
     for name in names:
@@ -179,7 +179,7 @@ def read_tests(path: Path) -> list[TestFile | HookTest]:
     """Return the tests of a file.
 
     Raises:
-        InvalidSetting: It cannot be read, or a field is unknown or has the wrong type.
+        InvalidSetting: The file cannot be read, or a field is unknown or has the wrong type.
     """
     try:
         found = [_test(item, path) for item in parse_documents(read(path), str(path))]

@@ -1,4 +1,4 @@
-"""Test files run one after the other, or by processes where that pays."""
+"""Runs test files in sequence, or in parallel processes where that is faster."""
 
 import asyncio
 import multiprocessing
@@ -23,16 +23,16 @@ from reconciler.clock import Clock
 from reconciler.errors import RetrofitError
 
 _PATIENCE: Final = 1.0
-"""Seconds that the tests still to be run must take before processes are started for them: one
-takes about half of that to load the program."""
+"""The estimated seconds of the remaining tests above which processes are started: loading the
+program takes a process about half of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRun:
-    """The tests of a file.
+    """The runs of the tests of a file.
 
     Attributes:
-        broken: Why it could not be run to its end; empty where it was.
+        broken: The error that ended the run early; empty where all tests were run.
     """
 
     path: Path
@@ -53,14 +53,14 @@ def run_files(
     runs_hooks: bool = False,
     cue: str = "",
 ) -> Iterator[FileRun]:
-    """Yield the runs of test files in their order.
+    """Yield the runs of test files in order.
 
     Args:
         paths: The files.
-        jobs: Processes; None for as many as there are CPUs, and none while it is quick without.
-        clock: Tells how quick it is.
-        operation: Of the requests of rows that name none; see `run_test`.
-        selector: Which rows count.
+        jobs: The number of processes; None for one per CPU, if the tests take long enough.
+        clock: The clock that measures the time per file.
+        operation: The operation of rows that name none; see `run_test`.
+        selector: The selector of rows.
         runs_hooks: Whether tests may run executables.
         cue: See `run_test`.
     """
@@ -87,7 +87,7 @@ def run_file(
     runs_hooks: bool = False,
     cue: str = "",
 ) -> FileRun:
-    """Return the run of a test file; what is wrong with it is part of the answer."""
+    """Return the run of a test file; errors of the file are part of the result."""
 
     def run(test: TestFile | HookTest) -> Coroutine[Any, Any, TestRun]:
         if isinstance(test, HookTest):
@@ -110,12 +110,12 @@ def _by_processes(work: Work, paths: Sequence[Path], count: int) -> Iterator[Fil
             left.popleft()
             yield found
         if left:
-            # Its process ended, or it waited for one that did: which, is seen alone.
+            # Its own process crashed, or another one that broke the pool: run it alone to tell.
             yield _alone(work, left.popleft())
 
 
 def _until_one_ends(work: Work, paths: Sequence[Path], count: int) -> Iterator[FileRun]:
-    """Yield runs in their order, until a process ends and takes the work of all others with it."""
+    """Yield runs in order until a process crashes, which cancels the work of all others."""
     with _pool(count) as pool:
         waiting: list[Future[FileRun]] = [pool.submit(work, path) for path in paths]
         try:
@@ -135,7 +135,7 @@ def _alone(work: Work, path: Path) -> FileRun:
 
 
 def _outcome(future: Future[FileRun]) -> FileRun | None:
-    """Return the run, None where a process ended before it was done."""
+    """Return the run, None where a process of the pool crashed before."""
     try:
         return future.result()
     except BrokenProcessPool:
@@ -147,7 +147,7 @@ def _pool(count: int) -> ProcessPoolExecutor:
 
 
 def _context() -> BaseContext:
-    # Never fork: threads of whoever calls would be cut off in the middle of what they do.
+    # Never fork: threads of the caller would be cut off at an arbitrary point in the child.
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -156,7 +156,7 @@ def _context() -> BaseContext:
 
 
 def _begin() -> None:
-    # Ctrl-C reaches all of them; the first one tells about it.
+    # Ctrl-C reaches all processes; only the main process reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""Test results as a table, as JSON, as JUnit XML."""
+"""Output of test results as a table, JSON or JUnit XML."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ _COLOURS = {End.PASSED: "green", End.EXCLUDED: "yellow", End.FAILED: "red", End.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All tests of one call.
+    """The results of all tests of one call.
 
     Attributes:
-        broken: A line for each test that could not be run.
+        broken: A message for each test file that could not be run.
     """
 
     runs: Sequence[TestRun]
@@ -32,22 +32,22 @@ class Outcome:
 
     @property
     def tested(self) -> int:
-        """Return how many rows say something about a policy."""
+        """Return the number of rows that passed or failed."""
         return self.counts[End.PASSED] + self.counts[End.FAILED]
 
     @property
     def idle(self) -> int:
-        """Return how many entries of ``results`` tested nothing, though they meant to."""
+        """Return the number of entries of ``results`` that tested nothing."""
         return sum(len(run.idle) for run in self.runs)
 
     @property
     def counts(self) -> Counter[End]:
-        """Return how many rows ended how."""
+        """Return the number of rows by outcome."""
         return Counter(row.end for run in self.runs for row in run.rows)
 
 
 def show_table(outcome: Outcome, stream: TextIO, *, fail_only: bool, verbose: bool) -> None:
-    """Write a line for each row, with a diff below what failed, and the counts."""
+    """Write a line for each row, with a diff below failed rows, and the counts."""
     screen = screen_of(stream)
     for run in outcome.runs:
         wrong = {End.FAILED, *([End.EXCLUDED] if run.idle else [])}
@@ -80,7 +80,7 @@ def _summary(outcome: Outcome) -> str:
 
 
 def show_json(outcome: Outcome, stream: TextIO) -> None:
-    """Write one document with all rows."""
+    """Write one JSON document with all rows."""
     document = {
         "tests": [
             {
@@ -137,7 +137,7 @@ def _case(suite: ET.Element, row: Row, *, failed: bool) -> None:
 
 
 def _printable(text: str) -> str:
-    # XML has no way to write control characters.
+    # XML cannot represent control characters.
     return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a test count: ``policy=...,rule=...,resource=...`` with wildcards."""
+"""The selector of test rows: ``policy=...,rule=...,resource=...`` with wildcards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ _PARTS = ("policy", "rule", "resource")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """Patterns for names.
+    """Patterns for the names of a row.
 
     Attributes:
-        resource: For the name of an object, or where it has a slash for ``namespace/name``.
+        resource: The pattern for the name of an object or, with a slash, ``namespace/name``.
     """
 
     policy: str = "*"
@@ -27,10 +27,10 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what a text selects; a part that it leaves out selects all.
+        """Return the selector of a text; an omitted part selects everything.
 
         Raises:
-            click.UsageError: It is none.
+            click.UsageError: The text is not a selector.
         """
         found: dict[str, str] = {}
         for part in filter(None, (item.strip() for item in text.split(","))):
@@ -44,7 +44,7 @@ class Selector:
         return cls(**found)
 
     def entries(self, expected: Sequence[Expected]) -> tuple[Expected, ...]:
-        """Return the entries of ``results`` that may have rows, with the objects that count."""
+        """Return the selected entries of ``results``, reduced to the selected objects."""
         chosen = (
             replace(
                 item,
@@ -57,15 +57,15 @@ class Selector:
         return tuple(item for item in chosen if item.objects or item.location not in named)
 
     def accepts(self, key: Key | None) -> bool:
-        """Return whether a row about an object counts."""
+        """Return whether a row for an object is selected."""
         return key is None or self._names(key[2], key[3])
 
     def _rule(self, rule: str) -> bool:
-        # An entry without a rule is about all rules of its policy.
+        # An entry without a rule covers all rules of its policy.
         return not rule or matches(self.rule, rule)
 
     def _may_mean(self, item: ObjectName) -> bool:
-        # Without a namespace it may be about several objects; the rows tell which.
+        # A name without a namespace may match several objects; `accepts` filters their rows.
         if item.namespace:
             return self._names(item.namespace, item.name)
         return matches(self.resource.rpartition("/")[2], item.name)

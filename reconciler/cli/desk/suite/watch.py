@@ -1,4 +1,4 @@
-"""What tests read, watched by a look at it now and then."""
+"""Watches the files that tests read, by polling."""
 
 import stat
 import threading
@@ -13,18 +13,18 @@ from reconciler.clock import Clock
 from reconciler.errors import RetrofitError
 
 State = Mapping[Path, tuple[int, int]]
-"""Time of the last change and size of each file."""
+"""The modification time and size of each file."""
 
 _INTERVAL: Final = 0.5
-"""Seconds between two looks."""
+"""The minimum seconds between two polls."""
 _SHARE: Final = 20
-"""A look at many files takes longer; the pause is at least this many times as long."""
+"""The minimum pause as a multiple of a poll's duration, which grows with the number of files."""
 _LONGEST: Final = 10
-"""Looks after which a run begins although files go on changing."""
+"""The number of polls after which a run starts even if files keep changing."""
 
 
 def places_of(tests: Iterable[Path]) -> set[Path]:
-    """Return the files and folders that test files name; what is broken names nothing."""
+    """Return test files, and the files and folders that they name; broken ones name nothing."""
     found: set[Path] = set()
     for path in tests:
         found.add(path)
@@ -38,7 +38,7 @@ def places_of(tests: Iterable[Path]) -> set[Path]:
 def state_of(places: Iterable[Path]) -> State:
     """Return the state of files, and of the YAML and JSON files below folders.
 
-    What is absent is left out: its appearance is a change.
+    Absent files are omitted, so that their creation is a change.
     """
     found: dict[Path, tuple[int, int]] = {}
     for place in places:
@@ -54,12 +54,12 @@ def state_of(places: Iterable[Path]) -> State:
 
 
 def changed_after(look: Callable[[], State], before: State, clock: Clock) -> list[Path]:
-    """Wait until files have changed and come to rest; return which.
+    """Wait until files have changed and then stay unchanged; return the changed files.
 
     Args:
-        look: Gives the state now.
+        look: Returns the current state.
         before: The state to compare with.
-        clock: Tells how long a look takes.
+        clock: The clock that measures the duration of a poll.
     """
     last = before
     tries = 0

@@ -1,1 +1,1 @@
-"""What the author of a policy of this language should know before it is applied; pure."""
+"""Findings for the author of a policy of this language; the code is pure."""

@@ -1,4 +1,4 @@
-"""Variables that fail where a target lacks a label or an annotation: the commonest mistake."""
+"""Findings on variables that fail at a target without a label or annotation, a common mistake."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,11 +20,11 @@ _OPTIONAL: dict[_Path, str] = {
 }
 _ROOT = 3
 _PRESENT = "1"
-"""A value that functions of text, numbers and versions take."""
+"""A value that functions on text, numbers and versions accept."""
 
 
 def default_findings(program: Program) -> Iterator[Finding]:
-    """Yield the variables that give nothing to a target without a label or an annotation."""
+    """Yield the variables that fail at a target without a certain label or annotation."""
     parts = parts_of(program)
     if not parts.targets:
         return
@@ -33,7 +33,7 @@ def default_findings(program: Program) -> Iterator[Finding]:
     for target in parts.targets:
         readers += of_target(target)
     for reader in readers:
-        # The list of a foreach has no place of its own; labels are hardly ever one.
+        # The list of a foreach has no location of its own, and rarely reads labels.
         if not isinstance(reader, Template):
             continue
         for expression, place in reader.placed():
@@ -91,7 +91,7 @@ def _put(data: dict[str, Any], path: _Path) -> None:
 
 
 def _asked(target: Target) -> frozenset[_Path]:
-    """Return what the target's own preconditions and its selector look at already."""
+    """Return the paths that the target's own preconditions and its selector check already."""
     found = frozenset[_Path]()
     if target.preconditions is not None:
         found |= {
@@ -105,7 +105,7 @@ def _asked(target: Target) -> frozenset[_Path]:
 
 
 def _selected(target: Target) -> Iterator[_Path]:
-    """Yield the labels that each target has, because the selector wants them."""
+    """Yield the labels that each target has, because the selector requires them."""
     if target.selector is None or not target.selector.constant:
         return
     selector = target.selector.render(Context({}))

@@ -1,4 +1,4 @@
-"""What the author of a PolicyException should know, beside the policies that it is given with."""
+"""Findings for the author of a PolicyException, which is checked against the given policies."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -13,11 +13,11 @@ _GENERATED = "autogen-"
 
 
 def lint_exception(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> tuple[Finding, ...]:
-    """Return everything to say about an exception.
+    """Return all findings about an exception.
 
     Args:
         obj: As decoded from its file.
-        rules: Names of rules by the keys of the policies that are known.
+        rules: Names of rules by the keys of the known policies.
     """
     try:
         compiled = compile_exception(obj)

@@ -1,4 +1,4 @@
-"""What is written in a policy: deprecated forms, and operations that no request has."""
+"""Findings on the text of a policy: deprecated forms, and operations that no request has."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ def spec_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def existing_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
-    """Yield that there is nothing that is to run on what exists."""
+    """Yield a finding if the policy enables existing objects, but no rule runs on them."""
     if wants_existing(policy) and not compiled.on_existing:
         yield Finding(
             level=Level.WARNING,
@@ -107,7 +107,7 @@ def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> It
 
 
 def _no_operation(value: Any) -> str:
-    """Return why a value never is the operation of a request, whatever the variables give."""
+    """Return why a value can never be an operation, whatever the values of its variables are."""
     if not isinstance(value, str):
         return "values that request.operation is compared with are expected to be strings"
     if "{{" in value and not braces.contains(value):

@@ -1,4 +1,4 @@
-"""When a rule fires, and what it then knows: findings about match and context."""
+"""Findings on when a rule fires, and on data that is missing then: match and context."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def firing_findings(program: Program, *, background: bool) -> Iterator[Finding]:
 
     Args:
         program: The rule, compiled.
-        background: Whether the policy says that it also runs without a request.
+        background: Whether the policy also runs without a request, by ``spec.background``.
     """
     place = program.origin.location
     if program.on_policy_change:

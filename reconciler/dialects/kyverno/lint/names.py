@@ -1,4 +1,4 @@
-"""Variables that are hardly meant so: misspelt, not closed, with a call that cannot work."""
+"""Findings on variables that are misspelt, not closed, or have a call that cannot work."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _WITH_VARIABLES = ("context", "preconditions", "mutate")
 
 
 def unclosed_variables(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
-    """Yield the texts of a rule with a variable that is opened and not closed."""
+    """Yield the texts of a rule with a variable that is not closed."""
     for field in _WITH_VARIABLES:
         for path in find_unclosed({field: rule.get(field)}):
             yield Finding(
@@ -30,7 +30,7 @@ def unclosed_variables(rule: Mapping[str, Any], location: str) -> Iterator[Findi
 
 
 def unknown_names(program: Program) -> Iterator[Finding]:
-    """Yield the names that are neither variables nor context entries of a rule."""
+    """Yield the names in expressions that are neither variables nor context entries."""
     entries = {entry.name for _, found in parts_of(program).entry_lists() for entry in found}
     known = _KNOWN | entries
     for expression, place in _placed(program):
@@ -47,7 +47,7 @@ def unknown_names(program: Program) -> Iterator[Finding]:
 
 
 def wrong_calls(program: Program) -> Iterator[Finding]:
-    """Yield the calls that can never work, of a rule that is stored in spite of them."""
+    """Yield the calls in expressions that always fail, but do not invalidate the policy."""
     for expression, place in _placed(program):
         for fault in expression.faults:
             yield Finding(

@@ -1,4 +1,4 @@
-"""What a rule writes: findings about its patches."""
+"""Findings on the patches of a rule."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def patch_findings(program: Program, rule: Mapping[str, Any]) -> Iterator[Findin
         rule: The same rule as written.
     """
     place = f"{program.origin.location}.mutate"
-    # Preconditions of the rule know the trigger only, so they cannot see what was done before.
+    # Preconditions of the rule see the trigger only, so they cannot detect earlier changes.
     guarded = all(target.preconditions is not None for target in parts_of(program).targets)
     yield from _unsettled(program, place, guarded=guarded)
     yield from _of_mutate(rule.get("mutate"), place, guarded=guarded)
@@ -47,7 +47,7 @@ def _of_mutate(mutate: Any, place: str, *, guarded: bool) -> Iterator[Finding]:
 
 
 def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]:
-    # With a digit where a variable stands, a value that is not in quotes becomes a number.
+    # With a digit in place of a variable, a value that is not in quotes becomes a number.
     digits, words = drawn(text, place, _DIGIT), drawn(text, place, _WORD)
     for index, (operation, with_word) in enumerate(zip(digits, words, strict=False)):
         if operation.path[-1:] == (APPEND,) and operation.name != "test":
@@ -59,9 +59,9 @@ def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]
 
 
 def drawn(text: str, place: str, standin: str) -> tuple[Operation, ...]:
-    """Return the operations of a JSON patch with a text where each variable stands.
+    """Return the operations of a JSON patch with a text in place of each variable.
 
-    There are none where it does not compile that way.
+    The result is empty if the patch does not compile that way.
     """
     plain = braces.replace(text, lambda _: standin)
     try:
@@ -71,7 +71,7 @@ def drawn(text: str, place: str, standin: str) -> tuple[Operation, ...]:
 
 
 def _metadata_values(operation: Operation) -> list[tuple[str, Any]]:
-    """Return what an operation writes into labels and annotations."""
+    """Return the values that an operation writes into labels and annotations."""
     *parents, _ = operation.path or ("",)
     value = operation.value
     if parents[-1:] and parents[-1] in _TEXTS and parents[-2:-1] == ["metadata"]:
@@ -165,7 +165,7 @@ def _not_a_text(
 
 
 def written(key: str) -> str:
-    """Return the key that a patch writes, empty where the anchor only tests."""
+    """Return the key that a patch writes, empty where an anchor only tests it."""
     if key.startswith("+(") and key.endswith(")"):
         return key[2:-1]
     return "" if key.endswith(")") and "(" in key[:2] else key

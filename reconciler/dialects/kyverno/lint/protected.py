@@ -1,4 +1,4 @@
-"""What no policy may address: findings about targets and calls to the API server."""
+"""Findings on metadata fields and API calls that no policy may use."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,19 +9,19 @@ from reconciler.engine.program import Program
 from reconciler.languages.jmespath import braces
 
 _VARIABLE = "{}"
-"""Stands where a variable does, and is no name."""
+"""The placeholder for a variable, which is no valid name."""
 _CURE = "the controller refuses it too, whatever rights are granted"
 
 
 def protected_findings(
     program: Program, rule: Mapping[str, Any], guard: Guard
 ) -> Iterator[Finding]:
-    """Yield what a rule addresses that no policy may.
+    """Yield the fields and calls in a rule that no policy may use.
 
     Args:
         program: The rule, compiled.
         rule: The same rule as written.
-        guard: Tells what is refused.
+        guard: Returns why a field or call is refused.
     """
     if not program.changes_trigger:
         yield from _of_mutate(rule.get("mutate"), f"{program.origin.location}.mutate", guard)
@@ -40,7 +40,7 @@ def _of_mutate(mutate: Any, place: str, guard: Guard) -> Iterator[Finding]:
 
 
 def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields of metadata that a merge writes, with their places."""
+    """Yield the fields of metadata that a merge patch writes, with their locations."""
     overlay = mutate.get("patchStrategicMerge")
     for key, value in overlay.items() if isinstance(overlay, Mapping) else ():
         if written(str(key)) == "metadata" and isinstance(value, Mapping):
@@ -49,7 +49,7 @@ def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
 
 
 def _operated(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the same of a JSON patch."""
+    """Yield the fields of metadata that a JSON patch writes, with their locations."""
     text = mutate.get("patchesJson6902")
     if not isinstance(text, str):
         return
@@ -82,7 +82,7 @@ def _why_refused(call: Mapping[str, Any], guard: Guard) -> str:
         return ""
     known = braces.replace(path, lambda _: _VARIABLE)
     if known != path and method != "GET":
-        return ""  # What it resolves to is seen when it is called.
+        return ""  # The guard checks the resolved path when the call is made.
     return guard.of_call(method, known)
 
 

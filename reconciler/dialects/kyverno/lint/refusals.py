@@ -1,6 +1,6 @@
-"""What is refused besides what cannot be compiled: the reference's rules for authors.
+"""Errors in policies that would compile: checks that Kyverno makes when a policy is written.
 
-A policy that is stored already works on where one of them is broken.
+A policy that is stored already keeps working even if it violates them.
 """
 
 import re
@@ -19,7 +19,7 @@ from reconciler.languages.jmespath import braces
 
 _MAX_NAME = 63
 _CHANGING = ("mutate", "generate", "verifyImages")
-"""Rules that do not only say whether an object is valid."""
+"""Kinds of rules that do more than validate objects."""
 _OF_USER = re.compile(
     r"\b(?:serviceAccountName|serviceAccountNamespace)\b"
     r"|\brequest\.(?:userInfo|roles|clusterRoles)\b"
@@ -61,7 +61,7 @@ def rule_refusals(rule: Mapping[str, Any], place: str, *, background: bool) -> I
 
     Args:
         rule: Of any kind.
-        place: Of the rule in the policy.
+        place: The location of the rule in the policy.
         background: The rule may change its own trigger, in a policy that also runs without
             a request.
     """
@@ -72,7 +72,7 @@ def rule_refusals(rule: Mapping[str, Any], place: str, *, background: bool) -> I
 
 
 def _variable_paths(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
-    # Those below foreach may have some: {{ elementIndex }} is what they are for.
+    # Paths below foreach may have variables, as {{ elementIndex }}.
     mutate = rule.get("mutate")
     text = mutate.get("patchesJson6902") if isinstance(mutate, Mapping) else None
     if not isinstance(text, str) or "{{" not in text:
@@ -84,7 +84,7 @@ def _variable_paths(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
     try:
         drawn = parse_operations(braces.replace(text, lambda _: word), location=where)
     except InvalidPolicy:
-        return  # All of it may be one variable.
+        return  # The whole text may be one variable.
     for index, operation in enumerate(drawn):
         fields = operation if isinstance(operation, Mapping) else {}
         for field in PATHS:
@@ -122,7 +122,7 @@ def match_refusals(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
     excluded, all_of = _filters(rule.get("exclude"))
     if not matched or not excluded:
         return
-    # Filters under all narrow each other: what one of them implies, all together imply.
+    # Filters under `all` restrict each other: if one is covered, all together are.
     groups = [matched] if every else [[item] for item in matched]
     decide: Callable[[Iterable[bool]], bool] = all if all_of else any
     if all(
@@ -147,7 +147,7 @@ def _filters(block: Any) -> tuple[list[Mapping[str, Any]], bool]:
 
 
 def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
-    """Return whether everything that fits one filter certainly fits another one."""
+    """Return whether everything that matches the narrow filter certainly matches the wide one."""
     users = [name for name in FILTER_FIELDS if name != "resources" and wide.get(name)]
     if any(wide[name] != narrow.get(name) for name in users):
         return False
@@ -173,7 +173,7 @@ def _implied(field: str, outer: Any, inner: Any) -> bool:
         return False
     if field in {"kinds", "operations"}:
         return set(inner) <= set(outer)
-    # A pattern is covered by itself; a plain name by each pattern that it fits.
+    # A pattern is covered by an equal pattern, a plain name by each pattern that it matches.
     plain = (item for item in inner if item not in outer)
     return all(
         not wildcard.has_wildcard(item) and any(wildcard.matches(one, item) for one in outer)

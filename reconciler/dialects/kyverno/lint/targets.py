@@ -1,4 +1,4 @@
-"""Which objects a rule changes: findings about its targets."""
+"""Findings on the targets of a rule."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Match and exclude of a rule, compiled once."""
+"""Compilation and evaluation of match and exclude of a rule."""
 
 from reconciler.dialects.kyverno.match.matcher import Matcher, compile_match
 

@@ -1,4 +1,4 @@
-"""One filter of match or exclude: every part that it names must hold."""
+"""One filter of match or exclude, of which all given parts must hold."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ _NO_KINDS: Final = (
 
 _LONGEST_PATTERN: Final = 4_096
 _PATTERN: Final = 40
-"""Steps that matching a short pattern takes."""
+"""Steps to match a short pattern."""
 
 Answer = bool | None  # None: not known yet
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A part of a filter, with what to say when it fails or is undecided."""
+    """A part of a filter, with the reasons to report when it fails or is undecided."""
 
     predicate: Callable[[Subject], Answer]
     failure: str
@@ -49,15 +49,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """A compiled filter; the fields beside the checks are for those who prepare requests.
+    """A compiled filter; the fields beside the checks describe what it can match.
 
     Attributes:
-        operations: Empty for all of them.
-        names: The literal names, or None when the filter leaves the name open.
-        namespaces: The literal namespaces, or None when the filter leaves them open.
-        annotations: The paths of the annotations that it asks for.
-        steps: What it costs to ask it, beside the labels and annotations of the object.
-        wild_pairs: Patterns that look at each label or annotation.
+        operations: Empty for all operations.
+        names: The literal names, or None where the filter may match other names.
+        namespaces: The literal namespaces, or None where the filter may match other ones.
+        annotations: The paths of the annotations that it reads.
+        steps: Its cost beside that of the object's labels and annotations.
+        wild_pairs: Number of patterns that are matched against each label or annotation.
     """
 
     operations: tuple[str, ...]
@@ -77,7 +77,7 @@ class Filter:
     wild_pairs: int
 
     def evaluate(self, subject: Subject, *, with_user: bool) -> tuple[Answer, tuple[str, ...]]:
-        """Decide, with the reasons when the answer is not yes."""
+        """Return whether the filter matches, None if undecided, and the reasons if it does not."""
         if self.operations and subject.operation not in self.operations:
             return False, (f"operation does not match [{', '.join(self.operations)}]",)
         if self.table is not None and not self.table.accepts(subject):
@@ -100,12 +100,12 @@ class Filter:
 
     @property
     def empty(self) -> bool:
-        """Whether it names nothing at all."""
+        """Whether the filter has no restrictions at all."""
         return not (self.operations or self.kinds or self.checks or self.user_checks)
 
 
 def kinds_reason(texts: Iterable[str]) -> str:
-    """Say which kinds were wanted."""
+    """Return the reason for a mismatch of the kind."""
     return f"kind does not match [{', '.join(texts)}]"
 
 
@@ -117,8 +117,8 @@ def compile_filter(
     Args:
         raw: With ``resources``, ``subjects``, ``roles`` and ``clusterRoles``.
         location: Of the filter in the policy.
-        section: In match, kinds have to be named.
-        user_info: Whether the policy may ask who sent a request.
+        section: In match, kinds are required.
+        user_info: Whether the policy may match by the user of a request.
 
     Raises:
         InvalidPolicy: A part is malformed.
@@ -219,7 +219,7 @@ def _read_names(resources: Mapping[str, Any], place: str) -> tuple[str, ...]:
 
 def _read_annotations(resources: Mapping[str, Any], place: str) -> Mapping[str, str]:
     annotations = reading.string_map(resources.get("annotations"), place)
-    # Names and labels are short; an annotation is not, and a `?` costs what the pattern is long.
+    # Unlike names and labels, annotations may be long, and a `?` costs the pattern's length.
     for text in (text for pair in annotations.items() for text in pair):
         if "?" in text and len(text) > _LONGEST_PATTERN:
             reason = f"a pattern with a ? in it is longer than {_LONGEST_PATTERN} characters"

@@ -1,4 +1,4 @@
-"""A rule's match and exclude, compiled: does the rule concern this subject?"""
+"""Match and exclude of a rule, compiled to decide whether the rule applies to a subject."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -62,10 +62,10 @@ _EXCLUDED_BY_ALL: Final = Verdict(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matcher:
-    """Decides for a rule; made by `compile_match`.
+    """Match and exclude of a rule, compiled by `compile_match`.
 
     Attributes:
-        namespace: Of a namespaced policy, which concerns only objects in it; else empty.
+        namespace: Of a namespaced policy, which applies only within it; else empty.
     """
 
     namespace: str
@@ -77,10 +77,10 @@ class Matcher:
     _needs: MatchNeeds
 
     def evaluate(self, subject: Subject) -> Verdict:
-        """Decide whether the rule concerns a subject.
+        """Return whether the rule applies to a subject.
 
-        A filter that lists operations needs the subject's to be among them, so background
-        work, which has none, never fits it. DELETE fits only rules that list it somewhere.
+        A filter that lists operations requires one of them, so it never matches background work,
+        which has none. DELETE matches only rules that list it in a filter.
         """
         if self._kind_names is not None and subject.kind not in self._kind_names:
             return self._other_kind
@@ -105,7 +105,7 @@ class Matcher:
         return _MATCHED
 
     def kinds(self) -> tuple[KindScope, ...]:
-        """Return the kinds that match names, each with the operations it stands with."""
+        """Return the kinds that match names, each with the operations of its filter."""
         return tuple(
             KindScope(selector=kind, operations=item.operations)
             for item in self._match.filters
@@ -113,11 +113,10 @@ class Matcher:
         )
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
-        """Return where to look for existing objects; together they miss none that matches.
+        """Return where to list existing objects; together the listings miss no matching object.
 
         Args:
-            requests: Whether requests for them are meant. Without, a filter that lists
-                operations contributes nothing, for it concerns requests only.
+            requests: Include filters that list operations, which match requests only.
         """
         filters = self._match.filters
         if not self._match.every:
@@ -127,12 +126,12 @@ class Matcher:
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
-        """The literal namespaces of all that can match, None where one is open."""
+        """The only namespaces in which objects can match, None where they are not all literal."""
         return self._literal([item.namespaces for item in self._match.filters])
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The literal names of all that can match, None where one is open."""
+        """The only names that objects can have to match, None where they are not all literal."""
         return self._literal([item.names for item in self._match.filters])
 
     @property
@@ -142,7 +141,7 @@ class Matcher:
 
     @property
     def needs(self) -> MatchNeeds:
-        """What match or exclude asks for beside the object."""
+        """The data that match or exclude needs beside the object."""
         return self._needs
 
     def _literal(self, lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
@@ -176,14 +175,14 @@ def compile_match(
     """Compile a rule's match and exclude.
 
     Args:
-        match: As it stands in the policy.
-        exclude: As it stands in the policy, or None.
+        match: As written in the policy.
+        exclude: As written in the policy, or None.
         location: Of the rule, as ``spec.rules[0]``.
         namespace: Of a namespaced policy, else empty.
-        user_info: Whether the policy may ask who sent a request.
+        user_info: Whether the policy may match by the user of a request.
 
     Raises:
-        InvalidPolicy: A part is malformed, with its place.
+        InvalidPolicy: A part is malformed; the error has its location.
     """
     with ErrorList() as errors:
         matched = errors.attempt(
@@ -248,7 +247,7 @@ def _needs(matched: _Block, excluded: _Block) -> MatchNeeds:
 
 
 def _pairs(selectors: Iterable[LabelSelector | None], *, every: bool) -> PairSets:
-    """Return the labels without which a block does not hold, None where it holds without any."""
+    """Return the label sets that a block requires, None where it may match without any."""
     found = [frozenset[Pair]() if item is None else item.pairs for item in selectors]
     if every:
         found = [frozenset[Pair]().union(*found)]
@@ -256,7 +255,7 @@ def _pairs(selectors: Iterable[LabelSelector | None], *, every: bool) -> PairSet
 
 
 def _kind_names(block: _Block) -> frozenset[str] | None:
-    """Return the only kinds that can match, None when that cannot be said."""
+    """Return the only kinds that can match, None where they are not all literal."""
     named = [item.table.names for item in block.filters if item.table is not None]
     sets = [names for names in named if names is not None]
     if block.every:

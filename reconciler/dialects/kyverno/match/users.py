@@ -1,4 +1,4 @@
-"""Parts of a filter that ask who sent the request."""
+"""The parts of a filter that match the user of a request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ _PENDING: Final = "the roles of the user are not known yet"
 def compile_user_checks(
     raw: Mapping[str, Any], *, location: str, allowed: bool
 ) -> Iterable[UserCheck]:
-    """Compile ``roles``, ``clusterRoles`` and ``subjects``: predicate, failure, pending.
+    """Yield the checks of ``roles``, ``clusterRoles`` and ``subjects``: predicate and reasons.
 
     Raises:
         InvalidPolicy: A part is malformed, or user information is not allowed here.
@@ -55,7 +55,7 @@ def compile_user_checks(
 
 
 def compile_subjects(subjects: Iterable[Mapping[str, Any]]) -> Callable[[UserInfo], bool]:
-    """Turn RBAC subjects into a predicate; a subject of another kind never matches."""
+    """Compile RBAC subjects to a predicate; a subject of an unknown kind never matches."""
     users: list[str] = []
     groups: list[str] = []
     for subject in subjects:

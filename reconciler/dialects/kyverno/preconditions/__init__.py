@@ -1,4 +1,4 @@
-"""Preconditions: conditions on variables, with one file per operator family."""
+"""Preconditions: conditions on variables, with one module per operator family."""
 
 from reconciler.dialects.kyverno.preconditions.conditions import (
     Condition,

@@ -13,18 +13,18 @@ from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_ea
 from reconciler.languages.jmespath.values import walk
 
 _PAIR: Final = 160
-"""Steps that a comparison of two values takes beside those for their characters."""
+"""Steps to compare two values, beside those for their characters."""
 _COMPARISON: Final = 256
-"""Steps of a comparison as a whole, which may have to read amounts or durations."""
+"""Steps of a comparison as a whole, which may have to parse quantities or durations."""
 _STAR: Final = 16
 _ENCODED: Final = 4
-"""Characters that a star of a pattern counts as, and one of what may be a list in JSON."""
+"""Steps of a star in a pattern, and of a character in what may be a JSON list."""
 _INCOMPLETE: Final = "entered value of `key`, `value` or `operator` is missing or misspelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One compiled condition."""
+    """A compiled condition."""
 
     key: Operand
     operator: Operator
@@ -32,7 +32,7 @@ class Condition:
     message: str
 
     def evaluate(self, context: Scope) -> bool:
-        """Compare what key and value are in this context.
+        """Return whether the condition holds in a context.
 
         Raises:
             EvaluationError: A variable cannot be resolved.
@@ -45,12 +45,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """All conditions of one place; made by `compile_conditions`.
+    """All conditions of one preconditions block; see `compile_conditions`.
 
     Attributes:
         any: At least one must hold; None when the policy has no ``any``.
         all: Every one must hold.
-        first_message: Only the first failing condition tells its message (the plain list).
+        first_message: Report the message of the first failing condition only (the plain list).
     """
 
     any: tuple[Condition, ...] | None = None
@@ -58,10 +58,10 @@ class Conditions:
     first_message: bool = False
 
     def evaluate(self, context: Scope) -> ConditionResult:
-        """Decide; ``all`` is looked at even when ``any`` has failed.
+        """Return whether the conditions hold; ``all`` is evaluated even when ``any`` has failed.
 
         Raises:
-            EvaluationError: A variable of a condition that was looked at cannot be resolved.
+            EvaluationError: A variable of an evaluated condition cannot be resolved.
         """
         passed = True
         messages: dict[bool, list[str]] = {True: [], False: []}
@@ -99,7 +99,7 @@ def _search(
     wanted: bool,
     messages: dict[bool, list[str]],
 ) -> bool:
-    """Evaluate until one gives the wanted result; tell whether one did."""
+    """Evaluate conditions until one has the wanted result; return whether one had."""
     for condition in conditions:
         result = condition.evaluate(context)
         messages[result].append(condition.message)
@@ -109,7 +109,7 @@ def _search(
 
 
 def _comparing(key: Any, value: Any) -> int:
-    """Return the steps of a comparison, in which each item may meet each other one."""
+    """Return the steps of a comparison, in which each item may be compared with each other one."""
     if not isinstance(key, str | list | dict) and not isinstance(value, str | list | dict):
         return _COMPARISON
     keys, values = _size(key), _size(value)
@@ -120,7 +120,7 @@ def _comparing(key: Any, value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Return the characters of what is compared, and one for each value."""
+    """Return the size of a value: its characters, and one for each value within it."""
     if isinstance(value, str):
         return len(value) * (_ENCODED if value[:1] == "[" else 1) + _STAR * value.count("*")
     return sum(
@@ -138,12 +138,12 @@ def _resolve(operand: Operand, context: Scope, side: Literal["key", "value"]) ->
 
 
 def compile_conditions(raw: Any, *, location: str, check: Check | None = None) -> Conditions:
-    """Compile preconditions; null passes always.
+    """Compile preconditions; null always holds.
 
     Args:
-        raw: As they stand in the policy.
-        location: Where.
-        check: Refuses an expression that may not stand there.
+        raw: As written in the policy.
+        location: Of the preconditions in the policy.
+        check: Refuses an expression that is not allowed there.
 
     Raises:
         InvalidPolicy: The shape is neither ``{any, all}`` nor a list, or a condition is wrong.

@@ -1,4 +1,4 @@
-"""Durations in conditions: numbers count as seconds; the ``Duration*`` family (deprecated)."""
+"""Durations in conditions, where numbers are seconds, and the deprecated ``Duration*`` family."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -10,9 +10,9 @@ Compare = Callable[[Any, Any], bool]
 
 
 def duration_pair(key: Any, value: Any) -> tuple[int, int] | None:
-    """Read both sides as nanoseconds when one of them is written as a duration.
+    """Return both sides in nanoseconds when one is written as a duration, else None.
 
-    The text ``0`` is not taken for a duration, so that it stays a number elsewhere.
+    The text ``0`` is not a duration here, so that the caller compares it as a number.
     """
     if (not isinstance(key, str) and not isinstance(value, str)) or "0" in (key, value):
         return None
@@ -22,7 +22,7 @@ def duration_pair(key: Any, value: Any) -> tuple[int, int] | None:
 
 
 def compare_durations(key: Any, value: Any, compare: Compare) -> bool:
-    """Compare two durations; a side that is none makes the condition false."""
+    """Compare two durations; a side that is no duration makes the condition false."""
     left, right = _span(key), _span(value)
     return left is not None and right is not None and compare(left, right)
 
@@ -30,5 +30,5 @@ def compare_durations(key: Any, value: Any, compare: Compare) -> bool:
 def _span(value: Any) -> int | None:
     if isinstance(value, str):
         return scalars.parse_duration(value)
-    # YAML has numbers that are none: .inf and .nan.
+    # YAML has the values .inf and .nan, which are no durations.
     return int(value) * scalars.SECOND if scalars.is_number(value) and isfinite(value) else None

@@ -7,12 +7,12 @@ from reconciler.engine.values import scalars, wildcard
 
 
 def equals(key: Any, value: Any) -> bool:
-    """Compare; a wildcard counts in the value only, and a null key is equal to nothing."""
+    """Return whether key and value are equal; only the value may have wildcards."""
     return _equal(key, value) is True
 
 
 def not_equals(key: Any, value: Any) -> bool:
-    """Compare; a null key is not even unequal to anything."""
+    """Return whether key and value differ; a null key neither equals nor differs from anything."""
     return _equal(key, value) is False
 
 
@@ -53,7 +53,7 @@ def _equal_text(key: str, value: Any) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Compare JSON values; unlike ``==`` it tells true from 1, and escaped text is plain."""
+    """Return whether JSON values are equal; true is not 1 here, and escaped text is unescaped."""
     match left, right:
         case dict(), dict():
             return left.keys() == right.keys() and all(

@@ -1,7 +1,7 @@
 """``AnyIn``, ``AllIn``, ``AnyNotIn``, ``AllNotIn`` and the deprecated ``In`` and ``NotIn``.
 
-A value of a type that the operator cannot search makes the condition false, whether it asks
-for "in" or for "not in".
+A value of a type that the operator cannot search makes the condition false, both for "in" and for
+"not in".
 """
 
 import json
@@ -14,32 +14,32 @@ _JSON_STARTS = frozenset('[{"-0123456789tfn \t\r\n')
 
 
 def any_in(key: Any, value: Any) -> bool:
-    """Hold when at least one element of the key is in the value."""
+    """Return whether at least one element of the key is in the value."""
     return _evaluate(key, value, every=False, negated=False)
 
 
 def all_in(key: Any, value: Any) -> bool:
-    """Hold when every element of the key is in the value."""
+    """Return whether every element of the key is in the value."""
     return _evaluate(key, value, every=True, negated=False)
 
 
 def any_not_in(key: Any, value: Any) -> bool:
-    """Hold when at least one element of the key is not in the value."""
+    """Return whether at least one element of the key is not in the value."""
     return _evaluate(key, value, every=False, negated=True)
 
 
 def all_not_in(key: Any, value: Any) -> bool:
-    """Hold when no element of the key is in the value."""
+    """Return whether no element of the key is in the value."""
     return _evaluate(key, value, every=True, negated=True)
 
 
 def in_(key: Any, value: Any) -> bool:
-    """Deprecated: as `all_in`, without ranges, and exact for lists."""
+    """Return the same as `all_in`, but without ranges, and exact for lists (deprecated)."""
     return _evaluate_deprecated(key, value, negated=False)
 
 
 def not_in(key: Any, value: Any) -> bool:
-    """Deprecated: some element is not in the value; a single equal element still passes."""
+    """Return whether some element is not in the value (deprecated); a single equal one passes."""
     return _evaluate_deprecated(key, value, negated=True)
 
 
@@ -141,17 +141,17 @@ def _texts(items: list[Any]) -> set[str] | None:
 
 
 def _strings_in(value: str) -> list[str] | None:
-    """Read a JSON list of strings; other JSON gives None, other text stands for itself."""
+    """Return the strings in a JSON list; None for other JSON, and the text itself for no JSON."""
     is_json, strings = _read_json(value)
     return strings if is_json else [value]
 
 
 def _read_json(value: str) -> tuple[bool, list[str] | None]:
-    """Return whether the text is JSON, and give its strings when it is a list of strings."""
+    """Return whether the text is JSON, and its strings if it is a list of strings."""
     if value[:1] not in _JSON_STARTS:
         return False, None
     try:
-        # Numbers are of no use here, and as floats they have no length limit.
+        # The values of numbers are not used, and parsing them as floats has no length limit.
         parsed = json.loads(value, parse_constant=_refuse, parse_int=float)
     except ValueError:
         return False, None

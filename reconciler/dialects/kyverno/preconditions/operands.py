@@ -1,4 +1,4 @@
-"""The two sides of a condition: text and values with variables, compiled once."""
+"""The operands of a condition: text and values with variables, compiled once."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,12 +10,12 @@ from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.values.wildcard import escape, has_wildcard
 from reconciler.errors import EvaluationError
 
-# What stands under these names is data of objects and requests, whose wildcards are plain text.
-# Context entries are the author's own, and lists of patterns are often kept in them.
+# These names hold data of objects and requests, whose wildcards are plain text. Context entries
+# are not among them: they are the author's own, and often hold lists of patterns.
 _DATA_ROOT: Final = re.compile(
     r"request|target|images|serviceAccountName|serviceAccountNamespace|element(Index)?[0-9]*"
 )
-# A default such as ``|| '*'`` is the author's text, and looks like data afterwards.
+# A default such as ``|| '*'`` is the author's text, but its result looks like data.
 _TYPED_WILDCARD: Final = re.compile(r"'[^']*[*?][^']*'|`[^`]*[*?][^`]*`")
 
 Resolve = Callable[[Scope], Any]
@@ -23,7 +23,7 @@ Resolve = Callable[[Scope], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A side of a condition; ``resolve`` gives its value and raises EvaluationError."""
+    """A side of a condition; ``resolve`` returns its value or raises EvaluationError."""
 
     templates: tuple[Template, ...]
     resolve: Resolve
@@ -49,7 +49,7 @@ def compile_operand(raw: Any, *, location: str, check: Check | None = None) -> O
 
 
 def _is_data(template: Template) -> bool:
-    """Return whether it gives nothing but data of objects and requests."""
+    """Return whether a template yields only data of objects and requests."""
     if not template.roots or not all(map(_DATA_ROOT.fullmatch, template.roots)):
         return False
     return not any(_TYPED_WILDCARD.search(item.source) for item in template.expressions)
@@ -80,7 +80,7 @@ def _resolve_data(template: Template) -> Resolve:
 
 
 def _resolve_text(template: Template) -> Resolve:
-    """Keep the wildcards that the author wrote around the variables."""
+    """Return a function that escapes values, but keeps wildcards of the text around variables."""
 
     def resolve(scope: Scope) -> Any:
         text = template.render(scope)
@@ -88,7 +88,7 @@ def _resolve_text(template: Template) -> Resolve:
             return text
         try:
             return template.render_literal(scope, escape=escape)
-        except EvaluationError:  # a part gives null, a map or a list, which is no pattern
+        except EvaluationError:  # a value is null, a map or a list, which is no pattern
             return escape(text)
 
     return resolve

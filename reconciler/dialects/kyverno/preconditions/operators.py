@@ -1,4 +1,4 @@
-"""The operators by the names that policies use."""
+"""The operators of conditions by name."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -48,5 +48,5 @@ DEPRECATED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def find_operator(name: str) -> Operator | None:
-    """Return an operator; names of orderings are case-sensitive, the others are not."""
+    """Return an operator by name; only names of orderings are case-sensitive."""
     return OPERATORS.get(name) or _ANY_CASE.get(name.lower())

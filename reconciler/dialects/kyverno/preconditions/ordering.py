@@ -7,7 +7,7 @@ from reconciler.engine.values import scalars
 
 
 def compare_values(key: Any, value: Any, compare: Compare) -> bool:
-    """Compare as durations, quantities, numbers or versions, the first that fits the key.
+    """Compare as durations, quantities, numbers or versions, whichever first fits the key.
 
     Durations come first, so ``5m`` is five minutes here, never five thousandths.
     """

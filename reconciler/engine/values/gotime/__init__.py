@@ -1,1 +1,1 @@
-"""Times as Go reads and writes them."""
+"""Times as Go parses and formats them."""

@@ -1,8 +1,8 @@
-"""Times in the layouts of Go: a layout shows how Mon Jan 2 15:04:05 2006 would be written.
+"""Times in Go layouts: a layout shows how Mon Jan 2 15:04:05 2006 would be written.
 
-A layout becomes a regular expression whose parts never give back what they took, because Go reads
-from left to right without a second try. Abbreviations of zones other than UTC and ``GMT+3`` mean
-no offset, as on a machine that runs in UTC.
+A layout becomes a regular expression with atomic groups, because Go parses from left to right
+without backtracking. Zone abbreviations other than UTC and those like ``GMT+3`` have no offset,
+as on a machine that runs in UTC.
 """
 
 import re
@@ -47,10 +47,10 @@ _Convert = Callable[[str], _Fields]
 
 
 def parse_time(layout: str, value: str) -> Instant:
-    """Read a time.
+    """Parse a time.
 
     Raises:
-        ValueError: It does not fit the layout, or there is no such time.
+        ValueError: The value does not fit the layout, or there is no such time.
     """
     tokens = [token[0] for token in _TOKEN.finditer(layout)]
     found = re.fullmatch("".join(_pieces(layout)), value, re.ASCII)
@@ -80,20 +80,20 @@ def _instant(fields: _Fields, name: str) -> Instant:
         minute=fields.get("minute", 0),
         second=fields.get("second", 0),
     )
-    # UTC wins over a number, and a number over the abbreviation of a zone.
+    # UTC precedes a numeric offset, which precedes the abbreviation of a zone.
     given = next((each for each in ("UTC", "offset", "abbreviation") if each in fields), "UTC")
     offset = fields.get(given, 0)
     zone = "UTC" if given == "UTC" or not (name or offset) else name
     nanosecond = fields.get("nanosecond", 0)
     if given == "abbreviation":
-        # Go takes the clock for that of UTC, and shows the time in the zone.
+        # Go reads the clock time as UTC, and shows the result in the zone.
         written = instant(civil, nanosecond=nanosecond, offset=0, zone="")
         return replace(written, offset=offset, zone=zone)
     return instant(civil, nanosecond=nanosecond, offset=offset, zone=zone)
 
 
 def format_time(layout: str, at: Instant) -> str:
-    """Write a time."""
+    """Format a time."""
     pieces: list[str] = []
     position = 0
     for token in _TOKEN.finditer(layout):
@@ -178,7 +178,7 @@ def _pattern(token: str, following: str) -> str:
         numeric = f"[+-]{_PATTERNS['-' + token[1:]]}"
         return f"Z|{numeric}" if token.startswith("Z") else numeric
     pattern = _PATTERNS[token]
-    # A fraction of the seconds may stand in the value without standing in the layout.
+    # The value may have a fraction of seconds that the layout does not have.
     if token in {"5", "05"} and _kind(following) != "fraction":
         return rf"{pattern}(?:[.,][0-9]+)?"
     return pattern
@@ -232,7 +232,7 @@ def _zone(text: str) -> _Fields:
     if found is None:
         return {"UTC": 0}
     sign, hours, minutes, seconds = found[1], *(int(part or 0) for part in found.groups()[1:])
-    # Twenty-four hours and sixty minutes are taken, too.
+    # Go also accepts twenty-four hours and sixty minutes.
     if hours > 24 or max(minutes, seconds) > 60:  # noqa: PLR2004
         raise ValueError("offset of the zone out of range")
     offset = hours * HOUR + minutes * MINUTE + seconds

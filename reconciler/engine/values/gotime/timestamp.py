@@ -1,6 +1,6 @@
-"""Points in time with their offset, to the nanosecond, in the proleptic Gregorian calendar.
+"""Points in time with an offset and nanoseconds, in the proleptic Gregorian calendar.
 
-The standard library stops at microseconds and at the year 1; the texts of policies do not.
+The standard library is limited to microseconds and to years from 1 on; texts of policies are not.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MINUTE = 60
 HOUR = 3600
 DAY = 86_400
 DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
-"""Days of a common year before each month, which count from 1 in `Civil`; the last is the year."""
+"""Days of a common year before each month, from January; the last item is the whole year."""
 
 _EPOCH = 719_162  # days from 0001-01-01 to 1970-01-01
 _ERA = 146_097  # days of 400 years
@@ -25,7 +25,7 @@ _MONDAY = 1  # 0001-01-01 was a Monday; weeks begin with Sunday, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Civil:
-    """A date and time as a calendar and a clock show it."""
+    """A local date and time; months and days count from 1."""
 
     year: int
     month: int
@@ -50,7 +50,7 @@ class Instant:
     zone: str = ""
 
     def civil(self) -> Civil:
-        """Give what calendar and clock of its zone show."""
+        """Return the local date and time in its zone."""
         days, rest = divmod(self.nanoseconds // SECOND + self.offset, DAY)
         year, month, day = date_of(days)
         return Civil(
@@ -63,19 +63,19 @@ class Instant:
         )
 
     def year_day(self) -> int:
-        """Give the day of the year in its zone, from 1."""
+        """Return the day of the year in its zone, from 1."""
         at = self.civil()
         return days_before(at.year, at.month, at.day) - days_before(at.year, 1, 1) + 1
 
     def weekday(self) -> int:
-        """Give the day of the week in its zone; Sunday is 0."""
+        """Return the day of the week in its zone; Sunday is 0."""
         return ((self.nanoseconds // SECOND + self.offset) // DAY + _MONDAY) % 7
 
     def rfc3339(self) -> str:
-        """Write it to the second.
+        """Return the time in RFC 3339, to the second.
 
         Raises:
-            ValueError: The year has no four digits.
+            ValueError: The year does not have four digits.
         """
         at = self.civil()
         if not 0 <= at.year <= _LAST_YEAR:
@@ -87,19 +87,19 @@ class Instant:
 
 
 def instant(civil: Civil, *, nanosecond: int = 0, offset: int = 0, zone: str = "") -> Instant:
-    """Give the point in time at which calendar and clock of a zone show `civil`."""
+    """Return the point in time with the local date and time `civil` in a zone."""
     seconds = days_before(civil.year, civil.month, civil.day) * DAY
     seconds += civil.hour * HOUR + civil.minute * MINUTE + civil.second - offset
     return Instant(nanoseconds=seconds * SECOND + nanosecond, offset=offset, zone=zone)
 
 
 def from_epoch(seconds: int) -> Instant:
-    """Give the point in time `seconds` after 1970-01-01T00:00:00Z, in UTC."""
+    """Return the point in time `seconds` after 1970-01-01T00:00:00Z, in UTC."""
     return Instant(nanoseconds=(seconds + _EPOCH * DAY) * SECOND, offset=0)
 
 
 def from_datetime(moment: datetime) -> Instant:
-    """Give the point in time of an aware datetime."""
+    """Return the point in time of an aware datetime."""
     offset = moment.utcoffset()
     ahead = 0 if offset is None else offset.days * DAY + offset.seconds
     civil = Civil(
@@ -119,13 +119,13 @@ def is_leap(year: int) -> bool:
 
 
 def days_in(month: int, year: int) -> int:
-    """Give the days of a month."""
+    """Return the number of days of a month."""
     leap = month == 2 and is_leap(year)  # noqa: PLR2004 - February
     return DAYS_BEFORE[month] - DAYS_BEFORE[month - 1] + leap
 
 
 def days_before(year: int, month: int, day: int) -> int:
-    """Give the days from 0001-01-01 to a date."""
+    """Return the number of days from 0001-01-01 to a date."""
     past = year - 1
     leaps = past // 4 - past // 100 + past // 400
     later = month > 2 and is_leap(year)  # noqa: PLR2004 - behind February
@@ -133,7 +133,7 @@ def days_before(year: int, month: int, day: int) -> int:
 
 
 def date_of(days: int) -> tuple[int, int, int]:
-    """Give year, month and day that are `days` after 0001-01-01."""
+    """Return year, month and day of the date `days` after 0001-01-01."""
     eras, rest = divmod(days, _ERA)
     centuries = min(rest // _CENTURY, 3)
     rest -= centuries * _CENTURY

@@ -19,17 +19,17 @@ from reconciler.languages.jmespath.values import bounded
 
 NOT_WHOLE_DIGITS = "Non-integer argument(s) passed for round off"
 
-_EXACT = 1 << 53  # beyond, a float has no digits after the point
+_EXACT = 1 << 53  # beyond this, a float has no digits after the point
 _INT64 = 1 << 63
 _MOST_PLACES = 300
 _WITH_EXPONENT = 10**6
 
 
 def whole_number(number: float) -> int:
-    """Give a number that has to be an integer of 64 bits.
+    """Return a number that must be a 64-bit integer.
 
     Raises:
-        EvaluationError: It is none.
+        EvaluationError: The number is not such an integer.
     """
     if not math.isfinite(number) or number != math.trunc(number):
         raise EvaluationError(f"expected an integer number but got: {_shown(number)}")
@@ -39,7 +39,7 @@ def whole_number(number: float) -> int:
 
 
 def _shown(number: float) -> str:
-    """Write a number as Go does: ``1.5``, ``1.2345675e+06``, ``NaN``, ``-Inf``."""
+    """Return a number as Go writes it: ``1.5``, ``1.2345675e+06``, ``NaN``, ``-Inf``."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -51,10 +51,10 @@ def _shown(number: float) -> str:
 
 
 def tidy(number: float) -> float:
-    """Give the result of a calculation: an integer where it is one, so that it is written as one.
+    """Return a result as an integer where it is whole, so that it is written as one.
 
     Raises:
-        ValueError: It is out of range.
+        ValueError: The result is out of range.
     """
     number = bounded(number)
     whole = abs(number) < _EXACT and float(number).is_integer()
@@ -84,7 +84,7 @@ def _avg(run: Run, numbers: list[float]) -> Any:
 
 
 def _round(_run: Run, number: float, digits: float) -> float:
-    """Round half away from zero, as the reference calculates it."""
+    """Round half away from zero, with the calculation of the reference."""
     try:
         places = whole_number(digits)
     except EvaluationError:

@@ -1,6 +1,6 @@
-"""``x509_decode``: a certificate or a request for one, with the field names of Go.
+"""``x509_decode``: decodes a certificate or certificate request, with the field names of Go.
 
-``Attributes`` of a request is always null: Go keeps it for old programs only.
+``Attributes`` of a request is always null: Go keeps the field for old programs only.
 """
 
 import base64
@@ -139,7 +139,7 @@ def _public_key(key: Element) -> dict[str, Any]:
     if algorithm.children(SEQUENCE)[0].oid() != (*_RSA, 1):
         raise ValueError("the key is not an RSA key")
     modulus, exponent = parse(bits.bits()).children(SEQUENCE)
-    # Too long for a JSON number, and for Python's own limit of digits, too, when it is a fake.
+    # Written as text: too long for a JSON number. A forged one may exceed Python's digit limit.
     if len(modulus.content) > 2048:  # noqa: PLR2004 - 16384 bits
         raise ValueError("the key is too long")
     return {"N": str(modulus.integer()), "E": bounded(exponent.integer())}
@@ -183,7 +183,7 @@ def _time(time: Element) -> str:
 
 
 def encoded(raw: bytes) -> str:
-    """Write bytes as Go writes them in JSON."""
+    """Return bytes as Go writes them in JSON, which is base64."""
     return base64.b64encode(raw).decode()
 
 

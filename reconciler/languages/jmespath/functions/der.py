@@ -1,7 +1,7 @@
-"""The binary form of certificates (DER), as far as reading them takes.
+"""Parses the binary form of certificates (DER), as far as the functions need it.
 
-Own, because certificates out of a cluster are often a little wrong (a serial number of 0), and
-`cryptography` refuses those or says that it is going to; `docs/design/0004-libraries.md`.
+No library is used, because certificates in clusters are often slightly wrong (a serial number of
+0), and `cryptography` refuses those or announces that it will; `docs/design/0004-libraries.md`.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _HIGH_TAG = 0x1F
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element.
+    """One DER element.
 
     Attributes:
         tag: Its identifier octet.
@@ -45,7 +45,7 @@ class Element:
     content: bytes
 
     def children(self, tag: int | None = None) -> "list[Element]":
-        """Give the elements inside, of an element whose tag must be `tag`.
+        """Return the elements inside; the tag of this one must be `tag`, if one is given.
 
         Raises:
             ValueError: It has another tag, or its content is cut off.
@@ -54,7 +54,7 @@ class Element:
         return list(_elements(self.content))
 
     def expect(self, tag: int | None) -> bytes:
-        """Give the content of an element whose tag must be `tag`.
+        """Return the content; the tag of the element must be `tag`, if one is given.
 
         Raises:
             ValueError: It has another tag.
@@ -64,18 +64,18 @@ class Element:
         return self.content
 
     def integer(self) -> int:
-        """Read an integer.
+        """Return the value of an integer.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The element is not an integer.
         """
         return int.from_bytes(self.expect(INTEGER), signed=True)
 
     def bits(self) -> bytes:
-        """Read a string of bits; the rest of its last byte is filled with zeros.
+        """Return the bytes of a bit string; the rest of the last byte is filled with zeros.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The element is not a bit string.
         """
         content = self.expect(BIT_STRING)
         if not content:
@@ -83,10 +83,10 @@ class Element:
         return content[1:]
 
     def oid(self) -> tuple[int, ...]:
-        """Read an object identifier.
+        """Return the numbers of an object identifier.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The element is not an object identifier.
         """
         parts: list[int] = []
         value = 0
@@ -101,10 +101,10 @@ class Element:
         return (first, parts[0] - first * 40, *parts[1:])
 
     def text(self) -> str:
-        """Read a string.
+        """Return the text of a string.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The element is not a string.
         """
         if self.tag not in _TEXTS:
             raise ValueError(f"tag {self.tag:#x} where a text belongs")
@@ -112,10 +112,10 @@ class Element:
 
 
 def parse(raw: bytes) -> Element:
-    """Read the one element that `raw` consists of.
+    """Return the one element that `raw` consists of.
 
     Raises:
-        ValueError: It does not.
+        ValueError: `raw` is not exactly one element.
     """
     found = next(_elements(raw), None)
     if found is None or len(found.raw) != len(raw):

@@ -1,4 +1,4 @@
-"""Functions between texts and what they encode."""
+"""Functions that encode, decode, parse and hash texts."""
 
 import base64
 import hashlib
@@ -15,8 +15,8 @@ from reconciler.languages.jmespath.yamltext import decode_yaml
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LINE_ENDS = str.maketrans("", "", "\r\n")
-_DEPTH = 200  # of what is parsed; orjson writes no more than 254 levels
-# Reading a character takes the time of so many copies.
+_DEPTH = 200  # of parsed values; orjson writes no more than 254 levels
+# Parsing a character takes as long as copying this many.
 _JSON_PACE = 16
 _YAML_PACE = 32
 _YAML_CALL = 512
@@ -56,7 +56,7 @@ def _parse_yaml(run: Run, text: str) -> Any:
     run.read(_YAML_CALL + len(text) * _YAML_PACE)
     try:
         value = decode_yaml(text, depth=_DEPTH)
-        # Aliases make large documents of small ones.
+        # Aliases can make a large value out of a small text.
         run.measure(value)
         return plain(value)
     except ValueError as error:
@@ -64,7 +64,7 @@ def _parse_yaml(run: Run, text: str) -> Any:
 
 
 def _shallow(value: Any, name: str) -> Any:
-    """Refuse what nothing could write."""
+    """Return a value, and refuse one that is nested too deeply to be written."""
     if deeper_than(value, _DEPTH):
         raise refusal(name, f"argument #1 is nested deeper than {_DEPTH} levels")
     return value
@@ -83,10 +83,10 @@ def _sha256(_run: Run, text: str) -> str:
 
 
 def as_bytes(text: str, name: str) -> bytes:
-    """Give a text as UTF-8.
+    """Return a text as UTF-8.
 
     Raises:
-        EvaluationError: It holds half of a character.
+        EvaluationError: The text contains a lone surrogate.
     """
     try:
         return text.encode()

@@ -1,4 +1,4 @@
-"""The extensions of certificates, as fields of Go's certificates."""
+"""Parses the extensions of certificates into the fields of Go's certificates."""
 
 import base64
 import ipaddress
@@ -63,7 +63,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 OF_REQUESTS = (
     "DNSNames", "EmailAddresses", "Extensions", "ExtraExtensions", "IPAddresses", "URIs",
 )  # fmt: skip
-"""The fields that a request for a certificate has, too."""
+"""The fields that certificate requests have, too."""
 
 _Fields = dict[str, Any]
 
@@ -84,10 +84,10 @@ _PURPOSES: Mapping[tuple[int, ...], int] = {
 
 
 def read(listed: list[Element]) -> _Fields:
-    """Give the fields that the extensions of a certificate or request set.
+    """Return the fields that the extensions of a certificate or request set.
 
     Raises:
-        ValueError: One of them cannot be read.
+        ValueError: An extension cannot be parsed.
     """
     fields: _Fields = {}
     shown: list[_Fields] = []

@@ -1,4 +1,4 @@
-"""Functions on lists, and those that take lists and something else alike."""
+"""Functions on lists, some of which accept strings or maps as well."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -59,7 +59,7 @@ def _sort_by(run: Run, items: list[Any], apply: Apply) -> list[Any]:
 
 
 def _by(run: Run, items: list[Any], apply: Apply) -> Callable[[Any], Any]:
-    """Give the sort key; all keys must be numbers, or all strings, unless there is only one."""
+    """Return the sort key; all keys must be numbers, or all strings, unless there is only one."""
     run.spend(len(items))
     if len(items) == 1:
         return lambda _item: 0

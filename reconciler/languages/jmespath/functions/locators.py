@@ -1,4 +1,4 @@
-"""Functions on what names a thing elsewhere: images, addresses, paths of files."""
+"""Functions on references to other resources: images, URLs, file paths."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _INSIDE = tuple(
     )
 )
 _SHOWN = 100
-_PACE = 4  # a character of a path takes the time of so many that are copied
+_PACE = 4  # a character of a path takes as long as copying this many
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -75,7 +75,7 @@ def _is_external(address: _Address) -> bool:
 
 
 def _path_canonicalize(run: Run, path: str) -> str:
-    """Tidy a path without looking at any file."""
+    """Normalize a path without access to any file."""
     if not path:
         return ""
     run.read(len(path) * _PACE)

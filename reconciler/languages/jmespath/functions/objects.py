@@ -1,4 +1,4 @@
-"""Functions on maps; everything comes in the order of the keys."""
+"""Functions on maps; results are in the order of the keys."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

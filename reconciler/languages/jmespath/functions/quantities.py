@@ -1,7 +1,7 @@
-"""Calculation with numbers, quantities and durations alike.
+"""Arithmetic on numbers, quantities and durations.
 
 An operand is a number, or a text that is a quantity (``5m`` is five thousandths), or else a Go
-duration (``5s``). Numbers take part with the decimal digits that they are written with.
+duration (``5s``). Numbers are used with the decimal digits that they are written with.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ _EMPTY = "at least one element in the array is required"
 _NANO = 10**9
 _INT64 = 1 << 63
 _LONGEST = 200
-# Characters that are copied in the time that an amount takes to be read, and each of its own.
+# The cost of parsing an operand, in copied characters: a base, and one for each of its own.
 _AMOUNT = 128
 _PACE = 8
 
@@ -97,7 +97,7 @@ def _sum(run: Run, items: list[Any]) -> Any:
 def _plus(left: _Operand, right: _Operand, name: str, sign: int) -> _Operand:
     match left, right:
         case Quantity(), Quantity():
-            # Nothing has no format of its own: 0 and 1Gi are 1Gi.
+            # Zero has no format of its own: 0 plus 1Gi is 1Gi.
             written = left if left.nano else right
             return Quantity(nano=left.nano + sign * right.nano, format=written.format)
         case _Duration(), _Duration():
@@ -147,7 +147,7 @@ def _divide(run: Run, one: Any, other: Any) -> Any:
 
 
 def _quotient(dividend: Quantity, divisor: Quantity) -> Quantity:
-    """Divide to as many decimal places as the finer of the two has, and drop the rest."""
+    """Divide to as many decimal places as the finer operand has, and truncate the rest."""
     places = max(dividend.places, divisor.places)
     unit = Fraction(10) ** -places
     count = int(Fraction(dividend.nano, divisor.nano) / unit)

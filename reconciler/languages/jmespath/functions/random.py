@@ -1,8 +1,7 @@
 """``random(pattern)``: a random text that a simple regular expression matches.
 
-The pattern may use literals, classes, groups, alternatives and repetitions. What may be anything
-(``.``, a negated class) is printable ASCII; an open repetition ends at most `_OPEN` times beyond
-what it asks for.
+The pattern may use literals, classes, groups, alternatives and repetitions. Characters of ``.`` or
+of a negated class are printable ASCII; an open repetition exceeds its minimum by at most `_OPEN`.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +13,10 @@ from reconciler.languages.jmespath.functions.signature import TEXT, Function, ex
 from reconciler.languages.jmespath.limits import Run
 
 _OPEN = 10
-_MOST = 1000  # repetitions that may be asked for, as in RE2
+_MOST = 1000  # repetitions that a pattern may request, as in RE2
 _DEEPEST = 50
 _LONGEST = 1000
-_PACE = 32  # a character that is drawn takes the time of so many that are copied
+_PACE = 32  # drawing a character takes as long as copying this many
 _DIGITS = "0123456789"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _WORD = f"{_DIGITS}{_LETTERS.upper()}_{_LETTERS}"
@@ -30,7 +29,7 @@ _REPETITIONS = {"*": (0, _OPEN), "+": (1, 1 + _OPEN), "?": (0, 1)}
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A set of characters or a group of alternatives, and how often it stands there."""
+    """A set of characters or a group of alternatives, and how often it is repeated."""
 
     content: "str | _Alternatives"
     least: int
@@ -70,7 +69,7 @@ def _draw(
 
 @dataclass(slots=True)
 class _Pattern:
-    """Reads a pattern from left to right."""
+    """Parses a pattern from left to right."""
 
     text: str
     position: int = 0
@@ -188,7 +187,7 @@ class _Pattern:
             most = int(high) if high else least + (_OPEN if comma else 0)
             if not least <= most <= _MOST + _OPEN:
                 raise self._wrong(f"a repetition beyond {_MOST}")
-        self._take("?")  # as few as possible, which makes no difference here
+        self._take("?")  # a lazy repetition makes no difference here
         return least, most
 
     def _character(self) -> str:

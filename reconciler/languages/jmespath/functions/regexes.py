@@ -20,12 +20,12 @@ from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text
 
 _TEMPLATE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
-_CALL = 1024  # characters that a call counts as, beside those for each instruction
+_CALL = 1024  # characters that a call counts as, in addition to those for each instruction
 _SEARCH = 128  # characters that the start of a search counts as
-_PIECE = 32  # the same of a part of a replacement
+_PIECE = 32  # characters that a part of a replacement counts as
 
 _Match = Any
-"""A match of the library, which has no types."""
+"""A match object of the library, which is untyped."""
 
 
 def _regex_match(run: Run, pattern: str, subject: str | float) -> bool:
@@ -68,7 +68,7 @@ def _compile(run: Run, pattern: str, name: str) -> Any:
 
 
 def _matches(run: Run, regex: Any, text: str, name: str) -> Iterator[_Match]:
-    """Yield the matches; each search may run to the end of the text, whatever it finds."""
+    """Yield the matches; each search may scan to the end of the text, whatever it finds."""
     pace = pace_of(regex)
     run.read(_SEARCH + len(text) * pace // 4)
     try:
@@ -87,7 +87,7 @@ def _replace(
     for match in _matches(run, regex, text, name):
         start, end = match.span()
         if start == end == position and start > 0:
-            continue  # what is empty and follows a match is none
+            continue  # an empty match directly after another one does not count
         new = replacement(match)
         length += len(new) - (end - start)
         run.check_text(length - (len(text) - end))
@@ -98,7 +98,7 @@ def _replace(
 
 
 def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | int]:
-    """Split a template into texts and numbers of groups; groups that do not exist are empty."""
+    """Split a template into texts and group numbers; groups that do not exist are empty."""
     pieces: list[str | int] = []
     position = 0
     for found in _TEMPLATE.finditer(template):

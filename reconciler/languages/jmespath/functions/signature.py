@@ -1,4 +1,4 @@
-"""What a function takes, and the errors of a wrong call."""
+"""The signatures of functions, and the errors of wrong calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Function:
     """A function that expressions may call.
 
     Attributes:
-        call: Takes the run and the arguments, which were checked before.
-        takes: For each parameter the types it accepts.
+        call: Called with the run and the arguments, which are checked before.
+        takes: The types that each parameter accepts.
         variadic: Whether the last parameter may be repeated.
         standard: Whether JMESPath itself defines it; the others word their errors differently.
         pure: Whether equal arguments always give an equal result.
@@ -49,12 +49,12 @@ class Function:
         return count == len(self.takes) or (self.variadic and count > len(self.takes))
 
     def accepted(self, position: int) -> Types:
-        """Give the types that the argument at `position` may have."""
+        """Return the types that the argument at `position` may have."""
         return self.takes[min(position, len(self.takes) - 1)]
 
 
 def extension(call: Callable[..., Any], *takes: Types, pure: bool = True) -> Function:
-    """Give a function that JMESPath itself does not define."""
+    """Return a function that JMESPath itself does not define."""
     return Function(call=call, takes=takes, standard=False, pure=pure)
 
 
@@ -82,7 +82,7 @@ EXPRESSION = "expression"
 def check(value: Any, function: Function, *, position: int, name: str) -> None:
     """Refuse an argument of a wrong type.
 
-    The text names the type only, never the value: it may come out of a Secret.
+    The message names only the type, never the value, which may come from a Secret.
 
     Raises:
         EvaluationError: None of the types that the parameter accepts fits.
@@ -102,11 +102,11 @@ def check(value: Any, function: Function, *, position: int, name: str) -> None:
 
 
 def refusal(name: str, reason: str) -> EvaluationError:
-    """Give the error of a call of a function that JMESPath itself does not define."""
+    """Return the error for a call of a function that JMESPath itself does not define."""
     return EvaluationError(f"JMESPath function '{name}': {reason}")
 
 
 def wrong_type(name: str, position: int, *types: str) -> EvaluationError:
-    """Give the error of an argument whose type is none of `types`; `position` counts from 0."""
+    """Return the error for an argument whose type is none of `types`; `position` is from 0."""
     words = types if len(types) == 1 else [_AMONG_OTHERS[one] for one in types]
     return refusal(name, WRONG_TYPE.format(position + 1, " or ".join(words)))

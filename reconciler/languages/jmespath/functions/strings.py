@@ -16,10 +16,10 @@ from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text
 
 _PACE = 16
-"""So much longer takes a character that is looked at by itself; and so many pairs of characters
-are compared in the time of one that is copied."""
+"""Processing a character on its own takes as long as copying this many; and this many pairs of
+characters are compared in the time of copying one."""
 _SEGMENT = 96
-"""So much longer takes a part of a pattern that stands between two stars."""
+"""A part of a pattern between two stars takes as long as copying this many characters."""
 
 _BOOLEANS = {"true": True, "false": False}
 
@@ -53,7 +53,7 @@ def _equal_fold(run: Run, left: str, right: str) -> bool:
 
 
 def _folded(character: str) -> str:
-    """Fold one character to one character; `casefold` would make two of some."""
+    """Fold one character to one character; `casefold` expands some to two."""
     folded = character.casefold()
     return folded if len(folded) == 1 else character.lower()
 
@@ -66,7 +66,7 @@ def _to_upper(run: Run, text: str) -> str:
 
 
 def _upper(character: str) -> str:
-    # Character by character, because of some characters `upper` would make several.
+    # Character by character, because `upper` expands some to several.
     return next(
         (one for one in (character.upper(), character.title()) if len(one) == 1), character
     )
@@ -80,7 +80,7 @@ def _to_lower(run: Run, text: str) -> str:
 
 
 def _replace(run: Run, text: str, old: str, new: str, count: float) -> str:
-    # A fraction is dropped, also from -0.5; what is too large for an integer means all.
+    # A fraction is truncated, also that of -0.5; a count that is too large means all.
     return _replaced(run, text, old, new, int(min(count, len(text) + 1)))
 
 

@@ -11,8 +11,8 @@ from reconciler.languages.jmespath.limits import Run
 
 _LONGEST_DURATION = (1 << 63) - 1
 _LONGEST = 256
-_COMPILING = 64  # a layout costs as much as so many times its characters
-_NOW = 384  # writing the time takes the time of so many characters that are copied
+_COMPILING = 64  # a character of a layout takes as long as copying this many
+_NOW = 384  # writing the current time takes as long as copying this many characters
 
 
 def _time_now(run: Run) -> str:

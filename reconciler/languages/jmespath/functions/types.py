@@ -1,4 +1,4 @@
-"""Functions on the kinds of values."""
+"""Functions on the types of values."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Comparison of semantic versions with ranges.
 
-A range is made of comparisons, as ``>=1.2.0``, that all hold when spaces stand between them, and
-of alternatives between ``||``. An ``x`` stands for any number: ``1.x``, ``1.2.x``, ``1.x.x``.
+A range consists of comparisons such as ``>=1.2.0``, which must all hold if spaces separate them,
+and of alternatives separated by ``||``. An ``x`` is any number: ``1.x``, ``1.2.x``, ``1.x.x``.
 """
 
 import re
@@ -13,12 +13,12 @@ from reconciler.languages.jmespath.functions.signature import TEXT, Function, ex
 from reconciler.languages.jmespath.limits import Run
 
 _ALTERNATIVES = re.compile(r"\s*\|\|\s*")
-# The reference drops a word of one character that is no number, as in 1.0.0 - 2.0.0.
+# The reference drops a word of one character that is not a number, as in 1.0.0 - 2.0.0.
 _COMPARISON = re.compile(r"(?:-\s+)?(==|=|!=|!|>=|>|<=|<|)\s*([0-9][^\s|]*)(?:\s+|\Z)")
 _WILD = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.(0|[1-9][0-9]{0,19}))?\.x(?:\.x)?")
 _NONE: SemverKey = (0, 0, 0, 1, ())
 _LONGEST = 4096
-_PACE = 16  # a character of a range takes the time of so many that are copied
+_PACE = 16  # a character of a range takes as long as copying this many
 
 _Holds = Callable[[SemverKey], bool]
 
@@ -27,7 +27,7 @@ def _semver_compare(run: Run, version: str, wanted: str) -> bool:
     if max(len(version), len(wanted)) > _LONGEST:
         raise refusal("semver_compare", f"an argument is longer than {_LONGEST} characters")
     run.read(len(wanted) * _PACE)
-    # What is no version counts as the smallest, as in the reference.
+    # A text that is not a version counts as the smallest one, as in the reference.
     found = parse_semver(version) or _NONE
     alternatives = [list(_comparisons(part)) for part in _ALTERNATIVES.split(wanted.strip(" "))]
     return any(all(holds(found) for holds in part) for part in alternatives)
@@ -46,7 +46,7 @@ def _comparisons(text: str) -> Iterator[_Holds]:
 
 
 def _bounds(version: str) -> tuple[SemverKey, SemverKey | None]:
-    """Give the version; for one with an ``x`` the first that fits and the first beyond."""
+    """Return the version; for one with an ``x``, the first that matches and the first beyond."""
     found = _WILD.fullmatch(version)
     if found is not None:
         major, minor = int(found[1]), found[2]

@@ -1,4 +1,4 @@
-"""The data of GlobalContextEntries, kept at hand by the processes that evaluate rules."""
+"""The data of GlobalContextEntries, kept in memory by the processes that evaluate rules."""
 
 from reconciler.services.catalog.globalcontext.keeping import (
     Dependencies,

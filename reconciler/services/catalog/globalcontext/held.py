@@ -1,4 +1,4 @@
-"""One entry: its data, the parts of it that have names, and whether rules may read it."""
+"""One global entry: its data, its projections, and whether rules may read it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -17,16 +17,16 @@ _UNEVALUATED = "its projections are not evaluated yet"
 
 @dataclass(slots=True, kw_only=True)
 class Held:
-    """An entry in one generation.
+    """One generation of an entry.
 
     Attributes:
-        stored: The entry as stored last.
-        source: Where its data comes from; None where the entry cannot be compiled.
-        projections: Of the data; None where there are none.
-        confidential: Its data may hold Secrets, so that no message quotes it.
-        fault: What is wrong beside the data.
-        since: Monotonic time at which it began.
-        was_ready: Whether rules could read it when somebody looked last.
+        stored: The entry as last stored.
+        source: Where its data comes from, None if the entry cannot be compiled.
+        projections: The projections of the data, None if the entry has none.
+        confidential: The data may contain Secrets, so no message quotes it.
+        fault: An error that is not about the data, or empty.
+        since: Monotonic time at which this generation was first kept.
+        was_ready: Whether rules could read it at the last check.
         written: Monotonic time of the last write of its status.
     """
 
@@ -46,47 +46,47 @@ class Held:
     _looking: asyncio.Task[None] | None = None
 
     def on_stored(self, entry: Object) -> None:
-        """Take in the entry as it is stored now, in the same generation."""
+        """Replace the stored object by a newer version of the same generation."""
         self.stored = entry
 
     def turns_ready(self, *, ready: bool) -> bool:
-        """Return whether rules can read it now and could not when somebody looked last."""
+        """Record whether rules can read the entry; return whether they could not before."""
         was, self.was_ready = self.was_ready, ready
         return ready and not was
 
     def turns_to(self, problem: str) -> bool:
-        """Return whether this is another problem than the one that was said last; empty: none."""
+        """Record the current problem (empty for none); return whether it changed."""
         before, self._said = self._said, problem
         return before != problem
 
     def note_write(self, now: float) -> None:
-        """Take in when its status was written, or is not to be written before."""
+        """Record when the status was written, or a later time to postpone the next write."""
         self.written = now
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Return what another spec or another entry of the same name would change."""
+        """Return the uid and generation, which change with the spec or a new object."""
         meta = self.stored["metadata"]
         return str(meta.get("uid", "")), int(meta.get("generation", 0))
 
     @property
     def beginning(self) -> bool:
-        """Return whether it will be known soon if rules can read it."""
+        """Return whether it is still undecided, but soon known, if rules can read the entry."""
         if self.fault or self.source is None:
             return False
         return self.source.beginning or self.problem() == _UNEVALUATED
 
     @property
     def looking(self) -> asyncio.Task[None] | None:
-        """Return what looks at the projections now, None where nothing does."""
+        """Return the running task that checks the projections, None if there is none."""
         return None if self._looking is None or self._looking.done() else self._looking
 
     def problem(self) -> str:
-        """Return why rules cannot read it, empty where they can.
+        """Return why rules cannot read the entry, empty if they can.
 
-        All projections are evaluated once at the beginning, so that one which never works is
-        reported before a rule needs it; later only while one is known to fail. What takes long
-        goes on when this returns.
+        All projections are evaluated once at the beginning, so that a broken one is reported
+        before a rule needs it, and later only while one is known to fail. This call starts the
+        evaluation in a task and does not wait for it.
         """
         if self.fault or self.source is None:
             return self.fault
@@ -97,14 +97,14 @@ class Held:
         return _UNEVALUATED if self._looked_at < 0 and not self._broken else self._broken
 
     async def read(self, projection: str) -> Any:
-        """Return the data, or a part of it.
+        """Return the data, or a projection of it.
 
         Raises:
-            NotReady: It cannot be read now, or has no such part.
+            NotReady: The entry cannot be read now, or has no such projection.
         """
         problem = self.problem()
         if self.looking is not None:
-            # Whoever stops waiting stops nobody else.
+            # Cancelling one waiting caller must not cancel the task for the others.
             await asyncio.wait([self.looking])
             problem = self.problem()
         if problem or self.source is None:
@@ -117,12 +117,12 @@ class Held:
         return value
 
     def begin(self) -> None:
-        """Keep its data up to date from now on."""
+        """Start the task that keeps the data up to date."""
         if self.source is not None:
             self._keeping = self._begin(self.source.run())
 
     def close(self) -> tuple[asyncio.Task[None], ...]:
-        """End what is done for it; return what is ending."""
+        """Cancel all tasks of the entry and return them."""
         self.fault = self.fault or "it was changed or deleted"
         begun = (task for task in (self._keeping, self._looking) if task is not None)
         ending = (*begun, *(() if self.projections is None else self.projections.close()))
@@ -131,7 +131,7 @@ class Held:
         return ending
 
     def status(self) -> EntryStatus:
-        """Return what to tell about it."""
+        """Return the status of the entry."""
         problem = self.problem()
         return EntryStatus(
             problem=problem,
@@ -140,7 +140,7 @@ class Held:
         )
 
     def _due(self, source: Source, projections: Projections) -> bool:
-        """Return whether the projections have to be looked at."""
+        """Return whether the projections have to be checked."""
         if self._looked_at < 0:
             return True
         return bool(self._broken) and (self._looked_at != source.revision or projections.due)
@@ -186,5 +186,5 @@ class Held:
 
 
 def not_ready(name: str, problem: str) -> NotReady:
-    """Return the error of an entry that cannot be read now."""
+    """Return the error for an entry that cannot be read now."""
     return NotReady(f"GlobalContextEntry {name} is not ready: {problem}")

@@ -1,8 +1,8 @@
-"""GlobalContextEntries of the cluster: followed, and read by rules.
+"""The GlobalContextEntries of the cluster, watched and kept in memory for rules to read.
 
-The process that leads keeps all of them and writes their statuses. A webhook server keeps those
-that rules read before an object is stored. What cannot be read yet is `NotReady`: a request waits
-and is woken, a webhook call fails.
+The leader keeps all of them and writes their statuses. An admission server keeps those that rules
+read before an object is stored. Reading an entry that is not available raises `NotReady`: an
+UpdateRequest waits and is woken later, a webhook call fails.
 """
 
 import asyncio
@@ -33,32 +33,32 @@ _PEEK = 0.05
 
 
 class Verdicts(Protocol):
-    """Gets what is so of each entry, again and again.
+    """Receives the status of each entry, at every patrol.
 
     Attributes:
-        judged: Something is new: an entry, and why rules cannot read it (empty: they can).
-        failures: How often an entry could not be read any more, or never yet.
+        judged: Emits an entry whose state changed, and why rules cannot read it (empty: they can).
+        failures: How often an entry became unreadable, or was unreadable from the start.
     """
 
     judged: Signal[[Object, str]]
     failures: int
 
     async def take(self, held: Held, status: EntryStatus) -> None:
-        """Tell what is new of it."""
+        """Report what is new about an entry."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What entries need.
+    """The dependencies of global entries.
 
     Attributes:
-        loader: Reads what entries are made of, and everything else that rules read.
-        spread: Gives a pause a random length near the wanted one.
+        loader: Reads the data of entries, and everything else that rules read.
+        spread: Adds jitter: returns a random pause near the given one.
         warn: Called with a sentence for the log.
         isolation: Evaluates projections that take long.
-        most_bytes: Size of the objects of one entry, as JSON, at which they are not kept.
-        protection: Tells what no entry keeps.
+        most_bytes: The largest size of the objects of one entry, as JSON.
+        protection: Decides what no entry may contain.
     """
 
     entries: Entries
@@ -75,12 +75,12 @@ class Dependencies:
 
 @dataclass(slots=True)
 class GlobalContext:
-    """The `Loader` of rules: reads entries from memory and everything else through another one.
+    """The `Loader` of rules: reads entries from memory, everything else through another loader.
 
     Attributes:
-        verdicts: Gets what is so of each entry.
-        wanted: The entries that are kept, None for all of them.
-        ready: An entry can be read that could not before.
+        verdicts: Receives the status of each entry.
+        wanted: The names of the entries to keep, None for all.
+        ready: Emitted when an entry becomes readable.
     """
 
     deps: Dependencies
@@ -94,10 +94,10 @@ class GlobalContext:
     _reported: str = ""
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for.
+        """Return the data that a context entry refers to.
 
         Raises:
-            NotReady: It asks for a GlobalContextEntry that cannot be read now.
+            NotReady: It refers to a GlobalContextEntry that cannot be read now.
         """
         if not isinstance(load, GlobalLoad):
             return await self.deps.loader.load(load)
@@ -117,7 +117,7 @@ class GlobalContext:
             raise not_ready(name, held.problem() or late) from None
 
     def want(self, names: frozenset[str] | None) -> None:
-        """Keep these entries and no others from now on; None: all."""
+        """Keep only the entries with these names from now on, or all if None."""
         if names == self.wanted:
             return
         self.wanted = names
@@ -130,7 +130,7 @@ class GlobalContext:
             self._keep(name, self._unwanted.pop(name))
 
     def stored(self, names: frozenset[str] | None) -> Iterator[CompiledEntry]:
-        """Yield the entries of these names that are stored and can be compiled; None: all."""
+        """Yield the stored entries with these names (None for all) that can be compiled."""
         known = {**self._unwanted, **{name: held.stored for name, held in self._held.items()}}
         for name, entry in known.items():
             if names is None or name in names:
@@ -138,25 +138,25 @@ class GlobalContext:
                     yield compile_entry(entry)
 
     async def begun(self) -> None:
-        """Return when it is known of each that is wanted whether rules can read it."""
-        # None has this name: there it is only about the list.
+        """Wait until the state of every wanted entry is known, readable or not."""
+        # No entry has the empty name, so this only waits for the list of entries.
         await self._begun("")
         names = self._held if self.wanted is None else self.wanted
         await asyncio.gather(*map(self._begun, tuple(names)))
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:
-        """Return one by which everything but the entries is read in an account's name."""
+        """Return a loader that reads everything except global entries as an account."""
         if account is None:
             return self
         return WithEntries(entries=self, loader=self.deps.loader.acting_as(account))
 
     def readable(self) -> tuple[int, int]:
-        """Return how many entries rules can read, and how many they cannot."""
+        """Return the numbers of entries that rules can and cannot read."""
         ready = sum(held.was_ready for held in self._held.values())
         return ready, len(self._held) - ready
 
     async def run(self) -> None:
-        """Keep all entries until cancelled."""
+        """Keep the wanted entries up to date until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow())
@@ -176,7 +176,7 @@ class GlobalContext:
         return not self._listed or self._may_come(name)
 
     def _may_come(self, name: str) -> bool:
-        """Return whether an entry that is missing may only not have been heard of yet."""
+        """Return whether a missing entry may exist although the watch has not delivered it yet."""
         if self.wanted is None or name not in self.wanted:
             return False
         now = self.deps.clock.monotonic()
@@ -184,7 +184,7 @@ class GlobalContext:
 
     @property
     def _listed(self) -> bool:
-        """Whether all entries are known, or it is known why not."""
+        """Return whether the list of entries has arrived, or is known to fail."""
         feed = self._feed
         return feed is not None and (feed.synced.is_set() or bool(feed.problem))
 
@@ -276,7 +276,7 @@ class GlobalContext:
         await repeat(self.look, every=self.deps.pace.patrol, at_once=False)
 
     async def look(self) -> None:
-        """Look once at what became ready or stopped to be."""
+        """Check once which entries became readable or unreadable, and report it."""
         self._tell("" if self._feed is None else self._feed.problem)
         await self._evaluated()
         seen = [(held, held.status()) for held in self._held.values()]
@@ -292,7 +292,7 @@ class GlobalContext:
         return held.beginning and age < self.deps.pace.grace
 
     async def _evaluated(self) -> None:
-        """Wait for what evaluates projections, but for no long one."""
+        """Start due checks of projections and wait for them, for a moment at most."""
         for held in self._held.values():
             held.problem()
         begun = [held.looking for held in self._held.values() if held.looking is not None]
@@ -307,13 +307,13 @@ class GlobalContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithEntries:
-    """A `Loader`: entries are for all rules, whoever reads them; another one reads the rest."""
+    """A `Loader` that reads global entries from a shared loader and the rest from another."""
 
     entries: Loader
     loader: Loader
 
     async def load(self, load: Load) -> Any:
-        """Return what a context entry asks for."""
+        """Return the data that a context entry refers to."""
         return await (self.entries if isinstance(load, GlobalLoad) else self.loader).load(load)
 
 

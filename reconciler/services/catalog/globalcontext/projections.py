@@ -1,4 +1,4 @@
-"""The parts of an entry's data that have names, evaluated where nothing else waits for them."""
+"""Projections: named expressions on the data of a global entry, and their evaluation."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from reconciler.services.catalog.globalcontext.sources import Source
 from reconciler.services.ports.isolation import Isolation
 
 _TENANT: Final = "GlobalContextEntries"
-"""All entries take turns as one, so that rules have the other process."""
+"""All entries are one tenant, which may run one child process; the other is left to rules."""
 _RETRY_PAUSE: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evaluated:
-    """What came of a projection on one revision of the data.
+    """The result of a projection on one revision of the data.
 
     Attributes:
-        until: Monotonic time at which it has to be tried again, though the data is the same.
+        until: Monotonic time at which it has to be evaluated again even if the data is the same.
     """
 
     revision: int
@@ -37,10 +37,10 @@ _NEVER: Final = _Evaluated(revision=-1)
 
 @dataclass(slots=True, kw_only=True)
 class Projections:
-    """Evaluates each projection once per revision, whoever asks for it.
+    """Evaluates each projection once per revision of the data, for all readers.
 
-    What takes long is evaluated in a process of its own; a projection that took long once is not
-    tried here again.
+    Long evaluations run in a separate process. A projection that once exceeded the brief
+    allowance is not tried in this process again.
     """
 
     source: Source
@@ -52,11 +52,11 @@ class Projections:
     _long: set[str] = field(default_factory=set)
 
     async def value(self, name: str) -> Any:
-        """Return a projection of the data as it is now, or was changed to meanwhile.
+        """Return a projection of the current data, or of a revision that arrives meanwhile.
 
         Raises:
-            EvaluationError: It fails on the data, or costs too much.
-            Interrupted: It was ended from outside; later it may succeed.
+            EvaluationError: The projection fails on the data, or costs too much.
+            Interrupted: The evaluation was ended from outside; it may succeed later.
         """
         wanted = self.source.revision
         while True:
@@ -69,7 +69,7 @@ class Projections:
             if running is None:
                 running = asyncio.create_task(self._evaluate(name))
                 self._running[name] = running
-            # Whoever stops waiting stops nobody else.
+            # Cancelling one waiting caller must not cancel the task for the others.
             await asyncio.wait([running])
             if running.cancelled():
                 raise Interrupted("the entry was changed or deleted meanwhile")
@@ -77,19 +77,19 @@ class Projections:
 
     @property
     def due(self) -> bool:
-        """Return whether one that was interrupted may be tried again."""
+        """Return whether an interrupted projection may be tried again."""
         now = self.clock.monotonic()
         return any(now >= known.until for known in self._known.values())
 
     def close(self) -> tuple[asyncio.Task[None], ...]:
-        """End what is being evaluated; return what is ending."""
+        """Cancel all running evaluations and return their tasks."""
         ending = tuple(self._running.values())
         for task in ending:
             task.cancel()
         return ending
 
     async def _evaluate(self, name: str) -> None:
-        # The source makes its data anew when it changes, and nobody changes what it gave.
+        # The source builds a new object when its data changes, and no reader modifies it.
         revision, data = self.source.revision, self.source.data()
         expression = self.expressions[name]
         try:
@@ -99,7 +99,7 @@ class Projections:
                 if found.exhausted:
                     self._long.add(name)
             if name in self._long:
-                # The limits of an expression are within what one evaluation may cost.
+                # The limits of an expression are within the allowance of one evaluation.
                 found = await self.isolation.evaluate(
                     lambda: _search(expression, revision, data, EVALUATION_STEPS), _TENANT
                 )

@@ -1,4 +1,4 @@
-"""Where the data of an entry comes from: objects that are followed, a call that is repeated."""
+"""The sources of an entry's data: watched objects, or a call that is repeated."""
 
 import asyncio
 import contextlib
@@ -18,28 +18,28 @@ from reconciler.services.ports.objects import Kinds, Loader
 from reconciler.services.ports.policies import Entries, Feed
 
 STALE = 30.0
-"""Seconds without news, while something is in the way, after which objects count as old."""
+"""Seconds without a message from a failing watch after which its objects count as stale."""
 
 _UNREAD = "its data was not read yet"
 _HOPELESS = (Forbidden, NotFound, Invalid, NoKindMatch)
-"""What a repetition within moments does not cure."""
+"""Errors that an immediate retry does not fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Seconds between two times at which something is done.
+    """Intervals and timeouts, in seconds.
 
     Attributes:
-        patrol: Between two looks at what became ready.
-        grace: That a read waits for an entry that has only just begun.
-        missing: For so long after the first read that missed an entry, it counts as one that was
-            not heard of yet.
-        patience: That a read waits for a projection after that, None: as long as it takes.
+        patrol: Between two checks of which entries are ready.
+        grace: How long a read waits for an entry that has only just begun.
+        missing: How long after the first failed read a wanted entry counts as not delivered by
+            the watch yet, rather than as absent.
+        patience: How long a read then waits for a projection, None for no limit.
         again: From the end of a watch to the next one.
-        too_much: From objects that were too many to the next look at them.
-        first: From a failed refresh to the next one; it doubles.
-        longest: What it doubles to.
-        quick: Between the tries of one refresh; it doubles, to `again`.
+        too_much: From exceeding the size limit of the objects to the next attempt.
+        first: From a failed refresh to the next one; doubled after each failure.
+        longest: The limit of this doubling.
+        quick: Between the tries of one refresh; doubled after each, up to `again`.
     """
 
     patrol: float = 0.5
@@ -54,11 +54,11 @@ class Pace:
 
 
 class Source(Protocol):
-    """Data and how good it is.
+    """The data of an entry and its state.
 
     Attributes:
-        revision: Another one after each change of the data.
-        refreshed: When the data came, None where none came yet.
+        revision: Increases with each change of the data.
+        refreshed: When data last arrived, None if none has arrived yet.
     """
 
     revision: int
@@ -66,12 +66,12 @@ class Source(Protocol):
 
     @property
     def problem(self) -> str:
-        """Return why the data may not be used, empty where it may."""
+        """Return why the data may not be used, empty if it may."""
         ...
 
     @property
     def beginning(self) -> bool:
-        """Return whether nothing has come yet, and nothing is known to be in the way."""
+        """Return whether no data has arrived yet and no error is known."""
         ...
 
     def data(self) -> Any:
@@ -85,11 +85,11 @@ class Source(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Followed:
-    """All objects of a resource, kept by a list and a watch.
+    """All objects of a resource, kept up to date by a list and a watch.
 
     Attributes:
-        most_bytes: Size as JSON at which nothing is kept any more.
-        protection: Tells what is never kept.
+        most_bytes: The largest total size as JSON; beyond it no objects are kept.
+        protection: Decides which objects are never kept.
     """
 
     wanted: ResourceSource
@@ -109,7 +109,7 @@ class Followed:
 
     @property
     def problem(self) -> str:
-        """Return why the objects may not be used, empty where they may."""
+        """Return why the objects may not be used, empty if they may."""
         feed = self._feed
         if self._error or feed is None:
             return self._error or _UNREAD
@@ -120,7 +120,7 @@ class Followed:
 
     @property
     def beginning(self) -> bool:
-        """Return whether the first list is still on its way."""
+        """Return whether the first list has not arrived yet."""
         return self.problem == _UNREAD
 
     def data(self) -> list[Object]:
@@ -164,7 +164,7 @@ class Followed:
                 async for change, obj in events:
                     if not self.protection.hides(kind, obj):
                         self._take(obj, gone=change == "DELETED")
-                    # A first list comes at once, and the others want to go on.
+                    # The first list arrives all at once; let other tasks run in between.
                     await asyncio.sleep(0)
         finally:
             self._objects, self._bytes, self._list = {}, 0, None
@@ -174,7 +174,7 @@ class Followed:
         key = str(meta.get("namespace", "")), str(meta["name"])
         self._bytes -= self._objects.pop(key, (None, 0))[1]
         if not gone:
-            # Half of many an object, and of no use to a rule.
+            # Often half of an object's size, and of no use to a rule.
             kept = {name: value for name, value in meta.items() if name != "managedFields"}
             lean = {**obj, "metadata": kept}
             size = len(orjson.dumps(lean))
@@ -192,10 +192,10 @@ class Followed:
 
 @dataclass(slots=True, kw_only=True)
 class Polled:
-    """The answer of a call that is made again and again.
+    """The response of a call that is repeated at an interval.
 
-    A refresh that fails leaves no data that may be used: a rule writes, and what it writes out of
-    an old answer nobody corrects, while a request that waits loses nothing.
+    After a failed refresh the data may not be used. What a rule writes from a stale response is
+    never corrected, while an UpdateRequest that waits loses nothing.
     """
 
     wanted: CallSource
@@ -210,11 +210,11 @@ class Polled:
 
     @property
     def beginning(self) -> bool:
-        """Return whether the first answer is still on its way."""
+        """Return whether the first response has not arrived yet."""
         return self.problem == _UNREAD
 
     def data(self) -> Any:
-        """Return the decoded answer."""
+        """Return the decoded response."""
         return self._answer
 
     async def run(self) -> None:
@@ -251,4 +251,4 @@ class Polled:
 
 
 class _TooMuchError(Exception):
-    """The objects do not fit into memory."""
+    """The objects of an entry exceed its size limit."""

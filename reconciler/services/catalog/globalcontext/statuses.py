@@ -1,4 +1,4 @@
-"""The status of each GlobalContextEntry, and who writes it."""
+"""Reporting the state of each GlobalContextEntry, in its status or in the log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from reconciler.signals import Signal
 
 _PAUSE: Final = 2.0
 _REFRESH_PAUSE: Final = 30.0
-"""Seconds between two writes that tell nothing but the age of the data."""
+"""Seconds between two writes that only update the refresh time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StatusWriter:
-    """Writes statuses, in the one process that leads.
+    """Writes the statuses of entries, in the leader only.
 
     Attributes:
         warn: Called with a sentence for the log.
-        judged: The status of an entry, as stored, says something new: why rules cannot read it
-            (empty: they can).
-        failures: How often an entry could not be read any more, or never yet.
+        judged: Emits an entry whose conditions change, and why rules cannot read it (empty: they
+            can).
+        failures: How often an entry became unreadable, or was unreadable from the start.
     """
 
     entries: Entries
@@ -36,7 +36,7 @@ class StatusWriter:
     failures: int = 0
 
     async def take(self, held: Held, status: EntryStatus) -> None:
-        """Write what is new of an entry, but not too often."""
+        """Write the status of an entry if it changed, at a limited rate."""
         now = self.clock.monotonic()
         if now - held.written < _PAUSE:
             return
@@ -52,7 +52,7 @@ class StatusWriter:
         try:
             held.on_stored(await self.entries.write_status(held.stored, wanted))
         except (Conflict, NotFound):
-            return  # The newer version is on its way.
+            return  # The watch will deliver the newer version.
         except ClusterError as error:
             held.note_write(now + _REFRESH_PAUSE)
             self.warn(f"GlobalContextEntry {held.name}: its status: {error}")
@@ -66,12 +66,12 @@ class StatusWriter:
 
 @dataclass(slots=True, kw_only=True)
 class ProblemLog:
-    """Says what is in the way of an entry, where another process writes statuses.
+    """Logs why an entry cannot be read, in processes that do not write statuses.
 
     Attributes:
         warn: Called with a sentence for the log.
-        judged: Something is in the way of an entry that was not, or not any more.
-        failures: As those of `StatusWriter`.
+        judged: Emits an entry whose problem changed, and that problem (empty: none).
+        failures: Counted as in `StatusWriter`.
     """
 
     warn: Callable[[str], None]
@@ -79,7 +79,7 @@ class ProblemLog:
     failures: int = 0
 
     async def take(self, held: Held, status: EntryStatus) -> None:
-        """Say what is new of an entry."""
+        """Log the problem of an entry if it changed."""
         problem = status.problem
         if not held.turns_to(problem):
             return
@@ -89,7 +89,7 @@ class ProblemLog:
 
 
 def _newer(refresh: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Return the refresh time where it is worth a write."""
+    """Return the refresh time to write, nothing if it is less than a second newer."""
     new, old = refresh.get("lastRefreshTime", ""), before.get("lastRefreshTime", "")
     if not new or not old:
         return refresh

@@ -1,4 +1,4 @@
-"""The settings that the cluster holds for both programs, in a ConfigMap, while they run."""
+"""The settings of both programs that a ConfigMap holds and that take effect while they run."""
 
 from reconciler.services.catalog.settings.filters import (
     Filters,

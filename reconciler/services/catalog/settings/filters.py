@@ -1,7 +1,7 @@
-"""Which requests never trigger anything: resource filters and excluded users.
+"""Resource filters and user exclusions: requests that never trigger any rule.
 
-The formats are those of the ConfigMap that the users of this API have: ``[kind,namespace,name]``
-groups, and comma lists of names where a leading ``!`` takes a name in again.
+The formats are those of Kyverno's ConfigMap: ``[kind,namespace,name]`` groups, and comma-separated
+names, where a leading ``!`` includes a name again.
 """
 
 import itertools
@@ -21,24 +21,24 @@ from reconciler.engine.values.wildcard import (
 from reconciler.errors import InvalidSetting
 
 NODES = "system:nodes"
-"""The group of the kubelets, which is left out where nothing else is said."""
+"""The group of the kubelets, which is excluded by default."""
 
-# Requests about requests would never end, whatever the settings say.
+# Whatever the settings say: recording requests about UpdateRequests would never end.
 _ALWAYS = "[UpdateRequest,*,*]"
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
 _PARTS = 3
 _UNKNOWN = "\0"
-"""Stands for a name that nobody knows: only a pattern for all names takes it."""
+"""Stands for an unknown name: only a pattern that matches all names matches it."""
 _MOST_SAMPLES = 1000
 _FORM = "write each as [kind,namespace,name], such as [Secret,team-a,*]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Objects that are excluded.
+    """A filter that excludes objects.
 
     Attributes:
-        text: As written, in its brackets.
+        text: The filter as written, in brackets.
     """
 
     text: str
@@ -47,7 +47,7 @@ class ResourceFilter:
     name: Predicate
 
     def fits(self, subject: Subject) -> bool:
-        """Return whether the subject is one of them; a Namespace lies in itself."""
+        """Return whether the filter matches; a Namespace object counts as being in itself."""
         is_namespace = subject.kind == "Namespace" and not subject.group
         place = subject.effective_name if is_namespace else subject.namespace
         return (
@@ -59,10 +59,10 @@ class ResourceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameList:
-    """Names with wildcards; what is taken in again wins over what is left out.
+    """Name patterns; those in ``again`` (written with ``!``) override those in ``out``.
 
     Attributes:
-        texts: What is left out, as written.
+        texts: The patterns that exclude, as written.
     """
 
     out: Predicate
@@ -70,7 +70,7 @@ class NameList:
     texts: frozenset[str] = frozenset()
 
     def excludes(self, names: Iterable[str]) -> bool:
-        """Return whether a user with these names is left out."""
+        """Return whether a user with these names is excluded."""
         if not self.texts:
             return False
         found = tuple(names)
@@ -79,7 +79,7 @@ class NameList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Both kinds of filter; roles are ``namespace:name``."""
+    """Resource filters and user exclusions; roles are written as ``namespace:name``."""
 
     resources: tuple[ResourceFilter, ...]
     usernames: NameList
@@ -89,7 +89,7 @@ class Filters:
 
     @property
     def asks_for_roles(self) -> bool:
-        """Return whether users are left out for their roles."""
+        """Return whether any exclusion depends on the roles of users."""
         return bool(self.roles.texts or self.cluster_roles.texts)
 
     def exclude(self, subject: Subject) -> bool:
@@ -98,24 +98,24 @@ class Filters:
         return (user is not None and self._exclude_user(user)) or self.filter(subject)
 
     def why_excluded(self, subject: Subject) -> str:
-        """Return the setting that excludes a request, empty where none does."""
+        """Return a text about the setting that excludes a request, empty if none does."""
         if (text := self.fitting(subject)) or subject.user is None:
             return f"filtered by resourceFilters {text}" if text else ""
         key = next((key for key, holds in self._of_users(subject.user) if holds), "")
         return f"{key} leaves out who sends it" if key else ""
 
     def filter(self, subject: Subject) -> bool:
-        """Return whether an object is excluded, whoever asks."""
+        """Return whether an object is excluded, regardless of the user."""
         return any(item.fits(subject) for item in self.resources)
 
     def fitting(self, subject: Subject) -> str:
-        """Return the first resource filter that an object fits, as written; else empty."""
+        """Return the first resource filter that matches an object, as written, or empty."""
         return next((item.text for item in self.resources if item.fits(subject)), "")
 
     def covering(self, listing: Listing, kind: KindSelector) -> tuple[str, ...]:
-        """Return the resource filters that leave no object of a kind to a rule, as written.
+        """Return the resource filters that together exclude all objects of a kind from a rule.
 
-        There are none where an object may be left, or where that is unknown.
+        The result is empty if some object may not be excluded, or if that is unknown.
         """
         found: dict[str, None] = {}
         for count, subject in enumerate(_samples(listing, kind)):
@@ -127,12 +127,12 @@ class Filters:
 
     @property
     def users(self) -> frozenset[str]:
-        """Return the texts by which users are left out, of whatever sort."""
+        """Return the exclusion patterns of all user lists, as written."""
         lists = (self.usernames, self.groups, self.roles, self.cluster_roles)
         return frozenset[str]().union(*(item.texts for item in lists))
 
     def name(self, kind: Kind, namespace: str, name: str) -> bool:
-        """Return whether an object of which only this is known is excluded."""
+        """Return whether an object is excluded, given only its kind, namespace and name."""
         subject = Subject(
             obj={},
             group=kind.group,
@@ -162,7 +162,7 @@ def parse_filters(
     exclude_roles: str = "",
     exclude_cluster_roles: str = "",
 ) -> Filters:
-    """Return the filters of settings as they are written.
+    """Parse the filter settings.
 
     Raises:
         InvalidSetting: A resource filter is not ``[kind,namespace,name]``.
@@ -177,7 +177,7 @@ def parse_filters(
 
 
 def default_filters(own_namespace: str) -> Filters:
-    """Return what holds without settings: the cluster's own machinery triggers nothing."""
+    """Return the default filters, which exclude the system namespaces and kubelets."""
     own = sorted(own_namespaces(own_namespace))
     namespaces = ("kube-system", "kube-public", "kube-node-lease", *own)
     places = "".join(f"[*/*,{namespace},*]" for namespace in namespaces)
@@ -185,10 +185,10 @@ def default_filters(own_namespace: str) -> Filters:
 
 
 def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
-    """Return resource filters as they are written, with those that always hold.
+    """Parse resource filters and add those that always apply.
 
     Raises:
-        InvalidSetting: One is not ``[kind,namespace,name]``.
+        InvalidSetting: A filter is not ``[kind,namespace,name]``.
     """
     rest = _GROUP.sub("", text).strip(" \t\n,")
     if rest:
@@ -198,7 +198,7 @@ def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
 
 
 def parse_names(text: str) -> NameList:
-    """Return a comma list of names; blanks around them, also behind a ``!``, mean nothing."""
+    """Parse comma-separated names; blanks around names and after ``!`` are ignored."""
     names = [name.strip() for name in text.split(",")]
     out = [name for name in names if name and not name.startswith("!")]
     again = [name[1:].strip() for name in names if name.startswith("!")]
@@ -224,15 +224,15 @@ def _parse_resource(text: str) -> ResourceFilter:
 
 
 def _samples(listing: Listing, kind: KindSelector) -> Iterator[Subject]:
-    """Yield one object for each way in which those that a rule matches may differ.
+    """Yield a sample object for each distinguishable case of what a rule may match.
 
-    What is left open is unknown; of a namespace also that there is none.
+    Properties that the rule leaves open are unknown; an open namespace may also be absent.
     """
     namespaces = ("", _UNKNOWN) if listing.namespaces is None else listing.namespaces
     names = (_UNKNOWN,) if listing.names is None else listing.names
     open_ = has_wildcard(kind.subresource)
     subresources = ("", _UNKNOWN) if open_ else (kind.subresource,)
-    # Without a group, a Namespace is that of the cluster: it lies in itself.
+    # With any group, Namespace is taken as the core kind, whose objects count as in themselves.
     group = "" if kind.kind == "Namespace" and kind.group == "*" else kind.group
     for namespace, name, subresource in itertools.product(namespaces, names, subresources):
         yield Subject(

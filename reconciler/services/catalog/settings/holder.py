@@ -1,4 +1,4 @@
-"""The settings that hold now, for whoever reads them at work."""
+"""The current settings, shared by all components of a process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,15 @@ from reconciler.signals import Signal
 
 @dataclass(slots=True)
 class SettingsHolder:
-    """One holder per process; ask it each time, the settings change while the program runs.
+    """The settings of a process; read them anew for each use, because they change at run time.
 
     Attributes:
-        namespace: The program's own.
-        filter_targets: ``resourceFilters`` holds for targets too.
-        current: What holds now.
-        faults: Values of the ConfigMap that are not used; older ones hold instead.
+        namespace: The program's own namespace.
+        filter_targets: ``resourceFilters`` apply to targets too.
+        current: The current settings.
+        faults: Values of the ConfigMap that are not used; the previous ones stay in effect.
         unused: Keys of the ConfigMap that have no effect here.
-        changed: Any of these changed.
+        changed: Emitted when the settings or the faults may have changed.
     """
 
     namespace: str
@@ -41,30 +41,30 @@ class SettingsHolder:
 
     @classmethod
     def of(cls, namespace: str, *, filter_targets: bool = False) -> Self:
-        """Return one that holds the defaults."""
+        """Return a holder with the default settings."""
         return cls(namespace, default_settings(namespace), filter_targets)
 
     def on_event(self, change: Change, config_map: Object) -> None:
-        """Take in a change of the ConfigMap."""
+        """Apply a change of the ConfigMap."""
         self.load({} if change == "DELETED" else config_map.get("data") or {})
 
     def load(self, data: Mapping[str, str]) -> None:
-        """Take in the ConfigMap as it is now; without one, data is empty."""
+        """Apply the data of the ConfigMap; without a ConfigMap it is empty."""
         found = read_settings(data, old=self.current, own_namespace=self.namespace)
         self.current, self.faults, self.unused = found.settings, found.faults, found.unused
         self.changed.emit(self)
 
     def leaves_trigger(self, program: Program, subject: Subject) -> bool:
-        """Return whether an object does not trigger a rule."""
+        """Return whether an object is excluded from triggering a rule."""
         own = Protection(namespace=self.namespace).of_trigger(subject.kind, subject.namespace)
         return bool(own) or (program.filtered and self.current.filters.filter(subject))
 
     def leaves_target(self, key: TargetKey) -> bool:
-        """Return whether an object is not to be changed."""
+        """Return whether an object is excluded as a target."""
         return self.filter_targets and self.current.filters.name(key.kind, key.namespace, key.name)
 
     def refuse_webhooks(self, accepted: WebhookSettings, fault: Fault) -> None:
-        """Go on with other webhook settings: the API server refuses the current ones."""
+        """Replace webhook settings that the API server refuses by the last accepted ones."""
         self.current = replace(self.current, webhooks=accepted)
         self.faults = (*(item for item in self.faults if item.key != fault.key), fault)
         self.changed.emit(self)

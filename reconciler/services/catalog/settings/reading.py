@@ -1,7 +1,7 @@
-"""The settings ConfigMap as a whole: each key by itself, so that one fault spoils no other.
+"""Parsing of the settings ConfigMap, key by key, so that a fault in one does not affect others.
 
-The keys and their forms are those of the reference; what it also reads there and what has no
-effect here is listed in `WITHOUT_EFFECT`.
+The keys and their formats are those of Kyverno. Keys that Kyverno also reads and that have no
+effect here are listed in `WITHOUT_EFFECT`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ WITHOUT_EFFECT = frozenset(
 )
 
 MUTATED = "Resource Mutated"
-"""The action of the events that tell of a change."""
+"""The action of events about a mutated object."""
 _ACTIONS = (
     MUTATED,
     "None",
@@ -40,7 +40,7 @@ _ACTIONS = (
     "Resource Generated",
     "Resource Passed",
 )
-"""What events of this API name as their action; other programs have the others."""
+"""The event actions that Kyverno defines; those that are not used here are accepted as well."""
 
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -48,15 +48,15 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What the ConfigMap says.
+    """The settings in the ConfigMap.
 
     Attributes:
         threshold: Waiting requests above which recording is diverted (``updateRequestThreshold``);
-            None where the ConfigMap does not say.
-        success_events: What went well is worth an event too (``generateSuccessEvents``); None
-            where the ConfigMap does not say.
-        success_actions: The only actions whose events tell what went well
-            (``successEventActions``); empty: all.
+            None if the ConfigMap does not set it.
+        success_events: Whether successes have events too (``generateSuccessEvents``); None if the
+            ConfigMap does not set it.
+        success_actions: The only actions that have success events (``successEventActions``);
+            empty for all.
     """
 
     filters: Filters
@@ -68,7 +68,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A value that is not used; the message says what is wrong and what to write instead."""
+    """A setting that is not used; the message says what is wrong and what to write instead."""
 
     key: str
     message: str
@@ -76,10 +76,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a ConfigMap gives.
+    """The result of parsing a ConfigMap.
 
     Attributes:
-        unused: Keys that have no effect here, or that nobody knows.
+        unused: Keys that have no effect here or are unknown.
     """
 
     settings: ClusterSettings
@@ -88,7 +88,7 @@ class Reading:
 
 
 def default_settings(own_namespace: str) -> ClusterSettings:
-    """Return what holds without a ConfigMap."""
+    """Return the settings that apply without a ConfigMap."""
     return ClusterSettings(filters=default_filters(own_namespace))
 
 
@@ -96,9 +96,9 @@ def read_settings(data: Mapping[str, str], *, old: ClusterSettings, own_namespac
     """Return the settings of a ConfigMap's data.
 
     Args:
-        data: As stored; an absent key means its default.
-        old: What holds now, and goes on where a value cannot be read.
-        own_namespace: Of the programs, for the default filters.
+        data: The data as stored; an absent key means its default.
+        old: The current settings, kept where a value cannot be parsed.
+        own_namespace: The programs' namespace, for the default filters.
     """
     defaults, faults = default_settings(own_namespace), list[Fault]()
 
@@ -171,4 +171,4 @@ _KEYS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
 }
 
 KNOWN_KEYS = frozenset(_KEYS) | WITHOUT_EFFECT
-"""Every key that the ConfigMap may have; what another one says is ignored."""
+"""Every key that the ConfigMap may have; other keys are ignored."""

@@ -1,6 +1,6 @@
-"""What the settings add to the webhooks for triggers, read from JSON.
+"""Parsing of the settings that are added to the webhooks for triggers, from JSON.
 
-Shape and labels are checked here; the API server checks expressions when the webhook
+Structure and labels are checked here. The API server checks CEL expressions when the webhook
 configuration is stored.
 """
 
@@ -22,7 +22,7 @@ _TEXTS = '{"example.com/key": "value"}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selectors:
-    """Label selectors in the API's form, without empty parts; an empty one selects everything."""
+    """Label selectors in API format, without empty parts; an empty one selects everything."""
 
     namespaces: Mapping[str, Any] = field(default_factory=dict)
     objects: Mapping[str, Any] = field(default_factory=dict)
@@ -30,12 +30,12 @@ class Selectors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """What is added.
+    """The settings that are added to webhooks and their configurations.
 
     Attributes:
         conditions: For webhooks of policies that have no conditions of their own.
-        annotations: Of both configurations.
-        labels: Of both configurations.
+        annotations: For the webhook configurations.
+        labels: For the webhook configurations.
     """
 
     selectors: Selectors = field(default_factory=Selectors)
@@ -45,10 +45,10 @@ class WebhookSettings:
 
 
 def parse_selectors(text: str) -> Selectors:
-    """Return the selectors of the key ``webhooks``; a list holds them as its one entry.
+    """Parse the key ``webhooks``: an object with selectors, or a list of one such object.
 
     Raises:
-        InvalidSetting: It is something else.
+        InvalidSetting: The value has another form.
     """
     value = _decode(text, _WEBHOOKS, empty={})
     if isinstance(value, list):
@@ -62,10 +62,10 @@ def parse_selectors(text: str) -> Selectors:
 
 
 def parse_conditions(text: str) -> tuple[Mapping[str, str], ...]:
-    """Return the match conditions.
+    """Parse match conditions.
 
     Raises:
-        InvalidSetting: They are no list of names and expressions.
+        InvalidSetting: The value is not a list of names and expressions, or a name is repeated.
     """
     value = _decode(text, _CONDITIONS, empty=[])
     if not isinstance(value, list):
@@ -87,10 +87,10 @@ def parse_conditions(text: str) -> tuple[Mapping[str, str], ...]:
 
 
 def parse_texts(text: str) -> Mapping[str, str]:
-    """Return labels or annotations.
+    """Parse labels or annotations.
 
     Raises:
-        InvalidSetting: They are no texts by name.
+        InvalidSetting: The value is not an object whose values are strings.
     """
     value = _decode(text, _TEXTS, empty={})
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
