@@ -1,7 +1,7 @@
-"""The check of an edit of a policy for which aggregate requests are open.
+"""Validation of an edit to a policy that has open aggregate requests.
 
-An aggregate request stands for triggers that were admitted and are found by listing. An edit
-after which objects alone do not tell any more what the rule does would leave them behind.
+An aggregate request stands for admitted triggers that are found by listing. An edit after which
+the objects alone do not determine what the rule does would lose these triggers.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ CONFLICT = 409
 async def check_aggregates(
     policy: Object, old: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse | None:
-    """Return the refusal of an edit that would leave triggers behind, None where none would be.
+    """Return the refusal of an edit that would lose triggers, or None if it is safe.
 
     Args:
-        policy: As it is to be stored; it compiles.
-        old: As it is stored.
-        deps: What may be asked for.
-        deadline: Of the answer.
+        policy: New version; it compiles.
+        old: Stored version.
+        deps: Dependencies of the validation.
+        deadline: Deadline of the answer.
     """
     try:
         before, after = compile_policy(old), compile_policy(policy)
     except InvalidPolicy:
-        # What could not be compiled had no triggers.
+        # A policy that did not compile has no triggers.
         return None
     lines: list[str] = []
     try:
@@ -57,7 +57,7 @@ async def check_aggregates(
 
 
 def _no_longer_listed(before: CompiledPolicy, after: CompiledPolicy) -> Iterator[tuple[str, str]]:
-    """Yield the rules whose triggers could be found and cannot any more, and why."""
+    """Yield the rules whose triggers an edit makes impossible to list, with the reason."""
     for program in before.in_phase(Phase.TRIGGERED):
         new = after.program(program.rule)
         if (

@@ -1,8 +1,8 @@
-"""How often one policy may ask the API server what the controller is allowed to do.
+"""Limits on the access reviews that the validation of one policy may cause.
 
-Each right is a call, and a policy can name thousands. So a policy may ask about so many rights,
-what was granted is not asked again for the same policy, and all policies together ask so many
-questions at a time.
+Each right is an API call, and a policy can name thousands. So the number of rights per policy is
+limited, a granted right is not reviewed again for the same policy, and the number of concurrent
+reviews of all policies is limited.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ TOGETHER: Final = 32
 
 
 class TooManyRights(Invalid):
-    """A policy needs more different rights than are asked about."""
+    """A policy needs more different rights than are reviewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedAccess:
-    """The `Access` port for one check of one policy.
+    """The `Access` port for one validation of one policy.
 
     Attributes:
-        access: Is asked.
-        gate: Of all checks.
+        access: Performs the reviews.
+        gate: Limits the concurrent reviews of all validations.
     """
 
     access: Access
@@ -37,11 +37,11 @@ class BoundedAccess:
     _calls: list[Right] = field(default_factory=list)
 
     async def may(self, right: Right) -> bool:
-        """Return whether a right is granted; one that is missing is asked for again.
+        """Return whether a right is granted; a missing one is reviewed again.
 
         Raises:
-            TooManyRights: The policy asks about too many.
-            ClusterError: The API server could not be asked.
+            TooManyRights: The policy needs too many rights.
+            ClusterError: The API server could not review the right.
         """
         if self._known.get(right):
             return True
@@ -52,7 +52,7 @@ class BoundedAccess:
             )
             raise TooManyRights(msg, status=422)
         if right in self._known and len(self._calls) >= MOST_CALLS:
-            # It was missing when it was asked for last.
+            # The last review of this right denied it.
             return False
         self._known[right] = False
         self._calls.append(right)

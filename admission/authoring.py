@@ -1,4 +1,4 @@
-"""The check of a ClusterPolicy or Policy: what compiles, what lint says, what may be done."""
+"""Validation of a ClusterPolicy or Policy: compilation, lint findings and rights."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ _CONDITIONS = "spec.webhookConfiguration"
 async def check_policy(
     policy: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse:
-    """Return whether a policy can be stored, and what its author should know."""
+    """Return whether a policy can be stored, with warnings for its author."""
     try:
         return await _checked(policy, deps, deadline)
     except TimeoutError:
@@ -54,13 +54,13 @@ async def check_policy(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckResults:
-    """What the API server says of a policy that compiles.
+    """The results from the API server for a policy that compiles.
 
     Attributes:
-        lack: What the account lacks that works for it.
-        missed: What its author may not do of what it does.
-        unverified: Rights that the admission server lacks to verify the past of objects.
-        unread: Rights that it lacks to read context entries.
+        lack: Rights and kinds missing for the account that works for the policy.
+        missed: Rights that the policy uses and its author lacks.
+        unverified: Rights that the admission server lacks to verify old objects.
+        unread: Rights that the admission server lacks to read context entries.
     """
 
     lack: Lack
@@ -117,7 +117,7 @@ def _respond(
     findings: Sequence[Finding],
     deps: ValidationDeps,
 ) -> AdmissionResponse:
-    """Return the refusal of a policy, or what its author should know."""
+    """Return the refusal of a policy, or the response with warnings for its author."""
     lack, installation = results.lack, deps.installation
     errors = [item for item in findings if item.level is Level.ERROR]
     if errors or lack.unserved_targets:
@@ -138,11 +138,11 @@ def _respond(
 
 
 async def _check_programs(compiled: CompiledPolicy, deps: ValidationDeps) -> None:
-    """Look whether programs can be read.
+    """Check whether the CUE programs of a policy can be parsed.
 
     Raises:
-        InvalidPolicy: One cannot, or nothing evaluates them.
-        Unavailable: Nobody could look.
+        InvalidPolicy: A program is invalid, or no evaluator is configured.
+        Unavailable: The evaluator could not be run.
     """
     if deps.cue is not None:
         for location, source in compiled.cue:
@@ -152,46 +152,46 @@ async def _check_programs(compiled: CompiledPolicy, deps: ValidationDeps) -> Non
 async def _missing_rights(
     compiled: CompiledPolicy, deps: ValidationDeps
 ) -> tuple[Lack, tuple[Need, ...]]:
-    """Return what a policy lacks, and if that is nothing, what its author does."""
+    """Return what a policy lacks and, if that is nothing, what its author lacks."""
     if compiled.account is None:
         lack = await _lack(compiled, deps, deps.access)
         return lack, await _missed_by_author(compiled, deps) if not lack.rights else ()
-    # What an account may is not for everybody to find out.
+    # The rights of an account must not be disclosed to any author.
     if missed := await _missed_by_author(compiled, deps):
         return Lack(), missed
     return await _lack(compiled, deps, deps.access.of(compiled.account)), ()
 
 
 async def _missed_by_author(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
-    """Return the rights that a policy works with and its author has not."""
+    """Return the rights that a policy uses and its author lacks."""
     if deps.author is None:
         return ()
     account = compiled.account
     if account is not None and await deps.author.may(account.impersonation):
         return ()
-    # Who may not work in that name themselves needs all that is done in it.
+    # An author who may not impersonate the account needs all rights that the policy uses.
     return (await _lack(compiled.acting_as(None), deps, deps.author, whole=True)).rights
 
 
 async def _unverified(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
-    """Return the rights that the admission server lacks to verify what rules keep of the past."""
+    """Return the rights that the admission server lacks to verify recorded old objects."""
     if deps.verifier is None:
         return ()
-    with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
+    with contextlib.suppress(ClusterError):  # Only warnings depend on it.
         return await rights_of(deps.verifier, deps).unverified(compiled)
     return ()
 
 
 async def _unread(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
     """Return the rights that the admission server lacks to read context entries."""
-    with contextlib.suppress(ClusterError):  # It would be a warning, not a refusal.
+    with contextlib.suppress(ClusterError):  # Only warnings depend on it.
         kept = deps.stored_entries(compiled.global_entries(Phase.ADMISSION))
         return await rights_of(deps.reader, deps).unread(compiled, kept)
     return ()
 
 
 def rights_of(access: Access, deps: ValidationDeps) -> RightsCheck:
-    """Return what asks about an account, no more at a time than all checks may."""
+    """Return a check of the rights of an account, within the limit of concurrent reviews."""
     bounded = BoundedAccess(access=access, gate=deps.gate)
     return RightsCheck(kinds=deps.kinds, access=bounded)
 
@@ -199,12 +199,12 @@ def rights_of(access: Access, deps: ValidationDeps) -> RightsCheck:
 async def _lack(
     compiled: CompiledPolicy, deps: ValidationDeps, access: Access, *, whole: bool = False
 ) -> Lack:
-    """Return what a policy lacks, after a while if what it needs may have come with it."""
+    """Return what a policy lacks, after waiting for rights that may arrive with it."""
     bounded = BoundedAccess(access=access, gate=deps.gate)
     rights = RightsCheck(kinds=deps.kinds, access=bounded, whole=whole)
     lack = await rights.check(compiled)
     if lack.unserved_targets:
-        # Its CustomResourceDefinition may have come with the policy.
+        # Its CustomResourceDefinition may have been applied with the policy.
         deps.forget()
         lack = await rights.check(compiled)
     return await deps.patiently(
@@ -215,7 +215,7 @@ async def _lack(
 async def _check_conditions(
     policy: Object, compiled: CompiledPolicy, deps: ValidationDeps
 ) -> AdmissionResponse | None:
-    """Return the refusal of a policy for its conditions, None where they compile."""
+    """Return the refusal of a policy for its conditions, or None if they compile."""
     if not compiled.match_conditions:
         return None
     try:
@@ -230,10 +230,10 @@ async def _check_conditions(
 
 
 def check_limits(policy: Object, old: Object) -> AdmissionResponse:
-    """Return whether annotations can be stored where nothing but the metadata changes.
+    """Return whether annotations can be stored when only metadata changes.
 
-    What is stored, because nobody was asked, keeps nobody from changing something else. Where
-    the account changes too, `check_policy` is the one to ask.
+    Limits that were stored while the webhook was down do not block unrelated changes. If the
+    account changes too, `check_policy` is called instead.
     """
     if limits_of(policy) == limits_of(old):
         return AdmissionResponse()
@@ -298,7 +298,7 @@ def _not_allowed(
 
 
 def _who(place: str, compiled: CompiledPolicy, deps: ValidationDeps) -> object:
-    """Return who lacks the rights that a place of a policy needs."""
+    """Return the account that lacks the rights for a place of a policy."""
     if place == PLACE:
         return deps.controller
     return deps.account if compiled.account is None else compiled.account
@@ -358,7 +358,7 @@ def _believed(needs: Iterable[Need], installation: Installation) -> Iterator[tup
 
 
 def failing(needs: Iterable[Need], installation: Installation) -> Iterator[tuple[str, str]]:
-    """Yield what happens without rights to read before an object is stored, and the cure."""
+    """Yield the effect of missing rights on entries read at admission, and the remedy."""
     for place, texts in _by_place(needs).items():
         text = (
             f"{place}: requests for which it is read fail unless a role grants"

@@ -1,12 +1,12 @@
-"""Whether the old or deleted object of a review is the one that is stored.
+"""Verifies that the old or deleted object of a review is the stored one.
 
-A request keeps what its rule reads of an object that nobody can read later. Until the answer is
-given that object is still there. So where callers need no certificate it is read, and what is
-recorded is what was read: nobody invents a deleted object, or what an object was before.
+A request records what its rule reads of an object that cannot be read later. Until the review is
+answered, that object is still stored. So if callers need no certificate, it is read, and the read
+object is recorded: no caller can invent a deleted object or a previous state.
 
-The API server stores an update or a deletion only in place of the version that its review showed,
-and asks anew when that is no longer the one. So a review that shows another version than a read
-after it leads to nothing, and needs no request.
+The API server stores an update or a deletion only in place of the version in its review, and calls
+the webhook again if another version is stored. So a review with another version than a later read
+has no effect and needs no request.
 """
 
 from collections.abc import Iterable
@@ -28,11 +28,11 @@ _log = logger("admission.beliefs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beliefs:
-    """Reads what reviews show of the past.
+    """Reads the old objects of reviews.
 
     Attributes:
-        authenticated: Callers show a certificate, and are believed.
-        account: ServiceAccount of the program, for people.
+        authenticated: Whether callers present a certificate and are trusted.
+        account: ServiceAccount of the program, for messages.
     """
 
     kinds: Kinds
@@ -43,24 +43,24 @@ class Beliefs:
     _said: dict[str, None] = field(default_factory=dict)
 
     def questions(self, request: AdmissionRequest, drafts: Iterable[Draft]) -> bool:
-        """Return whether a draft rests on something that has to be read now."""
+        """Return whether a draft depends on an old object that has to be verified."""
         if self.authenticated or request.old_object is None or not request.name:
             return False
-        # What a subresource shows is no object that is stored.
+        # The object of other subresources is not a stored object.
         return request.subresource in READ_LATER and any(map(rests_on_past, drafts))
 
     async def stored(self, request: AdmissionRequest) -> AdmissionRequest | None:
-        """Return the request with the old object as it is stored, None where it is another one.
+        """Return the request with the stored old object, or None if another one is stored.
 
-        Where the object may not be read the request is returned as it came.
+        If the object may not be read, the request is returned unchanged.
 
         Raises:
-            ClusterError: It cannot be read for another reason.
+            ClusterError: The object cannot be read for another reason.
         """
         resource = request.resource
         kind = await self.kinds.of_resource(resource.group, resource.version, resource.name)
         if kind is None:
-            # It may be that new.
+            # The kind may be new and not discovered yet.
             raise Unavailable(f"the cluster does not serve {resource.name} of {resource.group}")
         if (kind.group, kind.kind) != (request.kind.group, request.kind.name):
             self._disbelieve(request, "its kind and its resource do not belong together")
@@ -96,7 +96,7 @@ class Beliefs:
 
 
 def rests_on_past(draft: Draft) -> bool:
-    """Return whether a draft keeps something of an old or deleted object, or matched by it."""
+    """Return whether a draft records or depends on a part of an old or deleted object."""
     spec = draft.spec
     if spec.operation == "DELETE":
         return True

@@ -1,4 +1,4 @@
-"""What the checks of single kinds share: the means to look something up, the form of a refusal."""
+"""Shared parts of the validations of single kinds: dependencies, refusals and warnings."""
 
 import asyncio
 import contextlib
@@ -31,44 +31,44 @@ INVALID = 422
 FORBIDDEN = 403
 UNAVAILABLE = 503
 _PAUSE = 0.25
-"""Seconds between two looks at what is missing."""
+"""Seconds between two checks for something missing."""
 
 _MOST_LINES = 10
 _MOST_WARNINGS = 10
 _SHORT = 120
 _LONGEST = 240
-"""The API server cuts warnings that are longer than 256 characters, and asks for 120."""
+"""The API server truncates warnings above 256 characters, and recommends up to 120."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationDeps:
-    """What a check may ask for.
+    """The dependencies of a validation.
 
     Attributes:
         kinds: Discovery.
-        forget: Makes discovery read everything again.
-        scope: Gives what tells which kinds are namespaced.
-        access: About the account that writes targets, and about those that policies name.
-        conditions: Compiles those of webhooks.
-        requests: Where the aggregate requests of a policy are.
-        account: Its name, for people.
-        controller: The account that works in the name of others.
-        reader: About the admission server, which reads context entries before objects are stored.
-        filters: Gives the resource filters and excluded users that hold now.
-        patience: Seconds that a missing right is waited for.
-        gate: Of all questions about rights.
-        compiling: Whose turn it is to compile: a second thread would take time from the first.
-        dry_run: Nothing is stored, and nothing was that came with the object.
-        protection: Tells what no policy addresses.
-        author: About who sent the request; None where it is not asked what that one may do.
-        author_name: The name, for people.
-        installation: Whose names stand in what is said.
-        stored_entries: Gives the GlobalContextEntries of some names, None: all.
-        read_entries: Gives the names of those that rules read before objects are stored.
-        cue: Looks at programs in CUE; None where nobody does before they run.
-        jq: Gives what compiles the jq programs of a hook, to one check after the other.
-        verifier: About the admission server, which verifies deleted and old objects; None where
-            it need not.
+        forget: Invalidates discovery.
+        scope: Returns a function that reports which kinds are namespaced.
+        access: Access of the account that writes targets, and of accounts that policies name.
+        conditions: Compiles the conditions of webhooks.
+        requests: Finds the aggregate requests of a policy.
+        account: Name of the account that writes targets, for messages.
+        controller: Account that impersonates others.
+        reader: Access of the admission server, which reads context entries at admission.
+        filters: Returns the current resource filters and excluded users.
+        patience: Seconds to wait for a missing right.
+        gate: Limits the concurrent access reviews of all validations.
+        compiling: Serializes compilation: a second thread would take time from the first.
+        dry_run: Nothing is stored, neither the object nor others applied with it.
+        protection: Decides which objects no policy may address.
+        author: Access of the request's sender; None if it is not reviewed.
+        author_name: Name of the sender, for messages.
+        installation: Installation whose names appear in messages.
+        stored_entries: Returns the GlobalContextEntries of some names; None for all.
+        read_entries: Returns the names of the entries that rules read at admission.
+        cue: Checks CUE programs; None if they are not checked.
+        jq: Opens a session that compiles the jq programs of one hook at a time.
+        verifier: Access of the admission server, which verifies old objects; None if it does
+            not.
     """
 
     kinds: Kinds
@@ -97,10 +97,10 @@ class ValidationDeps:
 
     @contextlib.asynccontextmanager
     async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
-        """Give the turn to compile, which then takes as long as it takes.
+        """Wait for the turn to compile, which then has no time limit.
 
         Raises:
-            TimeoutError: It did not come by the deadline.
+            TimeoutError: The turn did not come by the deadline.
         """
         async with asyncio.timeout(deadline.left):
             await self.compiling.acquire()
@@ -112,10 +112,10 @@ class ValidationDeps:
     async def patiently(
         self, found: T, again: Callable[[T], Awaitable[T]], lacks: Callable[[T], object]
     ) -> T:
-        """Return what is found when nothing is missing any more, or after a while.
+        """Return the finding once nothing is missing, or the last one after a time limit.
 
-        What an object needs may have been applied together with it, and a role takes a moment
-        to reach the authorizer; a dry run stores none.
+        Dependencies of an object may be applied together with it, and a role takes a moment to
+        reach the authorizer. A dry run stores none of them, so it does not wait.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + (0.0 if self.dry_run else self.patience)
@@ -126,7 +126,7 @@ class ValidationDeps:
 
 
 Check = Callable[[Object, ValidationDeps, Deadline], Awaitable[AdmissionResponse]]
-"""Decides about an object that is new, or whose spec has changed."""
+"""Validates an object that is new or whose spec has changed."""
 
 
 def refuse(obj: Object, lines: Sequence[str], *, code: int = INVALID) -> AdmissionResponse:
@@ -140,10 +140,10 @@ def refuse(obj: Object, lines: Sequence[str], *, code: int = INVALID) -> Admissi
 
 
 def warnings(texts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return warnings as the API server wants them: few and short.
+    """Return warnings within the limits of the API server: few and short.
 
     Args:
-        texts: What is to be said, and what may be added where there is room.
+        texts: Each warning, and a text that is appended if there is room.
     """
     found = list(dict.fromkeys(_warning(text, more) for text, more in texts))
     if len(found) <= _MOST_WARNINGS:

@@ -1,4 +1,4 @@
-"""What the webhooks for the objects of users are made of."""
+"""Composition of the webhooks for users' objects and for policies."""
 
 import secrets
 from collections.abc import Callable
@@ -46,19 +46,19 @@ from reconciler.wiring.shared import success_events
 _log = logger("admission.composing")
 
 _ROLE_PATIENCE: Final = 2.0
-"""Seconds for a role that is applied together with its policy."""
+"""Seconds to wait for a role that is applied together with its policy."""
 _JQ_LIMITS: Final = JqLimits(memory=64 << 20)
-"""A program is only compiled here, and the container has little memory beside its work."""
+"""Programs are only compiled here, and the container has little memory to spare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleWebhooks:
-    """What both are made of.
+    """The dependencies of the webhooks for users' objects.
 
     Attributes:
-        entries: What rules read of GlobalContextEntries before an object is stored.
-        authenticated: Callers show a certificate.
-        standing_by: Returns why nothing is to be done, empty where all is.
+        entries: GlobalContextEntries that rules read at admission.
+        authenticated: Whether callers present a certificate.
+        standing_by: Returns why the webhooks do nothing, or "" if they work.
     """
 
     settings: AdmissionSettings
@@ -73,7 +73,7 @@ class RuleWebhooks:
     audit: AuditLog
 
     def mutating(self, lost: Callable[[], None]) -> MutateWebhook:
-        """Return what changes objects before they are stored."""
+        """Return the webhook that changes objects before they are stored."""
         settings = self.settings
         return MutateWebhook(
             lookup=self.lookup,
@@ -91,7 +91,7 @@ class RuleWebhooks:
         )
 
     def judging(self, recording: ResourceWebhook) -> VerdictWebhook:
-        """Return what refuses objects, and hands those that it does not refuse on."""
+        """Return the webhook that refuses objects and passes accepted ones to the recorder."""
         return VerdictWebhook(
             lookup=self.lookup,
             admit=self._admit(),
@@ -118,7 +118,7 @@ class RuleWebhooks:
         )
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:
-        """Return what records triggers."""
+        """Return the webhook that records triggers."""
         settings, index = self.settings, self.lookup.index
         requests = KubeRequests.recorded(self.client, settings)
         return ResourceWebhook(
@@ -152,7 +152,7 @@ class RuleWebhooks:
 def backlog_estimate(
     settings: AdmissionSettings, holder: SettingsHolder, metrics: Metrics
 ) -> BacklogEstimate:
-    """Return what is known of the requests that wait; log and metrics show it."""
+    """Return the estimate of waiting requests, connected to log and metrics."""
     thresholds = thresholds_of(settings, holder)
     estimate = BacklogEstimate(thresholds=thresholds)
 
@@ -178,15 +178,15 @@ def policy_webhook(
     entries: NamedEntries,
     authenticated: bool,
 ) -> PolicyWebhook:
-    """Return what checks policies, and what belongs to them, when they are written.
+    """Return the webhook that validates policies and their auxiliary kinds.
 
     Args:
-        client: Asks as this program.
-        settings: Of this program.
+        client: Client of this program's account.
+        settings: Settings of this program.
         kinds: Discovery.
-        holder: Of the settings of the cluster.
-        entries: What rules read before objects are stored.
-        authenticated: Callers show a certificate.
+        holder: Settings of the cluster.
+        entries: Entries that rules read at admission.
+        authenticated: Whether callers present a certificate.
     """
     own = partial(ServiceAccount, namespace=settings.namespace)
     shared = own(name=settings.background_service_account)

@@ -1,8 +1,8 @@
-"""Which rules an admission request fires, as far as that is known without I/O.
+"""Decides which rules an admission request triggers, as far as possible without I/O.
 
-Whatever is unknown here (the labels of a namespace that is not known yet, a precondition
-that needs more than the request or fails) is recorded, and the controller decides. So nothing is
-lost, and nobody's request waits for somebody's API call.
+A rule that cannot be decided here (the labels of the namespace are not known yet, a precondition
+needs more than the request or fails) is recorded, and the controller decides. So no trigger is
+lost, and no user's request waits for an API call.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _TOO_LARGE = 422
 _UNAVAILABLE = 503
 
 REVIEW_STEPS = 4_000_000
-"""Some fifty milliseconds; what people write takes hundredths of one."""
+"""Some fifty milliseconds; typical rules take hundredths of one."""
 
 Exceptions = Callable[[Program], Iterable[PolicyException]]
 
@@ -50,12 +50,12 @@ def _none(_: Program) -> tuple[PolicyException, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What holds for all requests.
+    """The limits of all requests.
 
     Attributes:
         controller_users: Full names of the users whose requests are the controller's own.
-        max_recorded: Bytes of JSON that a request may keep of objects.
-        steps: What evaluating all rules on one request may cost together.
+        max_recorded: Limit of the recorded parts of objects, in bytes of JSON.
+        steps: Allowance for evaluating all rules on one request.
     """
 
     controller_users: tuple[str, ...]
@@ -66,12 +66,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What an admission request leads to.
+    """The result of deciding on an admission request.
 
     Attributes:
         drafts: One per rule that fires or may fire.
         refused: Why a rule that fires cannot be recorded at all.
-        costly: The rule that took most of the allowance, where that did not suffice.
+        costly: The most expensive rule, if the allowance was exhausted.
     """
 
     drafts: tuple[Draft, ...] = ()
@@ -84,8 +84,8 @@ class AdmissionResponse:
     """The response to the API server.
 
     Attributes:
-        code: Counts where the request is refused.
-        patch: Operations of RFC 6902 that the object is changed by before it is stored.
+        code: HTTP status; used only if the request is refused.
+        patch: Operations of RFC 6902 that change the object before it is stored.
     """
 
     allowed: bool = True
@@ -106,17 +106,17 @@ def decide(
     excepts: bool = True,
     spared: Callable[[Program], bool] = lambda _: False,
 ) -> Intent:
-    """Return the requests to store.
+    """Return the drafts of requests to store.
 
     Args:
         request: The admission request.
-        rules: All that the kind may fire, of the policies that were asked for.
-        parent: Of a subresource the kind that it belongs to, by which rules name it.
-        namespace_labels: Of the trigger's namespace; None while that is not known.
-        limits: What holds for all requests; its filters hold for the rules that they concern.
-        exceptions: Gives those that concern a rule.
-        excepts: They are known to be there still.
-        spared: Tells the rules that are not evaluated here, because that cost too much lately.
+        rules: Rules that the kind may trigger, of the policies that the call is for.
+        parent: Parent kind of a subresource, by which rules name it.
+        namespace_labels: Labels of the trigger's namespace; None if they are not known.
+        limits: Limits of all requests; its filters apply to rules that honour filters.
+        exceptions: Returns the exceptions that apply to a rule.
+        excepts: Whether the exceptions are known to be current.
+        spared: Returns whether a rule is not evaluated here because it was too expensive.
     """
     if request.dry_run:
         return Intent()
@@ -144,17 +144,17 @@ def decide(
 def respond(
     failure_policy: str, refused: Sequence[str], unrecorded: Sequence[Unrecorded]
 ) -> AdmissionResponse:
-    """Return what to tell the API server once recording was tried."""
+    """Return the response after recording was attempted."""
     if not refused and not unrecorded:
         return AdmissionResponse()
     texts = [*refused, *(_unrecorded(item) for item in unrecorded)]
-    # What can be recorded later is worth a second try; what is too large stays too large.
+    # What could not be recorded may succeed later; what is too large stays too large.
     code, advice = (_TOO_LARGE, "") if refused else (_UNAVAILABLE, "; try again")
     return _negative(failure_policy, texts, code=code, advice=advice)
 
 
 def unknown(failure_policy: str, text: str) -> AdmissionResponse:
-    """Return what to tell the API server when it is not known what a request fires."""
+    """Return the response if it is unknown which rules a request triggers."""
     return _negative(failure_policy, [text], code=_UNAVAILABLE, advice="; try again")
 
 
@@ -180,13 +180,13 @@ def _unrecorded(item: Unrecorded) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """One admission request, as all rules are asked about it.
+    """One admission request, on which all rules are decided.
 
     Attributes:
-        context: What expressions see.
-        controller_users: Who sends what is the controller's own, in the name that policies share.
-        allowance: What is left for all rules; with it used up the others are undecided.
-        costs: What each rule has cost.
+        context: Context of expressions.
+        controller_users: Full names of the controller's users; a rule's account is another one.
+        allowance: Remaining allowance of all rules; once exhausted, the others are undecided.
+        costs: Cost of each rule.
     """
 
     request: AdmissionRequest
@@ -201,15 +201,15 @@ class _Case:
 
     @property
     def costliest(self) -> Program | None:
-        """Return the rule that has cost most."""
+        """Return the most expensive rule."""
         return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
     def from_controller(self, program: Program) -> bool:
-        """Return whether the controller wrote it, in the policies' shared name or the rule's."""
+        """Return whether the controller sent it, as policies' shared user or as the rule's."""
         return is_from_controller(self.request, program, self.controller_users)
 
     def decide(self, program: Program) -> Decision:
-        """Return whether a rule fires; UNDECIDED is left to the controller."""
+        """Return whether a rule fires; the controller decides if it is UNDECIDED."""
         if self.from_controller(program) and program.skip_background:
             return Decision.NO_MATCH
         if self.allowance.exhausted:
@@ -227,7 +227,7 @@ class _Case:
             program=program,
             subject=self.subject,
             plain=self.context,
-            # What needs a name of the rule is left to the controller.
+            # Conditions that need names defined by the rule are decided by the controller.
             context=self.context,
             exceptions=tuple(self.exceptions(program)),
         )
@@ -240,16 +240,16 @@ class _Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fired:
-    """A rule that fires or may fire, and those before it that may fire instead."""
+    """A rule that fires or may fire, and earlier rules that may fire in its place."""
 
     program: Program
     unless: tuple[Program, ...] = ()
 
     def sender(self, case: _Case) -> str:
-        """Return what the work depends on of the user, whom the rule may not read."""
+        """Return the part of the user's identity that the rule's work depends on."""
         if any(True for item in (self.program, *self.unless) for _ in case.exceptions(item)):
             return str(case.request.user.get("username", ""))
-        # Of its own writes the controller wants to know which they are.
+        # The controller has to recognize its own writes.
         return "controller" if case.from_controller(self.program) else ""
 
 
@@ -267,7 +267,7 @@ def _fired(case: _Case, rules: Iterable[CompiledRule]) -> list[_Fired]:
 
 
 def _first(case: _Case, rules: Sequence[CompiledRule]) -> Iterator[_Fired]:
-    """Yield the first rule of a policy that fires, after those before it that may."""
+    """Yield the first rule of a policy that fires, after earlier ones that may fire."""
     names = {rule.program.rule for rule in rules}
     pending: list[Program] = []
     for program in (item for item in rules[0].policy.programs if item.rule in names):
@@ -281,7 +281,7 @@ def _first(case: _Case, rules: Sequence[CompiledRule]) -> Iterator[_Fired]:
 
 
 def _decidable(conditions: Condition, request: AdmissionRequest) -> bool:
-    """Return whether the request is enough, and the roles are known where they are read."""
+    """Return whether conditions need only the request, with known roles if they read them."""
     if request.cut or not conditions.roots <= _ROOTS:
         return False
     if request.roles is not None and request.cluster_roles is not None:

@@ -1,8 +1,8 @@
-"""Policies that a webhook was registered for and this replica has not heard of.
+"""Policies that a webhook was registered for and that this replica has not seen.
 
-The address of a webhook says for which policies it was registered. A replica that knows others
-reads them before it answers. Whoever reaches the port can invent such addresses, so one read
-serves all that wait for it, and reads have a pause between them.
+The path of a webhook contains a digest of the policies that it was registered for. A replica with
+other policies reads them before it answers. Any client that reaches the port can invent such
+paths, so one read serves all requests that wait for it, and reads have a minimum interval.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from reconciler.clock import Clock
 _FORM: Final = re.compile(r"[0-9a-f]{16}")
 _REMEMBERED: Final = 10_000
 _PAUSE: Final = 0.5
-"""Seconds between the beginnings of two reads."""
+"""Seconds between the starts of two reads."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Digests:
-    """What one replica has read for.
+    """The digests for which one replica has read the policies.
 
     Attributes:
-        read_policies: Takes all stored policies into the index.
+        read_policies: Reads all stored policies into the index.
     """
 
     read_policies: Callable[[], Awaitable[None]]
@@ -36,27 +36,27 @@ class Digests:
     _begun: float = float("-inf")
 
     def knows(self, digest: str, known: str) -> bool:
-        """Return whether `learn` returns at once."""
+        """Return whether `learn` would return at once."""
         return digest in {"", known} or digest in self._learned or not _FORM.fullmatch(digest)
 
     async def learn(self, digest: str, known: str) -> None:
-        """Return when the policies of a registration are known, as far as they can be.
+        """Return when the policies of a registration are known, as far as possible.
 
         Args:
-            digest: Of the registration; empty where the address does not tell.
-            known: That of the policies in the index.
+            digest: Digest of the registration; empty if the path has none.
+            known: Digest of the policies in the index.
 
         Raises:
-            ClusterError: They could not be read.
+            ClusterError: The policies could not be read.
         """
         if self.knows(digest, known):
             return
         if self._next is None:
             self._next = asyncio.create_task(self._read(self._current), name="read policies")
-            # All who wait for it may have given up by the time it fails.
+            # All callers that wait for the task may be cancelled by the time it fails.
             self._next.add_done_callback(_retrieve)
         await asyncio.shield(self._next)
-        # What was read may be newer than the registration, and differ from it for good.
+        # The stored policies may be newer than the registration, and so never match its digest.
         self._learned[digest] = None
         if len(self._learned) > _REMEMBERED:
             self._learned.popitem(last=False)
@@ -65,7 +65,7 @@ class Digests:
         if before is not None:
             await asyncio.wait({before})
         await asyncio.sleep(max(0.0, self._begun + _PAUSE - self.clock.monotonic()))
-        # From here on a registration may be newer than what is read.
+        # A registration from now on may be newer than this read, so it needs another one.
         self._current, self._next = self._next, None
         self._begun = self.clock.monotonic()
         await self.read_policies()

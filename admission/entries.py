@@ -1,4 +1,4 @@
-"""The check of a GlobalContextEntry: one that cannot be kept is refused."""
+"""Validation of a GlobalContextEntry, which is refused if it cannot be kept."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from reconciler.services.authoring.lint import entry_refusals
 async def check_entry(
     entry: Object, deps: ValidationDeps, deadline: Deadline
 ) -> AdmissionResponse:
-    """Return whether an entry can be stored, and what its author should know."""
+    """Return whether an entry can be stored, with warnings for its author."""
     try:
         compiled = compile_entry(entry)
     except InvalidPolicy as error:
@@ -37,11 +37,11 @@ async def check_entry(
 async def _unkept(
     entry: CompiledEntry, deps: ValidationDeps, deadline: Deadline
 ) -> tuple[Need, ...]:
-    """Return the rights that the admission server lacks to keep what its rules read."""
+    """Return the rights that the admission server lacks to keep an entry that rules read."""
     names = deps.read_entries()
     if names is not None and entry.name not in names:
         return ()
-    with contextlib.suppress(ClusterError, TimeoutError):  # It would be a warning, no refusal.
+    with contextlib.suppress(ClusterError, TimeoutError):  # Only warnings depend on it.
         async with asyncio.timeout(deadline.left):
             return await rights_of(deps.reader, deps).unkept(entry)
     return ()

@@ -1,4 +1,4 @@
-"""PolicyExceptions at the webhook server: checked when they are written, followed afterwards."""
+"""PolicyExceptions at the webhook server: validation and index updates."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,14 @@ _log = logger("admission.exceptions")
 
 @dataclass(frozen=True, slots=True)
 class ExceptionWebhook:
-    """Answers the webhook calls for exceptions."""
+    """Answers the webhook calls for PolicyExceptions."""
 
     exception_settings: ExceptionSettings
 
     async def review(self, request: AdmissionRequest, _deadline: Deadline) -> AdmissionResponse:
-        """Return whether an exception can be stored, and what its author should know.
+        """Return whether an exception can be stored, with warnings for its author.
 
-        One that is being deleted, or whose meaning stays the same, is not checked.
+        An exception that is being deleted, or whose meaning is unchanged, is not validated.
         """
         stored = request.object
         if stored is None or (stored.get("metadata") or {}).get("deletionTimestamp"):
@@ -47,12 +47,12 @@ class ExceptionWebhook:
 
 @dataclass(frozen=True, slots=True)
 class ExceptionFeed:
-    """Takes exceptions into the index."""
+    """Updates the exception index."""
 
     index: ExceptionIndex
 
     def on_event(self, change: Change, obj: Object) -> None:
-        """Take in one change."""
+        """Apply one change."""
         taken = self.index.on_event(change, obj)
         if taken.problem:
             _log.warning("exception not honoured", key=exception_key(obj), reason=taken.problem)

@@ -1,8 +1,8 @@
-"""What decisions rest on besides the policies, and whether it can be relied on now.
+"""The data besides policies that decisions depend on, and whether it is current.
 
-A yes that rests on something old costs a request, and the controller looks again. A no would lose
-the trigger: so where a watch has been silent for seconds, whatever may rest on it is not decided
-here, or what is needed is read.
+A match on outdated data costs a request, which the controller checks again. A mismatch would lose
+the trigger: if a watch has been silent for seconds, a decision that depends on its data is left to
+the controller, or the data is read.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ from reconciler.services.ports.objects import Reader
 
 _ROLES: Final = frozenset({"roles", "clusterRoles"})
 _READ: Final = 1.0
-"""Seconds for which role bindings that were read serve whoever comes next."""
+"""Seconds for which role bindings that were read are reused."""
 
 
 class Follows(Protocol):
-    """Follows the objects of one kind."""
+    """Watches the objects of one kind."""
 
     def fresh(self) -> bool:
-        """Return whether what is known is, but for seconds, what is stored."""
+        """Return whether the known objects are the stored ones, up to a few seconds of delay."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """What the watches gave, as far as it can be relied on.
+    """The data of the watches, with checks of whether it is current.
 
     Attributes:
         namespaces: Labels by namespace.
-        roles: Of users.
-        reader: Reads the role bindings where their watches are silent.
-        of_namespaces: Follows them; None where they do not change.
-        of_roles: Follow the bindings.
-        of_exceptions: Follows them; None where none are honoured.
+        roles: Roles of users.
+        reader: Reads the role bindings if their watches are silent.
+        of_namespaces: Watches namespaces; None if they do not change.
+        of_roles: Watch the role bindings.
+        of_exceptions: Watches exceptions; None if none are honoured.
     """
 
     namespaces: Mapping[str, Mapping[str, str]]
@@ -58,11 +58,11 @@ class Facts:
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace, None where they are not known now."""
+        """Return the labels of a namespace, or None if they are not current."""
         return self.namespaces.get(namespace) if _fresh(self.of_namespaces) else None
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace, read where they are not known now.
+        """Return the labels of a namespace, read from the API server if they are not current.
 
         Raises:
             ClusterError: They could not be read.
@@ -73,18 +73,18 @@ class Facts:
         return known or {}
 
     def excepts(self) -> bool:
-        """Return whether an exception that is known can be taken to be there still."""
+        """Return whether the known exceptions are current."""
         return _fresh(self.of_exceptions)
 
     def known_roles(
         self, user: Mapping[str, Any], filters: Filters, programs: Iterable[Program]
     ) -> Roles | None:
-        """Return the roles of a user, None where somebody asks and they are not known now.
+        """Return the roles of a user, or None if they are needed and not current.
 
         Args:
-            user: As the admission request has it.
-            filters: Those of the settings may ask.
-            programs: So may rules.
+            user: ``userInfo`` of the admission request.
+            filters: Filters of the settings, which may need roles.
+            programs: Rules, which may need roles.
         """
         if not _fresh(*self.of_roles) and (
             filters.asks_for_roles or any(map(self._asks, programs))
@@ -93,7 +93,7 @@ class Facts:
         return self.roles.of(user)
 
     async def roles_of(self, user: Mapping[str, Any]) -> Roles:
-        """Return the roles of a user, read anew.
+        """Return the roles of a user, from role bindings read from the API server.
 
         Raises:
             ClusterError: They could not be read.

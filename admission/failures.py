@@ -1,4 +1,4 @@
-"""What is answered where rules cannot have their turn before an object is stored."""
+"""Responses for rules that could not be applied before an object is stored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _BAD_REQUEST = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFailures:
-    """Answers as the failure policy asks, and tells.
+    """Responds as the failure policy requires, with log lines and metrics.
 
     Attributes:
-        undone: What did not become of the object, for people: ``not changed``.
-        lost: Called when something was admitted that no rule had its turn at, and another time
-            may.
+        undone: What was not done to the object, for messages: ``not changed``.
+        lost: Called when an object was admitted without applying a rule that may succeed
+            another time.
     """
 
     metrics: Metrics
@@ -34,7 +34,7 @@ class RuleFailures:
     def respond(
         self, request: AdmissionRequest, failures: Sequence[Failure], failure_policy: str
     ) -> AdmissionResponse:
-        """Return a refusal under ``Fail``, else what whoever sent the request is warned of."""
+        """Return a refusal under ``Fail``, else warnings for the sender of the request."""
         refuses = failure_policy == FAIL
         for failure in failures:
             self._tell(request, failure, refuses=refuses)
@@ -54,7 +54,7 @@ class RuleFailures:
     def undecided(
         self, request: AdmissionRequest, address: Address, error: ClusterError
     ) -> AdmissionResponse:
-        """Return the answer where it is not known which rules are for a request."""
+        """Return the response if the rules for a request are not known."""
         text = (
             f"which rules are for {request.resource.name}/{request.name} is not known, because"
             f" {error}"

@@ -1,7 +1,7 @@
 """The GlobalContextEntries that rules read before an object is stored, kept by this process.
 
-Each replica keeps those that some policy names, and no others. It writes no status: that of the
-leading controller says what holds there, and the log of this process what holds here.
+Each replica keeps the entries that some policy names, and no others. It writes no status: that is
+of the leading controller, and the log of this process reports problems of this replica.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from reconciler.services.ports.objects import Kinds
 _log = logger("admission.global_entries")
 
 ENTRY_PATIENCE: Final = 1.0
-"""Seconds for each thing that a rule reads before an object is stored."""
+"""Seconds for each value that a rule reads before an object is stored."""
 
 _PACE: Final = Pace(grace=ENTRY_PATIENCE, missing=ENTRY_PATIENCE, patience=ENTRY_PATIENCE)
 
@@ -41,7 +41,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 @dataclass(slots=True, kw_only=True)
 class NamedEntries:
-    """Has those entries kept that rules name which run before an object is stored."""
+    """Keeps the entries that are named by rules of the admission phase."""
 
     context: GlobalContext
     _by_policy: dict[PolicyRef, EntryNames] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class NamedEntries:
         kinds: Kinds,
         index: PolicyStore,
     ) -> Self:
-        """Return what follows the policies of an index, and reads with the rights of a client."""
+        """Return entries for the policies of an index, read with the rights of a client."""
         protection = Protection.of(settings)
         context = GlobalContext(
             Dependencies(
@@ -81,7 +81,7 @@ class NamedEntries:
         return found
 
     def on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
-        """Take in a change of a policy."""
+        """Update the needed entries after a change of a policy."""
         stored = after or before
         if stored is None:
             return
@@ -94,7 +94,7 @@ class NamedEntries:
         self.context.want(joined(self._by_policy.values()))
 
     def show(self, metrics: Metrics) -> None:
-        """Have metrics show how many entries rules can read, and how often that ended."""
+        """Set metrics of the readable entries and of their failures."""
         readable = self.context.readable
         metrics.entries.labels("ready").set_function(lambda: readable()[0])
         metrics.entries.labels("not_ready").set_function(lambda: readable()[1])
@@ -105,10 +105,10 @@ class NamedEntries:
         self.context.verdicts.judged.subscribe(count)
 
     async def run(self, metrics: Metrics) -> None:
-        """Keep them until cancelled."""
+        """Keep the entries until cancelled."""
         self.show(metrics)
         await self.context.run()
 
     async def begun(self) -> None:
-        """Return when the data of all has come once, or something is in its way."""
+        """Return when each entry has data or a known problem."""
         await self.context.begun()

@@ -1,8 +1,8 @@
-"""Tells the controller that a server was there all the time, or that triggers may be missing.
+"""Records for the controller whether a server was always serving, or triggers may be missing.
 
-The servers that serve hold one Lease in turns. Who takes it without having seen the holder
-before it alive cannot know whether there was one all the time, so it notes until when triggers
-may be missing. So does a server that failed to record one.
+The serving servers hold one Lease in turns. A server that acquires it without having seen the
+previous holder renew cannot know whether one was serving all the time, so it records until when
+triggers may be missing. So does a server that failed to record one.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _PATROL = 5.0
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Of one server; run it once that serves.
+    """The heartbeat of one server, to be run once it serves.
 
     Attributes:
-        timing: A server that is killed is followed after so long.
+        timing: Time-outs of the Lease, after which a killed server is replaced.
     """
 
     client: Client
@@ -42,12 +42,12 @@ class Heartbeat:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def missed(self) -> None:
-        """Triggers may be missing up to now."""
+        """Record that triggers may be missing up to now."""
         self._missed = self.clock.now()
         self._changed.set()
 
     async def run(self) -> None:
-        """Hold or wait for the Lease until cancelled, then give it back."""
+        """Hold or wait for the Lease until cancelled, then release it."""
         election = Election(
             self.client,
             self.clock,
@@ -85,5 +85,5 @@ class Heartbeat:
             notes = {ANNOTATION_MISSED: render_time(self._missed)}
             leases = KubeLeases(self.client, self.namespace)
             await leases.patch(ADMISSION_LEASE, {"metadata": {"annotations": notes}})
-            # Many that are missed together are noted together.
+            # Combines many missed triggers into one write.
             await asyncio.sleep(_PAUSE)

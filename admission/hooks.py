@@ -1,4 +1,4 @@
-"""The check of a Hook or ClusterHook: what compiles, and what may be done."""
+"""Validation of a Hook or ClusterHook: compilation and rights."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ _UNCHECKED = "its jq programs and the rights that it needs cannot be checked now
 
 
 async def check_hook(obj: Object, deps: ValidationDeps, deadline: Deadline) -> AdmissionResponse:
-    """Return whether a hook can be stored, and what its author should know.
+    """Return whether a hook can be stored, with warnings for its author.
 
-    The rights of an executable are those of the program that runs it, and not asked for here.
+    An executable runs with the rights of its program, which are not checked here.
     """
     try:
         async with deps.turn(deadline):
@@ -68,7 +68,7 @@ async def _checked(obj: Object, hook: DeclaredHook, deps: ValidationDeps) -> Adm
 
 
 async def _lack(hook: DeclaredHook, deps: ValidationDeps) -> HookLack:
-    """Return what a hook lacks, after a while if what it needs may have come with it."""
+    """Return what a hook lacks, after waiting for rights that may arrive with it."""
     rights = _rights_of(deps.access, deps)
 
     async def again(lack: HookLack) -> HookLack:

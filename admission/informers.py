@@ -1,4 +1,4 @@
-"""What the webhooks decide by, kept in step with the cluster by watches."""
+"""The caches of the webhooks, kept in sync with the cluster by watches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from reconciler.services.ports.policies import Change
 
 _log = logger("admission.informers")
 
-# A watch hears at least a bookmark about every minute and is opened again after some more.
+# A watch receives a bookmark about every minute and is reopened after some more.
 _SILENCE = 150.0
 _PATROL = 1.0
 
@@ -27,13 +27,13 @@ Prepare = Callable[[Object], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFeed:
-    """Takes policies into the index."""
+    """Updates the policy index."""
 
     index: PolicyStore
     metrics: Metrics
 
     def informers(self, watches: Mapping[Kind, Watch], clock: Clock) -> tuple["Informer", ...]:
-        """Return what hands over the policies of each kind."""
+        """Return an informer for the policies of each kind."""
         return tuple(
             Informer(
                 name=kind.plural,
@@ -46,7 +46,7 @@ class PolicyFeed:
         )
 
     def on_event(self, change: Change, policy: Object) -> None:
-        """Take in one change."""
+        """Apply one change."""
         ref = policy_ref(policy)
         if change == "DELETED":
             self.index.on_deleted(policy)
@@ -72,7 +72,7 @@ class NamespaceLabels:
     by_name: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def on_event(self, change: Change, namespace: Object) -> None:
-        """Take in one change."""
+        """Apply one change."""
         meta = namespace["metadata"]
         if change == "DELETED":
             self.by_name.pop(meta["name"], None)
@@ -85,7 +85,7 @@ class Informer:
     """A watch and the callback that is called with its changes.
 
     Attributes:
-        prepare: Does the slow work on an object before `on_event` is called with it.
+        prepare: Does the slow part of processing an object before `on_event` is called.
     """
 
     name: str
@@ -95,16 +95,16 @@ class Informer:
     prepare: Prepare | None = None
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Watch until cancelled."""
         async for change, obj in self.watch.events():
             if self.prepare is not None and change != "DELETED":
                 await self.prepare(obj)
             self.on_event(change, obj)
-            # A first list comes at once; requests and probes must not wait for all of it.
+            # A first list arrives in a burst; requests and probes must not wait for all of it.
             await asyncio.sleep(0)
 
     async def tell(self) -> None:
-        """Log for ever what keeps the watch from going on, once per reason."""
+        """Log problems of the watch until cancelled, once per reason."""
         await tell_problems(
             lambda: self.watch.problem,
             lambda text: _log.warning("watch interrupted", watch=self.name, reason=text),
@@ -113,11 +113,11 @@ class Informer:
         )
 
     def fresh(self) -> bool:
-        """Return whether its objects are, but for seconds, those that are stored."""
+        """Return whether its objects are the stored ones, up to a few seconds of delay."""
         return self.watch.fresh()
 
     def unready(self) -> str | None:
-        """Return why its objects cannot be relied on, None when they can."""
+        """Return why its objects are not reliable, or None if they are."""
         if not self.watch.synced.is_set():
             return self.watch.problem or "not listed yet"
         silent = self.clock.monotonic() - self.watch.progress
@@ -128,7 +128,7 @@ class Informer:
 
 
 async def replay_all(reader: Reader, kinds: Iterable[Kind], on_event: OnEvent) -> None:
-    """Call back with every stored object of some kinds, as if each had just changed."""
+    """Call back with every stored object of the kinds, as if each had just changed."""
     for kind in kinds:
         token = ""
         while True:

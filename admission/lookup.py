@@ -1,4 +1,4 @@
-"""Which rules a call of a webhook asks about, and what has to be known of its request."""
+"""Finds the rules for a webhook call, and the data about its request that they need."""
 
 import asyncio
 import contextlib
@@ -23,21 +23,21 @@ from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.objects import Kinds
 from reconciler.values import value_class
 
-# Of these the admission request names the object's own kind, not one of the subresource.
+# For these subresources the admission request names the kind of the object itself.
 _OWN_KIND = frozenset({"", "status", "ephemeralcontainers"})
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What the address of a call says.
+    """The parameters in the path of a webhook call.
 
     Attributes:
-        failure_policy: ``Fail`` or ``Ignore``: the policies with this one.
-        forced: It holds for all policies, whatever they say.
-        policy: The key of the one policy that is asked for; empty for those that share a webhook.
-        digest: Of the policies that the webhook was registered for; empty where it does not say.
-        once: The policies whose changes may be made once only, and no others.
-        chained: The rules in the tiers of this language, and no others.
+        failure_policy: ``Fail`` or ``Ignore``: selects the policies with this one.
+        forced: The failure policy applies to all policies, whichever they set.
+        policy: Key of a policy with a webhook of its own; empty for those that share one.
+        digest: Digest of the policies of the registration; empty if the path has none.
+        once: Selects the policies whose changes must be made only once.
+        chained: Selects the rules in the tiers of this language.
     """
 
     failure_policy: str
@@ -50,13 +50,13 @@ class Address:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class RequestedRules:
-    """What a call asks.
+    """The rules that a webhook call requests.
 
     Attributes:
-        request: With the roles of its user, as far as somebody wants to know them.
-        kind: By which rules name the object.
-        rules: That may be for it as it is.
-        every: Returns those that may be for it whatever its labels are.
+        request: Admission request, with the roles of its user if a rule needs them.
+        kind: Kind by which rules name the object.
+        rules: Rules that may apply to the object with its current labels.
+        every: Returns the rules that may apply to it with any labels.
     """
 
     request: AdmissionRequest
@@ -66,11 +66,11 @@ class RequestedRules:
 
 
 def is_standing(request: AdmissionRequest, namespace: str) -> bool:
-    """Return whether a request is about what no rule changes or refuses.
+    """Return whether a request is about an object that no rule changes or refuses.
 
     Args:
         request: The admission request.
-        namespace: Of the programs; nothing is changed there, nor in `kube-system`.
+        namespace: Namespace of the programs, which is excluded, as is `kube-system`.
     """
     is_namespace = request.kind.name == "Namespace" and not request.kind.group
     place = request.name if is_namespace else request.namespace
@@ -78,12 +78,12 @@ def is_standing(request: AdmissionRequest, namespace: str) -> bool:
 
 
 async def _at_once() -> None:
-    """Nothing has to be waited for."""
+    """Return without waiting."""
 
 
 @contextlib.asynccontextmanager
 async def by(deadline: Deadline, what: str) -> AsyncIterator[None]:
-    """Give up reading something at a deadline."""
+    """Limit a read to a deadline."""
     try:
         async with asyncio.timeout(deadline.left):
             yield
@@ -94,14 +94,14 @@ async def by(deadline: Deadline, what: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLookup:
-    """Finds the rules.
+    """Finds the rules for a call.
 
     Attributes:
-        facts: Roles of users.
-        digests: Reads the policies where a registration is for others than those that are known.
-        settings: Their filters may ask for roles.
-        caught_up: Returns when the policies are those that are stored.
-        is_caught_up: Tells whether that is at once.
+        facts: Labels of namespaces, roles of users, exceptions.
+        digests: Reads the policies if a registration is for others than the known ones.
+        settings: Settings of the ConfigMap, whose filters may need roles.
+        caught_up: Returns when the policies are the stored ones.
+        is_caught_up: Returns whether `caught_up` would return at once.
     """
 
     index: PolicyStore
@@ -113,19 +113,19 @@ class RuleLookup:
     is_caught_up: Callable[[], bool] = lambda: True
 
     def has_none(self, address: Address, phase: Phase) -> bool:
-        """Return whether there is no rule of a phase at all; False where that takes waiting."""
+        """Return whether there is no rule of a phase; False if finding out requires waiting."""
         return self._knows_policies(address) and not self.index.has_rules(phase)
 
     async def find(
         self, request: AdmissionRequest, address: Address, phase: Phase, deadline: Deadline
     ) -> RequestedRules:
-        """Return what a call asks.
+        """Return the rules for a call.
 
         Raises:
-            ClusterError: It cannot be found out now.
+            ClusterError: They cannot be determined now.
         """
         if not self._knows_policies(address):
-            # A policy that came while the watch was interrupted would not act.
+            # A policy that was created while the watch was interrupted would not act.
             async with by(deadline, "the policies"):
                 await self.caught_up()
                 await self.digests.learn(address.digest, self.index.digest)
@@ -142,7 +142,7 @@ class RuleLookup:
             return self._rules(replace(known, labels=None), address, phase)
 
         def programs() -> Iterator[Program]:
-            # Nearly always nobody asks.
+            # Lazy, because the roles are hardly ever needed.
             yield from (item.program for item in every())
 
         held = self.facts.known_roles(request.user, self.settings.current.filters, programs())
@@ -153,13 +153,13 @@ class RuleLookup:
         return RequestedRules(request=request, kind=kind, rules=rules, every=every)
 
     async def subject(self, requested: RequestedRules, deadline: Deadline) -> Subject:
-        """Return what the rules of a call are matched against before its object is stored.
+        """Return the subject that rules are matched against before the object is stored.
 
-        There is no later moment at which anybody could look again: labels of the namespace that
-        were not heard of are read, if a rule asks for them.
+        The decision cannot be made again later, so labels of the namespace that are not known are
+        read, if a rule needs them.
 
         Raises:
-            ClusterError: They cannot be read.
+            ClusterError: The labels cannot be read.
         """
         namespace = requested.request.namespace
         labels = self.facts.labels(namespace)
@@ -180,7 +180,7 @@ class RuleLookup:
         return program.match.needs.namespace_labels or excepted
 
     async def _parent(self, request: AdmissionRequest) -> TypeName | None:
-        """Return the kind that rules call a subresource by: the Pod of a Binding."""
+        """Return the kind by which rules name a subresource, for example Pod for a Binding."""
         if request.subresource in _OWN_KIND:
             return None
         resource = request.resource
@@ -194,7 +194,7 @@ class RuleLookup:
         return self.index.looks_at_labels(requested.kind.name, Phase.ADMISSION)
 
     def further(self, requested: RequestedRules, pairs: Iterable[Pair]) -> list[Program]:
-        """Return all rules of a call if some are for objects with such labels, else none."""
+        """Return all rules of a call if some depend on such labels, else none."""
         if not self.index.turns_on(requested.kind.name, pairs, Phase.ADMISSION):
             return []
         return [item.program for item in requested.every()]
@@ -215,7 +215,7 @@ class RuleLookup:
 
 
 def _labels(request: AdmissionRequest) -> Mapping[str, str] | None:
-    """Return the labels of an object that is written, None where they are not believed."""
+    """Return the labels of a written object, or None if they are not reliable."""
     if not request.object or request.cut:
         return None
     return labels_of(request.object)
@@ -224,13 +224,13 @@ def _labels(request: AdmissionRequest) -> Mapping[str, str] | None:
 def _is_meant(rule: CompiledRule, address: Address, phase: Phase) -> bool:
     policy = rule.policy
     if phase is Phase.VERDICT:
-        # Whoever asks: what one rule refuses is not to be recorded for another.
+        # Independent of the webhook: an object that one rule refuses must not be recorded.
         return True
     if not address.forced and policy.failure_policy != address.failure_policy:
         return False
     if phase is Phase.ADMISSION and not _is_of_route(policy, address):
         return False
-    # A policy with conditions of its own has a webhook of its own.
+    # A policy with match conditions has a webhook of its own.
     return policy.key == address.policy if address.policy else not policy.match_conditions
 
 

@@ -1,4 +1,4 @@
-"""`retrofit-admission`: the composition root of the webhook server, and its life."""
+"""`retrofit-admission`: the composition root of the webhook server, and its life cycle."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ from reconciler.wiring.shared import exception_settings, kyverno_detector
 _log = logs.logger("admission.main")
 
 _PATIENCE = 5.0
-"""Seconds at the start for what helps and is not needed."""
+"""Seconds to wait at the start for data that is useful but not required."""
 _NEEDED = (NAMESPACES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -96,12 +96,12 @@ async def run(settings: AdmissionSettings) -> None:
     """Run until a signal ends it.
 
     Raises:
-        RetrofitError: It cannot start; the text says why and what to do.
+        RetrofitError: The server cannot start; the text states the reason and the remedy.
     """
     names = server_names(settings.service, settings.namespace, settings.webhook_url)
     metrics, readiness, clock = create_metrics(), Readiness(), SystemClock()
     with contextlib.ExitStack() as sockets:
-        # Ports first: a taken one is reported before anything else happens.
+        # Bind ports first, so that a busy one is reported before anything else happens.
         listener = sockets.enter_context(bind(settings.bind_address, settings.port, flag="--port"))
         probes = sockets.enter_context(
             bind(settings.bind_address, settings.metrics_port, flag="--metrics-port")
@@ -153,7 +153,7 @@ class Admission:
     audit: AuditLog
 
     async def run(self) -> None:
-        """Start, serve, and when it is cancelled drain."""
+        """Start, serve until cancelled, then drain."""
         kinds = KubeKinds(self.client, self.clock)
         index = PolicyStore(
             namespace=self.settings.namespace, why_no_cue=why_no_cue(self.settings.cue)
@@ -218,7 +218,7 @@ class Admission:
             ).review,
             ExceptionWebhook(honoured).review,
             metrics=self.metrics,
-            # The other half is for the way there and back, and for other webhooks' answers.
+            # The other half is for the network and for the answers of other webhooks.
             budget=self.settings.webhook_timeout / 2,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -238,18 +238,18 @@ class Admission:
     async def _known(
         self, informers: Sequence[Informer], backlog_lease: Watch, entries: NamedEntries
     ) -> None:
-        """Return when requests can be answered by what is known."""
+        """Return when there is enough data to answer requests."""
         for item in informers:
             await item.watch.synced.wait()
-        # Without the backlog it counts what it stores itself, and a rule whose entries do not come
-        # is an error of that rule: no reasons to be unready.
+        # Without the backlog, the estimate counts only its own requests. A rule without its
+        # entries fails by itself. Neither makes the server unready.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await asyncio.gather(backlog_lease.synced.wait(), entries.begun())
 
     @contextlib.asynccontextmanager
     async def _serving(self, server: WebhookServer) -> AsyncIterator[None]:
-        """Answer requests; to be left before the watches end, for each answer rests on them."""
+        """Answer requests; must end before the watches do, because answers depend on them."""
         await server.start(self.listener, lambda: self.certificates.context)
         _log.info("serving", port=self.listener.getsockname()[1], server=self.client.address)
         try:
@@ -278,7 +278,7 @@ class Admission:
         )
 
     async def _wait(self) -> None:
-        """Return when the cluster has what the program cannot work without."""
+        """Return when the cluster serves what the program requires."""
         await self.client.wait_until_served(_warn, limit=self.settings.startup_timeout)
         kinds = (*required_kinds(self.settings.installation), *_NEEDED)
         await wait_for_kinds(self.client, _warn, (*kinds, *exception_kinds(self.settings)))
@@ -297,7 +297,7 @@ class Admission:
         return Informer(name=name, watch=watch, on_event=on_event, clock=self.clock)
 
     def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Informer, ...]]:
-        """Return what decisions rest on besides the policies, and what follows it."""
+        """Return the data besides policies that decisions depend on, and its informers."""
         namespaces, roles = NamespaceLabels(), RoleIndex()
         of_namespaces = self._informer(
             "namespaces", NAMESPACES, namespaces.on_event, metadata_only=True, beat=BEAT

@@ -1,8 +1,8 @@
-"""Answers to the webhook calls for what is about to be stored: what rules change of it.
+"""Answers to the webhook calls before an object is stored: the changes that rules make.
 
-What is not known for certain is not guessed: labels that were not heard of are read, and what
-cannot be read is an error of the rules that ask for it. Exceptions are taken as they were heard
-of last; there is no later moment at which anybody could look again.
+Unknown data is not guessed: labels of a namespace that are not current are read, and a failed read
+is an error of the rules that need it. Exceptions are used as last seen, because the decision
+cannot be made again later.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from reconciler.services.admitting.mutation_events import MutationEvents
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateWebhook:
-    """Has rules change what is about to be stored.
+    """Applies rules to an object before it is stored.
 
     Attributes:
-        namespace: Of the programs; nothing is changed there.
-        events: Emits events about what was changed.
-        failures: Answers for rules that cannot be applied.
-        standing_by: Returns why nothing is to be changed, empty where all is.
-        audit: Who fired what.
+        namespace: Namespace of the programs, where nothing is changed.
+        events: Emits events about changes.
+        failures: Responds for rules that cannot be applied.
+        standing_by: Returns why nothing is changed, or "" if rules are applied.
+        audit: Audit log of changes.
     """
 
     lookup: RuleLookup
@@ -48,7 +48,7 @@ class MutateWebhook:
     async def review(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
     ) -> AdmissionResponse:
-        """Return the answer with what all rules together change of the object."""
+        """Return the response with the changes of all rules to the object."""
         if self.standing_by() or request.object is None or is_standing(request, self.namespace):
             return AdmissionResponse()
         try:
@@ -89,7 +89,7 @@ class MutateWebhook:
             self.events.changed(requested.request, admitted.changed)
             for result in admitted.changed:
                 self.audit.changed(requested.request, result.policy, result.rule)
-            # With many rules that takes a while, and whoever sent the request waits.
+            # With many rules that takes a while, and the sender of the request waits.
             asyncio.get_running_loop().call_soon(self._count, admitted.changed)
         warnings = [
             f"policy {result.policy.key}.{result.rule}: {result.message}"

@@ -1,4 +1,4 @@
-"""Answers to the webhook calls for our own kinds: what cannot work is refused with its place."""
+"""Answers to the webhook calls for the project's own kinds, with the place of each error."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ CHECKS: Mapping[tuple[str, str], Check] = {
     **{(item.group, kinds_of(item).entries.kind): check_entry for item in INSTALLATIONS.values()},
     **dict.fromkeys(((kind.group, kind.kind) for kind in HOOK_KINDS), check_hook),
 }
-"""By group and kind; the webhook configuration asks about these (`rollout.webhook_config`)."""
+"""By group and kind; the webhook configuration covers these (`rollout.webhook_config`)."""
 
 _AUTHORED = (*_KINDS, *HOOK_KINDS)
 ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
@@ -37,18 +37,18 @@ ASKED_AUTHORS: Mapping[str, frozenset[str]] = {
     "all": frozenset(kind.kind for kind in _AUTHORED),
     "none": frozenset(),
 }
-"""The kinds whose authors are asked, by the setting."""
+"""The kinds whose authors need the rights that the objects use, by the setting's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyWebhook:
-    """Answers for the objects that people write.
+    """Validates policies, entries and hooks.
 
     Attributes:
-        deps: What the checks may ask for.
-        about: Gives what tells what the sender of a request may do, who is asked for the rights
-            that a policy of one of the kinds works with.
-        asked: These kinds.
+        deps: Dependencies of the validations.
+        about: Returns the access of a request's sender, who needs the rights that an object of
+            one of the kinds uses.
+        asked: Names of these kinds.
     """
 
     deps: ValidationDeps
@@ -56,13 +56,13 @@ class PolicyWebhook:
     asked: frozenset[str] = frozenset()
 
     async def review(self, request: AdmissionRequest, deadline: Deadline) -> AdmissionResponse:
-        """Return whether an object can be stored, and what its author should know.
+        """Return whether an object can be stored, with warnings for its author.
 
-        One that is being deleted may change as it likes: nobody must have to repair a rule to
-        get rid of it. So may one whose spec stays the same: labels, finalizers and the status of
-        what was stored before are never in the way. Annotations that limit the rollout of a
-        policy are looked at when they change. One that names another account, or says how the
-        policy is compiled, decides what may be done, as the spec does.
+        An object that is being deleted may change freely: no user should have to repair a rule
+        to get rid of it. So may one with an unchanged spec: labels, finalizers and status of a
+        stored object are never blocked. Annotations that limit the rollout of a policy are
+        validated when they change. One that names another account, or selects how the policy is
+        compiled, decides what the policy may do, as the spec does.
         """
         obj, old = request.object, request.old_object
         if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
@@ -84,14 +84,14 @@ class PolicyWebhook:
         return await check_aggregates(obj, old, deps, deadline) or response
 
     def _asks(self, kind: TypeName, obj: Object) -> bool:
-        """Return whether the author is asked; whoever names an account is, unless nobody is."""
+        """Return whether the author's rights are reviewed; always if an account is named."""
         is_policy = CHECKS.get((kind.group, kind.name)) is check_policy
         named = is_policy and named_account(obj) is not None
         return kind.name in self.asked or (named and bool(self.asked))
 
 
 def _asks_the_same(obj: Object, old: Object) -> bool:
-    """Return whether a policy says what it said before about what is to be done."""
+    """Return whether spec, account and variant of a policy are unchanged."""
     return (
         old.get("spec") == obj.get("spec")
         and named_account(old) == named_account(obj)

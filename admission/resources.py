@@ -1,4 +1,4 @@
-"""Answers to the webhook calls for triggers: decide, record, answer."""
+"""Answers to the webhook calls for triggers: decide, record, respond."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,9 +20,9 @@ _log = logger("admission.resources")
 
 @dataclass(slots=True, kw_only=True)
 class CostlyRules:
-    """Rules that used up what evaluating them on one request may cost.
+    """Rules that exhausted the allowance for evaluating them on one request.
 
-    Each is skipped for a while, so that a flood of its triggers costs the others nothing.
+    Each is skipped for a while, so that a flood of its triggers does not affect other rules.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -34,7 +34,7 @@ class CostlyRules:
         return until is not None and self.clock.monotonic() < until
 
     def add(self, program: Program) -> bool:
-        """Skip a rule from now on; return whether it was not skipped already."""
+        """Skip a rule from now on; return whether it was not skipped before."""
         known = program in self
         now = self.clock.monotonic()
         self._until = {rule: until for rule, until in self._until.items() if until > now}
@@ -44,14 +44,14 @@ class CostlyRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceWebhook:
-    """Records what triggers fire.
+    """Records the rules that triggers fire.
 
     Attributes:
-        lookup: Finds the rules; what it knows the decisions rest on, too.
-        beliefs: About what reviews show of the past.
-        lost: Called when something was admitted without a request.
-        costly: Rules whose conditions are left to the controller for a while.
-        audit: Who fired what.
+        lookup: Finds the rules, and holds the data that decisions depend on.
+        beliefs: Verifies the old objects of reviews.
+        lost: Called when an object was admitted without a stored request.
+        costly: Rules whose conditions the controller evaluates for a while.
+        audit: Audit log of triggers.
     """
 
     lookup: RuleLookup
@@ -67,9 +67,9 @@ class ResourceWebhook:
     async def review(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
     ) -> AdmissionResponse:
-        """Return the answer once everything that the request fires is stored.
+        """Return the response once all requests for the triggered rules are stored.
 
-        What is not stored by the deadline counts as failed.
+        A request that is not stored by the deadline counts as failed.
         """
         failure_policy = address.failure_policy
         try:
@@ -112,15 +112,15 @@ class ResourceWebhook:
     def _of_stored(
         self, intent: Intent, stored: AdmissionRequest | None, requested: RequestedRules
     ) -> Intent:
-        """Return what a request leads to by the old object as it was read."""
+        """Return the intent of a request, decided again with the old object as stored."""
         if stored is not None:
             return self._decide(replace(requested, request=stored))
-        # Nothing of the past is believed; what an aggregate request reads is live.
+        # The old object of the review is not trusted; aggregate requests read live objects.
         kept = tuple(item for item in intent.drafts if not rests_on_past(item))
         return replace(intent, drafts=kept, refused=())
 
     def _spare(self, program: Program) -> None:
-        """Leave a rule that used up the allowance of a request to the controller for a while."""
+        """Skip a rule that exhausted the allowance of a request; the controller decides."""
         if self.costly.add(program):
             origin = program.origin
             _log.warning(
@@ -180,6 +180,6 @@ class ResourceWebhook:
             self.metrics.requests_lost.labels(reason="toolarge").inc(refused)
         for item in unrecorded:
             self.metrics.requests_lost.labels(reason=item.reason).inc()
-        # At the hard limit those are lost that nobody can find again.
+        # What is lost at the hard limit cannot be found again by a catch-up.
         if any(item.reason != OVERLOAD for item in unrecorded):
             self.lost()

@@ -1,7 +1,7 @@
 """The roles of users, from the role bindings of the cluster.
 
-A rule may ask for the roles that a user held when the request came; later they may be others,
-so they are looked up here, in memory, and recorded with the request.
+A rule may depend on the roles that a user had at the time of the request. They may change later,
+so they are looked up in memory during the review and recorded with the request.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _Subject = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a binding gives; a RoleBinding may give a ClusterRole too, for its namespace."""
+    """The roles of a binding; a RoleBinding may grant a ClusterRole too, in its namespace."""
 
     role: str = ""
     cluster_role: str = ""
@@ -52,7 +52,7 @@ class RoleIndex:
     _grants: dict[_Subject, dict[_Key, Grant]] = field(default_factory=dict)
 
     def on_event(self, change: Change, binding: Object) -> None:
-        """Take in one change of a RoleBinding or ClusterRoleBinding."""
+        """Apply one change of a RoleBinding or ClusterRoleBinding."""
         meta = binding["metadata"]
         key = meta.get("namespace", ""), meta["name"]
         for subject in self._subjects.pop(key, ()):
@@ -68,7 +68,7 @@ class RoleIndex:
             self._grants.setdefault(subject, {})[key] = grant
 
     def of(self, user: Mapping[str, Any]) -> Roles:
-        """Return the roles of a user as an admission request describes one."""
+        """Return the roles of a user in the ``userInfo`` form of an admission request."""
         subjects = [("User", str(user.get("username", "")))]
         subjects += [("Group", str(group)) for group in user.get("groups") or ()]
         grants = [

@@ -1,4 +1,4 @@
-"""The webhooks by their addresses, and what is answered when one of them crashes."""
+"""The webhooks by path, and the responses when a handler crashes."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,9 +33,9 @@ _log = logger("admission.server")
 _FAILURE_POLICIES = {"fail": FAIL, "ignore": IGNORE, FORCED: IGNORE}
 _ROUTES = (VALIDATE, CHANGE, CHANGE_ONCE, *CHAINS)
 _AT = "at"
-"""Begins the path that names what was in force when the webhook was written."""
+"""First part of a path with the digest of the policies in force at its registration."""
 _SHORTEST, _LONGEST = 2, 4
-"""Parts of the path of a webhook: route, failure policy, and a policy with its namespace."""
+"""Limits of the parts of a path: route, failure policy, and a policy with its namespace."""
 _CHANGE_IGNORE = f"{CHANGE}-ignore"
 _PATHS = (
     f"/validate/fail, /validate/ignore, the same below /{', /'.join(_ROUTES[1:])}, /policies and"
@@ -57,16 +57,16 @@ class WebhookServer:
         metrics: Metrics,
         budget: float,
     ) -> None:
-        """Take what answers.
+        """Initialize with the handlers.
 
         Args:
-            transport: What is done with bytes.
-            verdicts: Refuses or records.
-            mutations: Has rules change what is written.
-            policies: Checks policies.
-            exceptions: Checks exceptions.
-            metrics: Counts the answers.
-            budget: Seconds from when a review has come to its answer, for all that is waited for.
+            transport: Settings of HTTP and TLS.
+            verdicts: Refuses or records triggers.
+            mutations: Applies rules to objects before they are stored.
+            policies: Validates policies.
+            exceptions: Validates exceptions.
+            metrics: Metrics of the responses.
+            budget: Seconds from the arrival of a review to its answer, for all waiting.
         """
         self._clock = transport.clock
         self._metrics = metrics
@@ -82,11 +82,11 @@ class WebhookServer:
         self._http = HttpServer(transport, self._route, _unknown)
 
     async def start(self, listening: socket.socket, context: Context) -> None:
-        """Begin to answer on a socket that listens already and does not block."""
+        """Start to answer on a non-blocking socket that listens already."""
         await self._http.start(listening, context)
 
     async def close(self) -> None:
-        """End every connection after its next answer, let requests in flight end, close."""
+        """End every connection after its next answer, wait for requests in flight, close."""
         await self._http.close()
 
     def _route(self, path: str) -> Respond | None:
@@ -135,10 +135,10 @@ async def _guarded(
     path: str,
     metrics: Metrics,
 ) -> AdmissionResponse:
-    """Return the answer of a handler; its crash is answered as the failure policy asks."""
+    """Return the response of a handler; after a crash, respond by the failure policy."""
     try:
         return await review()
-    except Exception:  # noqa: BLE001  (the person who sent the request must get an answer)
+    except Exception:  # noqa: BLE001  (the user who sent the request must get an answer)
         _log.exception("admission request failed", uid=request.uid, path=path)
         text = (
             "kube-retrofit failed on this request because of a bug; "

@@ -1,7 +1,7 @@
-"""Answers to the webhook calls for what nobody changes any more: refused, or recorded.
+"""Answers to the webhook calls for an object in its final form: refused, or recorded.
 
-Rules that refuse are asked first, those of all failure policies in every call: the API server
-makes its calls side by side, and what one of them refuses must not be recorded by another.
+Rules that refuse are evaluated first, those of all failure policies in every call: the API server
+makes its calls in parallel, and an object that one call refuses must not be recorded by another.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,13 @@ _FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictWebhook:
-    """Refuses what a rule refuses; what none does it hands on.
+    """Refuses requests by rules, and passes the others to the recorder.
 
     Attributes:
-        namespace: Of the programs; nothing is refused there.
-        failures: Answers for rules that cannot be asked.
-        standing_by: Returns why nothing is to be refused or recorded, empty where all is.
-        recording: Gets what is not refused.
+        namespace: Namespace of the programs, where nothing is refused.
+        failures: Responds for rules that cannot be evaluated.
+        standing_by: Returns why nothing is refused or recorded, or "" if the webhook works.
+        recording: Receives the requests that are not refused.
     """
 
     lookup: RuleLookup
@@ -46,9 +46,9 @@ class VerdictWebhook:
     async def review(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
     ) -> AdmissionResponse:
-        """Return a refusal that names all rules that refuse, else the answer of the recording."""
+        """Return a refusal that names all refusing rules, else the recorder's response."""
         if self.standing_by():
-            # The other program acts on it. The webhooks are still there while no controller leads.
+            # Kyverno acts on the request. The webhooks remain while no controller leads.
             return AdmissionResponse()
         response = await self._judged(request, address, deadline)
         if not response.allowed:
@@ -61,7 +61,7 @@ class VerdictWebhook:
     async def _judged(
         self, request: AdmissionRequest, address: Address, deadline: Deadline
     ) -> AdmissionResponse:
-        # Few clusters have rules that refuse, and every trigger comes by here.
+        # Few clusters have rules that refuse, and every trigger passes here.
         if self.lookup.has_none(address, Phase.VERDICT) or is_standing(request, self.namespace):
             return AdmissionResponse()
         try:
@@ -101,7 +101,7 @@ class VerdictWebhook:
 
 
 def _is_of(failure: Failure, requested: RequestedRules, address: Address) -> bool:
-    """Return whether a call answers for a rule that failed; for the others another one does."""
+    """Return whether this call reports a failed rule; another call reports the others."""
     policies = {item.policy.ref: item.policy for item in requested.rules}
     written = policies[failure.program.origin.policy].failure_policy
     return address.failure_policy == (IGNORE if address.forced else written)

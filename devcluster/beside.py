@@ -1,7 +1,7 @@
-"""The CRDs and manifests of an installation beside a Kyverno, made from those in its place.
+"""The CRDs and manifests of an installation beside a Kyverno, generated from the replacing ones.
 
-``python -m devcluster.beside`` writes them; a test fails while they are not what it would write.
-Nothing but names differs, and those are the ones of `reconciler.installation`.
+``python -m devcluster.beside`` writes them; a test fails if they are not up to date. They differ
+only in names, which are those of `reconciler.installation`.
 """
 
 import re
@@ -39,12 +39,12 @@ FOLDERS: Final = {
         )
     },
 }
-"""Where each folder of manifests comes from, and goes."""
+"""Source and target folders of manifests."""
 
 _PLURALS: Final = (
     r"(?:clusterpolicies|policies|policyexceptions|globalcontextentries|updaterequests)"
 )
-# Users of a Kyverno may have roles for its reports controller; of a new group nobody has any.
+# Users of a Kyverno may have roles for its reports controller; the new group has no such users.
 _LEFT_OUT: Final = re.compile(r"^  name: kyverno[-:]reports-controller$", re.MULTILINE)
 _LEFT_OUT_FILES: Final = ("rbac-reports.yaml",)
 _HEAD: Final = "# Made from {} by python -m devcluster.beside: change that.\n"
@@ -61,7 +61,7 @@ _NAMES: Final = sorted(
 )
 
 _RULES: Final = (
-    # Both may be at work: neither looks for the other, and nothing of the other triggers anything.
+    # Both may run: neither detects the other, and the other's objects trigger nothing.
     (rf", {', '.join(LEASES)}\]", "]"),
     (r"( +)\[\*/\*,kyverno,\*\]\n", rf"\g<0>\1[*/*,{BESIDE.namespace},*]\n"),
     (rf"(?<=resource\('){_PLURALS}", rf"{BESIDE.plural_prefix}\g<0>"),
@@ -69,7 +69,7 @@ _RULES: Final = (
         rf"--(?:requests-)?namespace={REPLACING.namespace}",
         rf"--policy-group={BESIDE.group}, \g<0>",
     ),
-    # In the names of the serving certificate one name is followed by the other.
+    # In the names of the serving certificate, one name follows the other.
     (
         rf"{re.escape(REPLACING.service)}\.{REPLACING.namespace}\b",
         f"{BESIDE.service}.{BESIDE.namespace}",
@@ -81,11 +81,11 @@ _RULES: Final = (
     (r"\bmanifests/dialects\b|(?<=\.\./)monitoring\b", r"\g<0>-beside"),
     (r"\bmanifests/base\b", "manifests/beside"),
     (r"(?<=\.\./)default\b", "beside-kyverno"),
-    # Nothing here looks for a Kyverno.
+    # This installation does not detect a Kyverno.
     (r" +- alert: RetrofitBesideKyverno\n(?: {10}.*\n)+", ""),
-    # What people type.
+    # Short names for kubectl.
     (r"(?<=kubectl get )(?:ur|cpol,pol|gctxentry)\b", lambda found: _typed(found[0])),
-    # Cluster-wide objects, which an installation in the place of a Kyverno may have as well.
+    # Cluster-wide objects, which an installation that replaces a Kyverno may have as well.
     (r"(?<=priorityClassName: )kube-retrofit-", f"{BESIDE.prefix}-"),
     (r"(?<=kind: PriorityClass\nmetadata:\n  name: )kube-retrofit-", f"{BESIDE.prefix}-"),
     (r"\bkube-retrofit-(?=requests|recorded|resource|policy\b)", f"{BESIDE.prefix}-"),
@@ -98,7 +98,7 @@ _RULES: Final = (
 def definition(document: dict[str, Any]) -> dict[str, Any]:
     """Return the CustomResourceDefinition of a kind in the other group, with one version.
 
-    It is the one that the programs of an installation in the place of a Kyverno use.
+    It is the version that the programs of a replacing installation use.
     """
     spec = document["spec"]
     names = spec["names"]
@@ -129,7 +129,7 @@ def definition(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def manifest(text: str) -> str:
-    """Return the text of a manifest with the other names, its comments as they are."""
+    """Return the text of a manifest with the other names and unchanged comments."""
     documents = [part for part in text.split("\n---\n") if not _LEFT_OUT.search(part)]
     text = "\n---\n".join(part.rstrip("\n") for part in documents) + "\n"
     for pattern, replacement in _RULES:
@@ -141,7 +141,7 @@ def manifest(text: str) -> str:
 
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path below the root and the text of each file."""
+    """Yield the path relative to the root and the text of each file."""
     for path in sorted((root / "crds").glob("*.yaml")):
         text = path.read_text()
         if path.name == "kustomization.yaml":
@@ -186,7 +186,7 @@ def _with_plurals(line: str) -> str:
 
 
 def main() -> None:
-    """Write the files of this source tree."""
+    """Write the files into this source tree."""
     root = find_manifests()
     for path, text in generated(root):
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The programs of a control plane as files on this machine, and the places where they may be."""
+"""The programs of a control plane as files on this machine, and where they are found."""
 
 import hashlib
 import os
@@ -21,11 +21,11 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binaries:
-    """How each program is called.
+    """The commands of the control plane's programs.
 
     Attributes:
-        origin: Where they come from, for people.
-        commands: Program name to the first words of its command line.
+        origin: Where they come from, for messages.
+        commands: First words of the command line by program name.
     """
 
     origin: str
@@ -35,7 +35,7 @@ class Binaries:
         """Return the first words of a program's command line.
 
         Raises:
-            InvalidSetting: This control plane came without the program.
+            InvalidSetting: This control plane does not include the program.
         """
         if program not in self.commands:
             raise InvalidSetting(f"{program} is not part of the control plane from {self.origin}")
@@ -44,7 +44,7 @@ class Binaries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What the Go sources say: the versions, and the name of everything made from them."""
+    """Versions in the Go sources, and the cache key of everything built from them."""
 
     kubernetes: str
     etcd: str
@@ -55,7 +55,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """Name in the cache: another version, source or platform is another name."""
+        """Return the name in the cache, which depends on version, source and platform."""
         return f"{self.kubernetes}-{self.digest[:12]}-{self.system}-{self.machine}"
 
 
@@ -84,7 +84,7 @@ def _found(pattern: str, text: str) -> str:
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:
-    """Return the folder for built and downloaded programs, the same layout on every system."""
+    """Return the folder for built and downloaded programs, the same on every system."""
     home = Path(environ.get("HOME", "~")).expanduser()
     base = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
     return base / "kube-retrofit" / "control-plane"
@@ -108,10 +108,10 @@ def in_bundle(bundle: Path, origin: str) -> Binaries:
 
 
 def named(environ: Mapping[str, str]) -> Binaries | Path | None:
-    """Return what RETROFIT_CONTROL_PLANE names: programs, or the kubeconfig of a cluster.
+    """Return the target of RETROFIT_CONTROL_PLANE: programs, or the kubeconfig of a cluster.
 
     Raises:
-        InvalidSetting: There is neither at that place.
+        InvalidSetting: There is neither at that path.
     """
     value = environ.get(VARIABLE)
     if not value:
@@ -131,7 +131,7 @@ def named(environ: Mapping[str, str]) -> Binaries | Path | None:
 
 
 def installed(environ: Mapping[str, str]) -> Binaries | None:
-    """Return the programs of KUBEBUILDER_ASSETS and PATH when all needed ones are there."""
+    """Return the programs of KUBEBUILDER_ASSETS and PATH, or None if one is missing."""
     folders = [environ.get("KUBEBUILDER_ASSETS", ""), *environ.get("PATH", "").split(os.pathsep)]
     commands = dict(_on_path((*NEEDED, *OPTIONAL), [folder for folder in folders if folder]))
     if not set(NEEDED) <= set(commands):
@@ -142,7 +142,7 @@ def installed(environ: Mapping[str, str]) -> Binaries | None:
 def locate(environ: Mapping[str, str], source: Source) -> Binaries | Path | None:
     """Return a control plane that is on this machine already, or None.
 
-    A path is the kubeconfig of a cluster that somebody else runs.
+    A path is the kubeconfig of a cluster that runs elsewhere.
 
     Raises:
         InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.

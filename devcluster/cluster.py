@@ -1,4 +1,4 @@
-"""A cluster that tests and demonstrations use: somebody else's, or a control plane of our own."""
+"""A cluster for tests and demonstrations: an existing one, or a local control plane."""
 
 import base64
 import contextlib
@@ -38,14 +38,14 @@ _PORT_TAKEN = "address already in use"
 
 
 class Cluster:
-    """A cluster reached by its administrator's kubeconfig.
+    """A cluster accessed with its administrator's kubeconfig.
 
     Attributes:
-        kubeconfig: The administrator's.
-        directory: Where files about this cluster go.
+        kubeconfig: Kubeconfig of the administrator.
+        directory: Folder for files about this cluster.
         server: Address of the API server.
-        webhook_callers: The CA of the client certificate that it shows to webhooks, and the name
-            in that; None where it may show none.
+        webhook_callers: CA and common name of the client certificate that the API server
+            presents to webhooks; None if it may present none.
     """
 
     webhook_callers: tuple[Path, str] | None = None
@@ -71,9 +71,9 @@ class Cluster:
         """Return the cluster that a kubeconfig names.
 
         Args:
-            kubeconfig: Of its administrator.
-            directory: Where files about it go.
-            kubectl: How kubectl is called; by default the one on PATH.
+            kubeconfig: Kubeconfig of its administrator.
+            directory: Folder for files about it.
+            kubectl: Command of kubectl; by default the one on PATH.
 
         Raises:
             InvalidSetting: There is no kubectl, or it cannot read the kubeconfig.
@@ -82,7 +82,7 @@ class Cluster:
         if not all(kubectl):
             raise InvalidSetting("kubectl is not on PATH; an existing cluster needs it")
         view = ("config", "view", "--raw", "--flatten", "--minify", "--output=json")
-        done = subprocess.run(  # noqa: S603 - the person's own kubectl
+        done = subprocess.run(  # noqa: S603 - the user's own kubectl
             [*kubectl, f"--kubeconfig={kubeconfig}", *view],
             capture_output=True,
             text=True,
@@ -102,21 +102,21 @@ class Cluster:
         kubeconfig: Path | None = None,
         within: float = 60.0,
     ) -> str:
-        """Run kubectl and return what it printed.
+        """Run kubectl and return its output.
 
         Args:
-            args: Its arguments.
-            stdin: What it reads, as with ``-f -``.
-            kubeconfig: Another one than the administrator's.
-            within: Seconds until it is stopped.
+            args: Arguments.
+            stdin: Standard input, as for ``-f -``.
+            kubeconfig: Kubeconfig to use instead of the administrator's.
+            within: Time limit in seconds.
 
         Raises:
-            ClusterError: It failed; the message is what it said.
+            ClusterError: kubectl failed; the message contains its output.
         """
         command = [
             *self._kubectl,
             f"--kubeconfig={kubeconfig or self.kubeconfig}",
-            # What a cluster serves must not be remembered for the next one on the same port.
+            # Discovery must not be cached for the next cluster on the same port.
             f"--cache-dir={self.directory / 'kubectl-cache'}",
             *args,
         ]
@@ -156,18 +156,18 @@ class Cluster:
         )
 
     def stop(self) -> None:
-        """End what was started here; an existing cluster is left as it is."""
+        """End what was started here; an existing cluster is not changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to start a control plane.
+    """The options of a control plane.
 
     Attributes:
-        directory: Where it keeps its files; by default a temporary folder, removed at the end.
+        directory: Folder of its files; by default a temporary one, removed at the end.
         audit_log: Write one audit event (level Metadata) per request.
         every_api: Serve alpha and beta APIs too, with all features.
-        binaries: The programs; by default what is found on this machine.
+        binaries: The programs; by default those found on this machine.
     """
 
     directory: Path | None = None
@@ -177,22 +177,22 @@ class Options:
 
 
 class ControlPlane(Cluster):
-    """etcd, kube-apiserver and kube-controller-manager on free ports of loopback.
+    """etcd, kube-apiserver and kube-controller-manager on free loopback ports.
 
-    Several run side by side. All processes end with the one that started them, unless `detach`
-    was called.
+    Several control planes can run side by side. All processes end with the process that started
+    them, unless `detach` was called.
 
     Attributes:
-        layout: Where the files are.
-        ports: Where the programs listen.
-        credentials: The files and tokens that it was started with.
-        audit_log: The audit log, or None without one.
-        start_seconds: How long it took until the API was usable.
+        layout: Paths of the files.
+        ports: Ports of the programs.
+        credentials: Files and tokens that it was started with.
+        audit_log: Path of the audit log, or None without one.
+        start_seconds: Seconds until the API was usable.
         supervision: The processes.
     """
 
     def __init__(self, options: Options, binaries: Binaries) -> None:
-        """Prepare files and start the processes; `start` is the way in."""
+        """Prepare files and start the processes; callers use `start`."""
         clock = SystemClock()
         began = clock.monotonic()
         folder = options.directory or Path(tempfile.mkdtemp(prefix="retrofit-dev-"))
@@ -236,7 +236,7 @@ class ControlPlane(Cluster):
         options = options or Options()
         binaries = options.binaries or _binaries_here()
         for _ in range(_ATTEMPTS - 1):
-            # A port that was free a moment ago may be taken: that is worth another try.
+            # A port may have been taken since it was chosen: retry with other ports.
             with contextlib.suppress(_PortTaken):
                 return cls(options, binaries)
         return cls(options, binaries)
@@ -250,11 +250,11 @@ class ControlPlane(Cluster):
         self.stop()
 
     def ready(self) -> bool:
-        """Whether the API server says that it is ready."""
+        """Return whether the API server reports that it is ready."""
         return self._get("/readyz") is not None
 
     def kill_apiserver(self) -> None:
-        """Kill the API server as kill -9 does, and return when it is gone."""
+        """Kill the API server with SIGKILL, and return when it has exited."""
         self.supervision.kill(parts.API_SERVER)
         self.supervision.wait_exit(parts.API_SERVER, 10.0)
 
@@ -269,10 +269,10 @@ class ControlPlane(Cluster):
 
     @contextlib.contextmanager
     def scheduler(self) -> Iterator[None]:
-        """Run kube-scheduler for a while; it binds pods to nodes that are Ready and not tainted.
+        """Run kube-scheduler temporarily; it binds pods to Ready nodes without taints.
 
         Raises:
-            InvalidSetting: This control plane came without a scheduler.
+            InvalidSetting: This control plane does not include a scheduler.
         """
         kubeconfig = self._write_kubeconfig(SCHEDULER, self.directory / "scheduler.kubeconfig")
         flags = parts.scheduler(self.layout, self.ports, kubeconfig)
@@ -284,12 +284,12 @@ class ControlPlane(Cluster):
             self.supervision.wait_exit(parts.SCHEDULER, 10.0)
 
     def detach(self) -> None:
-        """Leave everything running when this process ends; `supervision.pid` ends it."""
+        """Keep everything running when this process ends; SIGTERM to `supervision.pid` ends it."""
         self.supervision.detach()
 
     @override
     def stop(self) -> None:
-        """End all processes, which removes a temporary folder; a second call does nothing."""
+        """End all processes, and with them a temporary folder; a second call does nothing."""
         self.supervision.close()
 
     def _start_all(self) -> None:
@@ -301,7 +301,7 @@ class ControlPlane(Cluster):
         )
         flags = parts.controller_manager(self.layout, self.ports, self.credentials, kubeconfig)
         self._run(parts.CONTROLLER_MANAGER, flags)
-        # Its first visible work: from then on namespaces can hold pods, and tokens be asked for.
+        # Its first visible work: from then on, pods and tokens can be created in namespaces.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._wait(lambda: self._get(account) is not None, "the controller manager works")
 
@@ -318,7 +318,7 @@ class ControlPlane(Cluster):
             part,
             [*self._binaries.command(part), *flags],
             log=self.layout.log(part),
-            # Only etcd has something to bring to an end; the others would drain for seconds.
+            # Only etcd needs a graceful shutdown; the others would drain for seconds.
             stop_signal=signal.SIGTERM if part == parts.ETCD else signal.SIGKILL,
         )
 
@@ -352,7 +352,7 @@ class ControlPlane(Cluster):
             f"{self.server}{path}",
             headers={"Authorization": f"Bearer {self.credentials.token_of[ADMIN]}"},
         )
-        # Never by way of a proxy that the environment names.
+        # Without proxies from the environment.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._trust)
         )

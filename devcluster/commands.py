@@ -36,7 +36,7 @@ def _note(text: str) -> None:
 
 
 def _folder(context: click.Context, directory: Path) -> Path:
-    """Return the folder that is meant: without --dir, it may be the one that KUBECONFIG names."""
+    """Return the cluster's folder: --dir, else that of KUBECONFIG if there is none here."""
     given = context.get_parameter_source("directory") is not ParameterSource.DEFAULT
     if given or state.load(directory):
         return directory
@@ -197,7 +197,7 @@ def logs(
         files = {part: files[part]}
     ends = print_last(files, lines, click.echo)
     if on:
-        # Ctrl-C is how one stops to look, not a failure.
+        # Ctrl-C is the regular way to end following, not a failure.
         with contextlib.suppress(KeyboardInterrupt):
             follow(files, ends, click.echo)
 

@@ -1,4 +1,4 @@
-"""Keys, certificates, tokens and kubeconfigs of a control plane that lives for a while."""
+"""Keys, certificates, tokens and kubeconfigs of a temporary control plane."""
 
 import datetime as dt
 import ipaddress
@@ -20,7 +20,7 @@ ADMIN = "kubernetes-admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 WEBHOOK_CLIENT = "kube-apiserver-webhooks"
-"""The name by which webhooks know the API server."""
+"""The common name of the API server's client certificate for webhooks."""
 LOOPBACK = "127.0.0.1"
 _MASTERS = "system:masters"
 _LIFETIME = dt.timedelta(days=365)
@@ -29,20 +29,20 @@ _LEEWAY = dt.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Files that the API server and its clients are given, and one token per person.
+    """The credential files of the API server and its clients, and one token per user.
 
     Attributes:
-        ca: The certificate that clients trust.
-        certificate: The API server's own, for loopback.
-        key: The private key of that.
-        webhook_client: What the API server shows to webhooks, certificate and key in one file.
-        people: The authority of client certificates, which the cluster signs on request; none of
-            them is one that webhooks know.
-        people_key: The private key of that.
+        ca: CA certificate that clients trust.
+        certificate: The API server's serving certificate, for loopback.
+        key: Private key of the serving certificate.
+        webhook_client: Client certificate for webhooks, with its key in the same file.
+        people: CA of client certificates that the cluster signs on request; webhooks do not
+            accept these.
+        people_key: Private key of that CA.
         account_key: Signs ServiceAccount tokens.
-        account_public: Verifies them.
+        account_public: Verifies ServiceAccount tokens.
         tokens: The API server's token file.
-        token_of: User name to token.
+        token_of: Token by user name.
     """
 
     ca: Path
@@ -64,13 +64,13 @@ def create(
     addresses: Sequence[str] = (LOOPBACK,),
     more: Mapping[str, str] | None = None,
 ) -> Credentials:
-    """Make new credentials in a folder that only this user can read.
+    """Create new credentials in a folder that only this user can read.
 
     Args:
-        folder: Where to.
-        clock: Of the certificates.
-        addresses: At which clients find the API server.
-        more: Further users, each with a group or nothing.
+        folder: Target folder.
+        clock: Clock for the validity of certificates.
+        addresses: Addresses of the API server.
+        more: Further users, each with a group or an empty string.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, people = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -107,10 +107,10 @@ def write_kubeconfig(path: Path, *, address: Mapping[str, Any], user: str, token
     """Write a kubeconfig that only this user can read.
 
     Args:
-        path: Where to.
+        path: Target file.
         address: The ``cluster`` of a kubeconfig, with its certificate authority as data.
-        user: The name of the person in the file.
-        token: How the person is recognised.
+        user: Name of the user in the file.
+        token: Token of the user.
     """
     context = {"cluster": "retrofit-dev", "user": user, "namespace": "default"}
     config = {

@@ -1,4 +1,4 @@
-"""Official release binaries, each checked against the checksum that its release states."""
+"""Official release binaries, each verified against the checksum of its release."""
 
 import hashlib
 import tarfile
@@ -18,7 +18,7 @@ _RELEASES = {
     "kubernetes": "https://dl.k8s.io/release",
     "etcd": "https://github.com/etcd-io/etcd/releases/download",
 }
-# Until the first answer; a place without a way out must not make people wait.
+# Until the first answer; a host without internet access must fail fast.
 _CONNECT = 2.0
 _STALL = 30.0
 _BLOCK = 1 << 20
@@ -35,12 +35,12 @@ class _Item:
 def fetch_releases(
     source: Source, folder: Path, environ: Mapping[str, str], progress: Progress
 ) -> list[Path]:
-    """Load the programs into a folder and return them.
+    """Download the programs into a folder and return their paths.
 
     RETROFIT_RELEASES names another server with the same paths, or is ``off``.
 
     Raises:
-        Unavailable: No such releases, not reachable, or a checksum does not fit.
+        Unavailable: There are no releases, they are not reachable, or a checksum differs.
     """
     base = environ.get(VARIABLE, "")
     if base == _OFF:
@@ -49,7 +49,7 @@ def fetch_releases(
         raise Unavailable("there are no releases of the API server for this system")
     items = _items(source, base.rstrip("/"))
     try:
-        # All checksums first: they are small, and show at once whether the server is in reach.
+        # Checksums first: they are small, and show early whether the server is reachable.
         sums = {item.name: _checksum(item) for item in items}
         for item in items:
             _load(item, folder / item.file, sums[item.name], progress)
@@ -62,7 +62,7 @@ def fetch_releases(
 
 
 def _items(source: Source, base: str) -> list[_Item]:
-    """Return the files to load; the last is etcd's archive."""
+    """Return the files to download; the last one is etcd's archive."""
     programs = f"{base or _RELEASES['kubernetes']}/{source.kubernetes}/bin/linux/{source.machine}"
     items = [
         _Item(
@@ -85,7 +85,7 @@ def _items(source: Source, base: str) -> list[_Item]:
 
 
 def _checksum(item: _Item) -> str:
-    """Return the SHA-256 that a release states: alone in its file, or beside the file's name."""
+    """Return the published SHA-256: alone in its file, or in the line of the file's name."""
     with _open(item.checksums, _CONNECT) as answer:
         lines = [
             line.split() for line in answer.read(_BLOCK).decode(errors="replace").splitlines()
@@ -117,15 +117,15 @@ def _open(address: str, timeout: float) -> HTTPResponse:
     local = address.startswith("http://127.0.0.1:")
     if not local and not address.startswith("https://"):
         raise Unavailable(f"{VARIABLE}: {address} is neither https nor on 127.0.0.1")
-    # A proxy that the environment names is the way to the world, not to this machine.
+    # Proxies of the environment are for remote hosts, not for this machine.
     proxies = urllib.request.ProxyHandler({} if local else None)
     answer = urllib.request.build_opener(proxies).open(address, timeout=timeout)
-    assert isinstance(answer, HTTPResponse)  # noqa: S101 - what http and https give
+    assert isinstance(answer, HTTPResponse)  # noqa: S101 - the type for http and https
     return answer
 
 
 def _extract(archive: Path, target: Path) -> None:
-    """Take the one program out of the archive; nothing else of it touches the disk."""
+    """Extract etcd from the archive, and nothing else."""
     with tarfile.open(archive) as tar:
         for member in tar:
             if member.isfile() and Path(member.name).name == "etcd":

@@ -1,4 +1,4 @@
-"""Show log files, and what is added to them."""
+"""Shows log files and follows them."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ def log_files(folder: Path) -> dict[str, Path]:
 
 
 def print_last(files: Mapping[str, Path], count: int, out: Print) -> dict[str, int]:
-    """Print the last lines of each file, and return where each file ended."""
+    """Print the last lines of each file, and return the size of each."""
     ends = {}
     for name, path in files.items():
         with path.open("rb") as file:
@@ -30,7 +30,7 @@ def print_last(files: Mapping[str, Path], count: int, out: Print) -> dict[str, i
 
 
 def follow(files: Mapping[str, Path], ends: dict[str, int], out: Print) -> None:
-    """Print what is added to the files, complete lines only, until Ctrl-C."""
+    """Print lines that are added to the files, only complete ones, until Ctrl-C."""
     while True:
         for name, path in files.items():
             ends[name] = _print_new(name, files, ends[name], out) if path.exists() else 0
@@ -39,7 +39,7 @@ def follow(files: Mapping[str, Path], ends: dict[str, int], out: Print) -> None:
 
 def _print_new(name: str, files: Mapping[str, Path], start: int, out: Print) -> int:
     path = files[name]
-    if path.stat().st_size < start:  # started anew
+    if path.stat().st_size < start:  # The file was truncated or replaced.
         start = 0
     with path.open("rb") as file:
         file.seek(start)

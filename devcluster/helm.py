@@ -1,6 +1,6 @@
 """Helm, which renders and installs the chart: found on this machine, or built.
 
-Run as ``python -m devcluster.helm`` it makes sure that there is one, and prints its path.
+``python -m devcluster.helm`` obtains Helm and prints its path.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _PACKAGES = 1200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelmSource:
-    """Which Helm is built, and the name of what is built of it."""
+    """The version of Helm to build, and its cache key."""
 
     version: str
     go: tuple[int, int]
@@ -35,7 +35,7 @@ class HelmSource:
 
 
 def read_helm_source() -> HelmSource:
-    """Read the module that names Helm's version."""
+    """Read Helm's version from its Go module."""
     text = (_SOURCES / "go.mod").read_text()
     go = re.search(r"^go (\d+)\.(\d+)", text, re.MULTILINE)
     version = re.search(r"^\s*helm\.sh/helm/v4 (v\S+)", text, re.MULTILINE)
@@ -51,7 +51,7 @@ def read_helm_source() -> HelmSource:
 
 
 def locate_helm(environ: Mapping[str, str]) -> Path | None:
-    """Return the Helm that was built, else the one of PATH, None where there is neither."""
+    """Return the built Helm, else the one on PATH, or None if there is neither."""
     built = _folder(environ) / read_helm_source().key / "helm"
     if built.is_file():
         return built
@@ -60,17 +60,17 @@ def locate_helm(environ: Mapping[str, str]) -> Path | None:
 
 
 def obtain_helm(environ: Mapping[str, str]) -> Path:
-    """Return a Helm; the first use builds it, which takes some minutes.
+    """Return Helm's path; the first use builds it, which takes some minutes.
 
     Raises:
-        Unavailable: There is none, and it cannot be built; the message says what is missing.
+        Unavailable: There is none, and the build failed; the message states the reason.
     """
     found = locate_helm(environ)
     if found:
         return found
     root, source = _folder(environ), read_helm_source()
     with Progress() as progress, locked(root / "lock", wait=True):
-        # Somebody else may have finished it meanwhile.
+        # Another process may have finished the build meanwhile.
         found = locate_helm(environ)
         return found or _build(root, source, environ, progress)
 

@@ -14,11 +14,11 @@ from reconciler.errors import InvalidSetting
 from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 
 NAMESPACE = REPLACING.namespace
-# libyaml reads the definitions in a tenth of the time, where it is there.
+# libyaml, if available, parses the definitions in a tenth of the time.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OVERLAYS = ("default", "demo", "conformance", "beside-kyverno", "conformance-beside")
 _GROUP_FLAG = "--policy-group="
-# What needs a kubelet or a pod network stays out: the programs run as processes.
+# Without kinds that need a kubelet or a pod network: the programs run as processes.
 _KINDS = frozenset(
     {
         "ClusterRole",
@@ -38,14 +38,14 @@ _KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSettings:
-    """What the manifests give one program."""
+    """The settings of one program in the manifests."""
 
     flags: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def installation(self) -> Installation:
-        """Return the one that the program is of."""
+        """Return the installation that the program belongs to."""
         given = (flag.removeprefix(_GROUP_FLAG) for flag in self.flags if _GROUP_FLAG in flag)
         return INSTALLATIONS[next(given, REPLACING.group)]
 
@@ -54,11 +54,11 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
     """Apply an overlay without its workloads and Services, and wait until its kinds are served.
 
     Returns:
-        The settings that the overlay gives each program, by the program's name.
+        The settings of each program in the overlay, by the program's name.
 
     Raises:
         ClusterError: kubectl failed.
-        InvalidSetting: There is no such overlay.
+        InvalidSetting: The overlay does not exist.
     """
     folder = find_manifests() / "manifests" / "overlays" / overlay
     if not folder.is_dir():
@@ -69,7 +69,7 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
     definitions = [
         document for document in wanted if document["kind"] == "CustomResourceDefinition"
     ]
-    # In this order: what comes after a namespace may land in it.
+    # In this order, because the rest may contain namespaced objects.
     first = [document for document in wanted if document["kind"] == "Namespace"]
     rest = [document for document in wanted if document not in (*definitions, *first)]
     _apply(cluster, [*definitions, *first, *rest])
@@ -79,7 +79,7 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
 
 
 def _missing_reports(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the report definitions that the cluster does not have; it keeps its own."""
+    """Return the report definitions that the cluster lacks; existing ones are kept."""
     folder = find_manifests() / "crds" / "reports"
     there = cluster.kubectl("get", "crd", "-o", "name").split()
     return [
@@ -96,7 +96,7 @@ def _apply(cluster: Cluster, documents: list[dict[str, Any]]) -> None:
         "--server-side",
         "--force-conflicts",
         "--field-manager=retrofit-dev",
-        # Our own files, which tests apply with it: it makes the API server write up all its kinds.
+        # Tests validate these files, and the API server would have to render its OpenAPI for it.
         "--validate=false",
         "-f",
         "-",

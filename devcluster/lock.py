@@ -1,4 +1,4 @@
-"""One worker at a time in a folder."""
+"""A lock that admits one process at a time to a folder."""
 
 import contextlib
 import fcntl
@@ -10,14 +10,14 @@ from reconciler.errors import InvalidSetting
 
 @contextlib.contextmanager
 def locked(file: Path, *, wait: bool) -> Iterator[None]:
-    """Hold a lock file, which the system gives back however this process ends.
+    """Hold a lock file, which the system releases when this process ends in any way.
 
     Args:
         file: Created if missing; it stays.
-        wait: Wait for whoever holds it, instead of an error.
+        wait: Whether to wait for the holder instead of raising an error.
 
     Raises:
-        InvalidSetting: Another process holds it.
+        InvalidSetting: Another process holds the lock.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with file.open("a") as handle:

@@ -22,13 +22,13 @@ Get = Callable[[Source, Path, Mapping[str, str], Progress], list[Path]]
 
 
 def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
-    """Return a control plane, or the kubeconfig of a cluster that stands for one.
+    """Return a control plane, or the kubeconfig of an existing cluster.
 
-    The first use may take minutes; it shows what goes on and leaves only programs in the cache.
+    The first use may take minutes; it shows its progress and leaves only programs in the cache.
 
     Raises:
         InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.
-        Unavailable: None was found, and none could be made; the message says what is missing.
+        Unavailable: None was found or could be made; the message states what is missing.
     """
     found = locate(environ, source)
     if found:
@@ -38,7 +38,7 @@ def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
         progress.update("waiting for another process that gets the control plane")
         with locked(root / "lock", wait=True):
             sweep(root)
-            # Somebody else may have finished it meanwhile.
+            # Another process may have finished it meanwhile.
             found = locate(environ, source)
             if not found:
                 fetch(source, root, environ, progress)
@@ -49,16 +49,16 @@ def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
 
 
 def sweep(root: Path) -> None:
-    """Remove what a download or build that was killed left; the lock must be held."""
+    """Remove leftovers of a killed download or build; the lock must be held."""
     for left in root.glob(f"*{_PART}"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def fetch(source: Source, root: Path, environ: Mapping[str, str], progress: Progress) -> None:
-    """Put the programs into the cache, by the first way that works; the lock must be held.
+    """Put the programs into the cache, by the first method that works; needs the lock.
 
     Raises:
-        Unavailable: No way worked; the message names each with its fault and cure.
+        Unavailable: No method worked; the message names the problem and remedy of each.
     """
     faults = []
     for get in (download.fetch_releases, build.build):

@@ -16,7 +16,7 @@ API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 HOST = "127.0.0.1"
-# Work of a cloud or of nodes, of which there are none.
+# Controllers for clouds or nodes, which do not exist here.
 _LEFT_OUT = (
     "nodeipam",
     "nodelifecycle",
@@ -35,7 +35,7 @@ rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """One loopback port for each thing that listens."""
+    """One loopback port for each listener."""
 
     etcd: int
     etcd_peer: int
@@ -46,33 +46,33 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where a control plane keeps its files."""
+    """The paths of a control plane's files."""
 
     directory: Path
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.directory / "kubeconfig"
 
     @property
     def audit_log(self) -> Path:
-        """One JSON event per line, when asked for."""
+        """The audit log, with one JSON event per line, if enabled."""
         return self.directory / "audit.log"
 
     @property
     def audit_policy(self) -> Path:
-        """What the API server logs there."""
+        """The audit policy of the API server."""
         return self.directory / "audit-policy.yaml"
 
     @property
     def admission_configuration(self) -> Path:
-        """How the API server shows webhooks who it is."""
+        """The admission configuration, with the client certificate for webhooks."""
         return self.directory / "admission-configuration.yaml"
 
     @property
     def webhook_kubeconfig(self) -> Path:
-        """What that names: the client certificate."""
+        """The kubeconfig in the admission configuration, with the client certificate."""
         return self.directory / "webhook.kubeconfig"
 
     @property
@@ -82,15 +82,15 @@ class Layout:
 
     @property
     def bin(self) -> Path:
-        """The folder of the programs that a person calls."""
+        """The folder of the programs for the user's shell."""
         return self.directory / "bin"
 
     def log(self, part: str) -> Path:
-        """What one program printed."""
+        """Return the path of a program's log."""
         return self.logs / f"{part}.log"
 
     def clear(self, *, logs: bool) -> None:
-        """Remove data, credentials and, if so wanted, logs of a control plane that has ended."""
+        """Remove data, credentials and optionally logs of a control plane that has ended."""
         for folder in ("etcd", "certs", "pki", "accounts", "kubectl-cache", "bin"):
             shutil.rmtree(self.directory / folder, ignore_errors=True)
         made = (self.audit_policy, self.admission_configuration)
@@ -102,7 +102,7 @@ class Layout:
 
 
 def free_ports(count: int) -> Iterator[int]:
-    """Yield so many ports that were free a moment ago."""
+    """Yield a number of ports that were free a moment ago."""
     with ExitStack() as stack:
         for _ in range(count):
             listener = stack.enter_context(socket.socket())
@@ -111,7 +111,7 @@ def free_ports(count: int) -> Iterator[int]:
 
 
 def choose_ports() -> Ports:
-    """Return ports that were free a moment ago; somebody may take one meanwhile."""
+    """Return ports that were free a moment ago; another process may take one meanwhile."""
     numbers = tuple(free_ports(5))
     return Ports(
         etcd=numbers[0],
@@ -123,7 +123,7 @@ def choose_ports() -> Ports:
 
 
 def etcd(layout: Layout, ports: Ports) -> list[str]:
-    """Return etcd's flags; nothing is synced to disk, a power cut may lose the data."""
+    """Return etcd's flags; without fsync, a power failure may lose the data."""
     client, peer = (f"http://{HOST}:{port}" for port in (ports.etcd, ports.etcd_peer))
     return [
         f"--data-dir={layout.directory / 'etcd'}",
@@ -138,7 +138,7 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
 
 
 EVERY_API = ("--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true")
-"""Further flags of the API server, for one that serves all it has."""
+"""Further flags of the API server, to serve every API that it has."""
 
 
 def api_server(
@@ -172,16 +172,16 @@ def api_server(
             f"--audit-policy-file={layout.audit_policy}",
             f"--audit-log-path={layout.audit_log}",
             "--audit-log-mode=batch",
-            # The default of 30 s would make every reader of the log wait.
+            # With the default of 30 s, readers of the log would have to wait.
             "--audit-log-batch-max-wait=200ms",
         ]
     return flags
 
 
 def _show_webhooks(layout: Layout, credentials: Credentials) -> str:
-    """Return the flag by which every webhook is shown a client certificate."""
+    """Return the flag that makes the API server present a client certificate to webhooks."""
     file = str(credentials.webhook_client)
-    # A webhook that runs beside the cluster has an address of its own: for all of them.
+    # A webhook outside the cluster has an address of its own, so the entry covers all names.
     user = {"name": "*", "user": {"client-certificate": file, "client-key": file}}
     shown = {"apiVersion": "v1", "kind": "Config", "users": [user]}
     layout.webhook_kubeconfig.write_text(yaml.safe_dump(shown))
@@ -215,7 +215,7 @@ def controller_manager(
         f"--bind-address={HOST}",
         f"--cert-dir={layout.directory / 'certs'}",
         "--controllers=" + ",".join(["*", *(f"-{name}" for name in _LEFT_OUT)]),
-        # Namespaces are created and emptied all the time; the defaults are 20 and 30.
+        # Namespaces are often created and emptied; the defaults are 20 and 30.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     ]

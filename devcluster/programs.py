@@ -1,4 +1,4 @@
-"""The admission server and the controller as processes of this machine, next to a cluster."""
+"""The admission server and the controller as local processes, for a cluster."""
 
 import signal
 import sys
@@ -35,27 +35,27 @@ class _Program:
 class Programs:
     """Processes of the programs; they end with this process unless detached.
 
-    Each runs under a token of its ServiceAccount, so it has the rights that the manifests give.
-    Several of one kind may run under different names, as replicas do; replicas of the admission
-    server take turns, because the API server knows one address.
+    Each uses a token of its ServiceAccount, so it has the rights that the manifests grant. Several
+    of one kind may run under different names, like replicas. Replicas of the admission server must
+    take turns, because the API server has one address for them.
 
     Attributes:
-        cluster: Where they work.
-        webhook_port: Where the admission server listens.
-        logs: The folder of what they print, ``NAME.log``.
+        cluster: Cluster of the programs.
+        webhook_port: Port of the admission server.
+        logs: Folder of their output, ``NAME.log``.
         supervision: The processes.
     """
 
     def __init__(
         self, cluster: Cluster, *, log_format: str = "json", ask_callers: bool = True
     ) -> None:
-        """Prepare; nothing runs yet.
+        """Initialize without starting anything.
 
         Args:
-            cluster: Where they work.
+            cluster: Cluster of the programs.
             log_format: json or console.
-            ask_callers: Who calls the webhooks has to show a client certificate, where the
-                cluster's API server has one.
+            ask_callers: Whether callers of the webhooks have to present a client certificate, if
+                the cluster's API server has one.
         """
         self.cluster = cluster
         self._callers = cluster.webhook_callers if ask_callers else None
@@ -86,12 +86,12 @@ class Programs:
 
         Args:
             program: ADMISSION or CONTROLLER.
-            settings: More of them; what it needs here wins.
-            name: Of this replica; by default the program's.
-            ready: Wait until it answers 200 on /readyz.
+            settings: Further settings; those that this class sets take precedence.
+            name: Name of this replica; by default the program's.
+            ready: Whether to wait until it answers 200 on /readyz.
 
         Raises:
-            Unavailable: It ended, or is not ready in time; the message holds its last lines.
+            Unavailable: It ended or is not ready in time; the message contains its last lines.
             ClusterError: Its ServiceAccount has no token; the manifests are not installed.
         """
         name = name or program
@@ -137,14 +137,14 @@ class Programs:
         """Start a program that runs the executables of a folder, and return its process id.
 
         Args:
-            namespace: Where manifests/hooks is installed.
-            folder: Of the executables.
-            flags: More of them; what it needs here wins.
-            name: Of this replica.
-            ready: Wait until it answers 200 on /readyz.
+            namespace: Namespace with manifests/hooks.
+            folder: Folder of the executables.
+            flags: Further flags; those that this class sets take precedence.
+            name: Name of this replica.
+            ready: Whether to wait until it answers 200 on /readyz.
 
         Raises:
-            Unavailable: It ended, or is not ready in time; the message holds its last lines.
+            Unavailable: It ended or is not ready in time; the message contains its last lines.
             ClusterError: Its ServiceAccount has no token; the manifests are not installed.
         """
         (metrics,) = free_ports(1)
@@ -167,10 +167,10 @@ class Programs:
         return self.restart(name, ready=ready)
 
     def restart(self, name: str, *, ready: bool = True) -> int:
-        """Start a program that ended once more, with the same flags, and return its process id.
+        """Start a program that has ended again, with the same flags; return its process id.
 
         Raises:
-            Unavailable: It runs already, or as for `start`.
+            Unavailable: It still runs, or as for `start`.
         """
         if name in self.supervision.pids and self.supervision.exit_code(name) is None:
             raise Unavailable(f"{name} runs already")
@@ -186,7 +186,7 @@ class Programs:
         """Wait until a program answers 200 on /readyz.
 
         Raises:
-            Unavailable: It ended, or the seconds are over; the message holds its last lines.
+            Unavailable: It ended or is not ready in time; the message contains its last lines.
         """
         log = self._programs[name].log
 
@@ -204,22 +204,22 @@ class Programs:
             raise Unavailable(f"{error}; {log}:\n{last_lines(log, 10)}") from error
 
     def ready(self, name: str) -> bool:
-        """Whether a program says that it is ready."""
+        """Return whether a program reports that it is ready."""
         return answers(self.health(name))
 
     def health(self, name: str) -> str:
-        """Return the address that says whether a program is ready."""
+        """Return the readiness URL of a program."""
         return f"{self.address(name)}/readyz"
 
     def address(self, name: str) -> str:
-        """Return the base address of a program's metrics and health."""
+        """Return the base URL of a program's metrics and health endpoints."""
         return f"http://{HOST}:{self._programs[name].metrics}"
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to a program, and wait until it is gone where that is what it does.
+        """Send a signal to a program; after a terminating one, wait until it has exited.
 
         Raises:
-            Unavailable: It survived.
+            Unavailable: It still runs.
         """
         self.supervision.kill(name, number)
         if number in {signal.SIGKILL, signal.SIGTERM, signal.SIGINT} and (
@@ -228,11 +228,11 @@ class Programs:
             raise Unavailable(f"{name} still runs {_GRACE:g} s after {number.name}")
 
     def detach(self) -> None:
-        """Leave them running when this process ends."""
+        """Keep the programs running after this process ends."""
         self.supervision.detach()
 
     def stop(self) -> None:
-        """End all of them; a second call does nothing."""
+        """End all programs; a second call does nothing."""
         self.supervision.close()
 
 
@@ -242,21 +242,21 @@ def start_programs(
     settings: Mapping[str, ProgramSettings] | None = None,
     log_format: str = "json",
 ) -> Programs:
-    """Start both programs beside a cluster that has the manifests, and wait until they are ready.
+    """Start both programs for a cluster that has the manifests, and wait until they are ready.
 
     Args:
-        cluster: Where they work.
-        settings: Of each program by its name, as `install` returns them.
+        cluster: Cluster of the programs.
+        settings: Settings of each program by name, as `install` returns them.
         log_format: json or console.
 
     Raises:
-        Unavailable: One did not come up; none is left.
+        Unavailable: A program did not become ready; both were ended.
     """
     settings = settings or {}
     programs = Programs(cluster, log_format=log_format)
     try:
-        # The controller writes the certificate's trust into the webhook configuration that the
-        # admission server's readiness does not depend on: both start at once.
+        # The admission server becomes ready without the webhook configuration, into which the
+        # controller writes the CA, so both can start at the same time.
         programs.start(ADMISSION, settings.get(ADMISSION), ready=False)
         programs.start(CONTROLLER, settings.get(CONTROLLER), ready=False)
         programs.wait_ready(ADMISSION)
@@ -268,7 +268,7 @@ def start_programs(
 
 
 def answers(address: str) -> bool:
-    """Whether an address of loopback answers 200."""
+    """Return whether a loopback URL answers 200."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(address, timeout=2.0) as response:

@@ -2,9 +2,9 @@
 
     kubectl get --raw /openapi/v2 | python -m devcluster.schemas --output FILE
 
-FILE is ``reconciler/engine/patch/keytable.py``; without a document on standard input, with
-``--start``, a control plane that serves every API is started and asked. Nodes that are equal are
-written once, and every node refers to nodes before it only.
+FILE is ``reconciler/engine/patch/keytable.py``. With ``--start``, the document is read from a new
+control plane that serves every API, instead of standard input. Equal nodes are written once, and
+every node refers only to nodes before it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def _records(kinds: Kinds, nodes: _Nodes) -> Iterator[str]:
 
 
 def _wrapped(line: str) -> Iterator[str]:
-    """Break a record at spaces; a line that starts with a space continues the one before."""
+    """Break a record at spaces; a line that starts with a space continues the previous one."""
     while len(line) > _LINE:
         cut = line.rindex(" ", 1, _LINE + 1)
         yield line[:cut]
@@ -77,10 +77,10 @@ def _literal(name: str, records: list[str]) -> str:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The text of the key table module for one OpenAPI v2 document.
+    """Return the text of the key table module for one OpenAPI v2 document.
 
     Raises:
-        InvalidSetting: the document is not an OpenAPI v2 document of a Kubernetes API server.
+        InvalidSetting: The document is not an OpenAPI v2 document of a Kubernetes API server.
     """
     try:
         kinds, version = read_document(document), str(document["info"]["version"])

@@ -1,4 +1,4 @@
-"""Start and end a cluster that outlives the command which started it."""
+"""Start and end a cluster that outlives the command that started it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Up:
-    """What to start.
+    """The options of `up`.
 
     Attributes:
-        directory: Where its files go.
-        audit_log: Log every API request.
-        cluster_only: Install nothing, start no programs.
-        overlay: Which manifests to install.
+        directory: Folder of the cluster's files.
+        audit_log: Whether to log every API request.
+        cluster_only: Whether to install nothing and start no programs.
+        overlay: Overlay of the manifests to install.
     """
 
     directory: Path
@@ -36,9 +36,9 @@ class Up:
 
 
 def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
-    """Start what does not run yet, leave it running, and return what there is.
+    """Start what is not running yet, keep it running, and return the state.
 
-    A cluster that started stays, whatever becomes of the installation into it.
+    A cluster that has started stays, even if the installation into it fails.
 
     Raises:
         RetrofitError: Something did not start.
@@ -60,10 +60,10 @@ def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
 
 
 def down(directory: Path) -> state.State | None:
-    """End what runs in a folder and remove its data; return what ran, None for nothing.
+    """End the processes of a folder and remove its data; return the state, or None.
 
     Raises:
-        InvalidSetting: Another command is at work there.
+        InvalidSetting: Another command holds the folder's lock.
         Unavailable: A process does not end.
     """
     if not directory.is_dir():
@@ -120,7 +120,7 @@ def _group(supervision: Supervision, health: Mapping[str, str]) -> state.Group:
 
 
 def _what_is_left(directory: Path, note: Note) -> state.State | None:
-    """Return what runs in a folder as a whole; what runs in part only is ended."""
+    """Return the state of a folder without partial groups, whose remaining processes are ended."""
     there = state.load(directory)
     if not there:
         return None
@@ -146,7 +146,7 @@ def _end(directory: Path, there: state.State) -> None:
 
 
 def _unregister(directory: Path, kubeconfig: Path) -> None:
-    """Remove the webhook configurations: without a server behind them writes are refused."""
+    """Remove the webhook configurations: without their server, writes would be refused."""
     cluster = Cluster.connect(kubeconfig, directory)
     cluster.kubectl(
         "delete",

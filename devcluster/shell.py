@@ -1,4 +1,4 @@
-"""What a shell needs so that the documents' commands work in it, and how it forgets it again."""
+"""Shell lines that make the documents' commands work, and lines that undo them."""
 
 import os
 import shlex
@@ -14,16 +14,16 @@ _OWN: Final = ("retrofit", "kubectl-retrofit")
 
 
 def link_programs(directory: Path, programs: Binaries | Path) -> None:
-    """Put `retrofit`, `kubectl-retrofit` and the control plane's kubectl into one folder.
+    """Link `retrofit`, `kubectl-retrofit` and the control plane's kubectl in one folder.
 
-    A cluster that somebody else runs comes without a kubectl; then theirs is used.
+    An existing cluster comes without a kubectl; then the user's own is used.
     """
     folder = parts.Layout(directory=directory).bin
     folder.mkdir(exist_ok=True)
     scripts = Path(sysconfig.get_path("scripts"))
     files = {name: scripts / name for name in _OWN if (scripts / name).exists()}
     if isinstance(programs, Binaries):
-        # The bundle goes by the name under which it is called.
+        # The bundle selects the program by the name under which it is called.
         files["kubectl"] = Path(programs.command("kubectl")[0])
     for name, file in files.items():
         link = folder / name
@@ -32,7 +32,7 @@ def link_programs(directory: Path, programs: Binaries | Path) -> None:
 
 
 def entering(directory: Path, kubeconfig: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that make a shell use a cluster; the same again change nothing."""
+    """Yield the lines that make a shell use a cluster; they are idempotent."""
     yield f"export KUBECONFIG={shlex.quote(kubeconfig)}"
     folder = str(parts.Layout(directory=directory).bin)
     if folder not in environ.get("PATH", "").split(os.pathsep):
@@ -40,7 +40,7 @@ def entering(directory: Path, kubeconfig: str, environ: Mapping[str, str]) -> It
 
 
 def leaving(directory: Path, kubeconfig: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that make a shell forget a cluster that it uses; none where it does not."""
+    """Yield the lines that undo `entering`; none if the shell does not use the cluster."""
     if environ.get("KUBECONFIG") == kubeconfig:
         yield "unset KUBECONFIG"
     folder = str(parts.Layout(directory=directory).bin)
@@ -51,7 +51,7 @@ def leaving(directory: Path, kubeconfig: str, environ: Mapping[str, str]) -> Ite
 
 
 def used_directory(environ: Mapping[str, str]) -> Path | None:
-    """Return the folder of the cluster of `retrofit dev` that KUBECONFIG names, if it is one."""
+    """Return the folder of the `retrofit dev` cluster in KUBECONFIG, or None."""
     kubeconfig = environ.get("KUBECONFIG", "")
     if not kubeconfig or os.pathsep in kubeconfig:
         return None

@@ -1,4 +1,4 @@
-"""What `retrofit dev up` leaves in its folder, so that later commands find the processes again."""
+"""The state of `retrofit dev up` in its folder, by which later commands find the processes."""
 
 import contextlib
 import json
@@ -16,13 +16,13 @@ _FILE = "state.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process that runs on after the command that started it.
+    """A process that outlives the command that started it.
 
     Attributes:
-        name: What it is, as ``kube-apiserver``.
-        pid: Its id.
-        mark: When it started, in the system's own words; guards against an id used again.
-        health: Address that answers 200 when it is ready; empty where there is none.
+        name: Name of the program, as ``kube-apiserver``.
+        pid: Process id.
+        mark: Start time in the system's format; detects a reused process id.
+        health: URL that answers 200 when it is ready; empty if there is none.
     """
 
     name: str
@@ -32,30 +32,30 @@ class Process:
 
     @classmethod
     def of(cls, name: str, pid: int, health: str = "") -> "Process":
-        """Describe a process that runs now."""
+        """Return the description of a running process."""
         return cls(name=name, pid=pid, mark=process_mark(pid), health=health)
 
     def running(self) -> bool:
-        """Whether this very process is still there."""
+        """Return whether exactly this process is still running."""
         return bool(self.mark) and process_mark(self.pid) == self.mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A supervisor and what it keeps."""
+    """A supervisor and its children."""
 
     supervisor: Process
     members: tuple[Process, ...]
 
     def complete(self) -> bool:
-        """Whether all of it runs."""
+        """Return whether all processes of the group are running."""
         return all(process.running() for process in (self.supervisor, *self.members))
 
     def stop(self, within: float) -> None:
-        """End all processes; those without a supervisor are killed.
+        """End all processes; those without a running supervisor are killed.
 
         Raises:
-            Unavailable: Some are still there after so many seconds.
+            Unavailable: Some are still running after the limit in seconds.
         """
         if self.supervisor.running():
             with contextlib.suppress(ProcessLookupError):
@@ -79,13 +79,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One `retrofit dev up`.
+    """The state of one `retrofit dev up`.
 
     Attributes:
-        kubeconfig: The administrator's.
+        kubeconfig: Kubeconfig of the administrator.
         server: Address of the API server.
-        cluster: The control plane; None for a cluster that somebody else runs.
-        programs: The admission server and the controller; None when only the cluster was wanted.
+        cluster: The control plane; None for an existing cluster.
+        programs: The admission server and the controller; None with --cluster-only.
     """
 
     kubeconfig: str
@@ -94,26 +94,26 @@ class State:
     programs: Group | None
 
     def groups(self) -> tuple[Group, ...]:
-        """Return what is there, in the order in which it must end."""
+        """Return the groups in the order in which they must end."""
         return tuple(group for group in (self.programs, self.cluster) if group)
 
     def running(self) -> bool:
-        """Whether any of it is there."""
+        """Return whether any group is running."""
         return any(group.supervisor.running() for group in self.groups())
 
 
 def save(folder: Path, state: State) -> None:
-    """Write the state; a reader sees the old one or the new one."""
+    """Write the state atomically."""
     new = folder / f"{_FILE}.new"
     new.write_text(json.dumps(asdict(state), indent=2) + "\n")
     new.replace(folder / _FILE)
 
 
 def load(folder: Path) -> State | None:
-    """Return the state of a folder, or None when nothing was started there.
+    """Return the state of a folder, or None if nothing was started there.
 
     Raises:
-        InvalidSetting: The file there was not written by kube-retrofit.
+        InvalidSetting: The file was not written by kube-retrofit.
     """
     try:
         raw = json.loads((folder / _FILE).read_text())
@@ -137,11 +137,11 @@ def forget(folder: Path) -> None:
 
 
 def process_mark(pid: int) -> str:
-    """Return when a process started, as the system tells it, or nothing when it is gone."""
+    """Return the start time of a process in the system's format, or "" if it has ended."""
     status = Path(f"/proc/{pid}/stat")
     if status.parent.parent.joinpath("self").exists():
         try:
-            # The name, in parentheses, may itself hold any character.
+            # The name, in parentheses, may contain any character.
             fields = status.read_text().rpartition(")")[2].split()
         except OSError:
             return ""

@@ -1,4 +1,4 @@
-"""The near side of the supervisor: start programs that end when this process does."""
+"""The client side of the supervisor: starts programs that end when this process does."""
 
 import contextlib
 import json
@@ -20,19 +20,19 @@ _TAIL = 8192
 
 
 class Supervision:
-    """Programs kept by one supervisor process.
+    """Programs that are children of one supervisor process.
 
     Not safe for use from several threads at once.
 
     Attributes:
-        pid: The supervisor's own process id.
-        pids: The process ids of the programs that were running when last heard of, by name.
+        pid: Process id of the supervisor.
+        pids: Last known process ids of the running programs, by name.
     """
 
     def __init__(self, log: Path) -> None:
         self._log = log.open("ab")
-        # -I and -S: neither a PYTHONPATH nor site-packages can change what runs here.
-        self._process = subprocess.Popen(  # noqa: S603 - our own script
+        # -I and -S: neither PYTHONPATH nor site-packages can change what runs here.
+        self._process = subprocess.Popen(  # noqa: S603 - this project's own script
             [sys.executable, "-I", "-S", str(_SCRIPT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -68,16 +68,16 @@ class Supervision:
         """Start a program and return its process id.
 
         Args:
-            name: How it is spoken of afterwards; free again once it has ended.
-            argv: The program and its arguments.
-            log: Takes what it prints, appended.
-            env: Variables on top of those of this process.
-            cwd: Its working directory; by default that of this process.
-            stop_signal: How it is asked to end.
+            name: Name for later calls; free again once the program has ended.
+            argv: Program and arguments.
+            log: File to which its output is appended.
+            env: Environment variables in addition to those of this process.
+            cwd: Working directory; by default that of this process.
+            stop_signal: Signal that asks it to end.
             grace: Seconds until it is killed after that.
 
         Raises:
-            Unavailable: It could not be started.
+            Unavailable: The program could not be started.
         """
         self._grace = max(self._grace, grace)
         self._exits.pop(name, None)
@@ -97,12 +97,12 @@ class Supervision:
         return int(answer["pid"])
 
     def exit_code(self, name: str) -> int | None:
-        """Return how the program ended (negative: by that signal), or None while it runs."""
+        """Return the exit code (negative: a signal), or None while the program runs."""
         self._receive(0.0)
         return self._exits.get(name)
 
     def wait_exit(self, name: str, within: float) -> int | None:
-        """Return how the program ended, or None when it still runs after so many seconds."""
+        """Return the exit code, or None if the program still runs after the limit."""
         clock = SystemClock()
         deadline = clock.monotonic() + within
         while name not in self._exits:
@@ -114,22 +114,22 @@ class Supervision:
         return self._exits.get(name)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to a program and its group; one that is gone is left in peace."""
+        """Send a signal to a program and its process group; do nothing if it has ended."""
         if self.exit_code(name) is None and name in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pids[name], number)
 
     def own(self, folder: Path) -> None:
-        """Have a folder removed when all programs have ended, however this process ends."""
+        """Remove a folder when all programs have ended, however this process ends."""
         self._order(do="own", folder=str(folder))
         self._answer()
 
     def detach(self) -> None:
-        """Leave the programs running when this process ends; a SIGTERM to `pid` ends them."""
+        """Keep the programs running after this process ends; a SIGTERM to `pid` ends them."""
         self._order(do="detach")
         self._answer()
         self._let_go()
-        # The supervisor is meant to live on: without a code the interpreter would warn of it.
+        # The supervisor stays alive; without a return code, subprocess would warn about it.
         self._process.returncode = 0
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Supervision:
         return self._answers.pop(0)
 
     def _receive(self, within: float) -> bool:
-        """Take in what the supervisor said; False when it will say nothing more."""
+        """Process the supervisor's output; return False at its end."""
         if not self._process.stdout or self._process.stdout.closed:
             return False
         with selectors.DefaultSelector() as selector:
@@ -187,7 +187,7 @@ class Supervision:
                 self.pids.pop(said["name"], None)
                 continue
             if said["did"] == "start":
-                # Here and not by who asked: its end may be in the same chunk.
+                # Recorded here and not by the caller, because the exit may be in the same chunk.
                 self.pids[said["name"]] = int(said["pid"])
             self._answers.append(said)
         return bool(chunk)

@@ -1,7 +1,7 @@
-"""Keeps child processes, and ends them when the process that asked for them is gone.
+"""Runs child processes, and ends them when the process that started it is gone.
 
-Run as a script of its own with only the standard library. Orders come in on standard input and
-answers go out on standard output, one JSON object per line:
+It is a script of its own that uses only the standard library. Orders arrive on standard input and
+answers are written to standard output, one JSON object per line:
 
     {"do": "start", "name": N, "argv": [..], "env": {..}, "log": FILE, "signal": S, "grace": G}
         -> {"did": "start", "name": N, "pid": P} or {"did": "fail", "name": N, "reason": R}
@@ -9,8 +9,8 @@ answers go out on standard output, one JSON object per line:
     {"do": "detach"} -> {"did": "detach"}; from then on the end of the input means nothing
     (by itself)      -> {"did": "exit", "name": N, "code": C}
 
-The end of the input is the sign that works everywhere: a pipe closes however its writer ended,
-kill -9 included. Each child leads a process group of its own and is ended with all of it.
+The end of the input is the only signal that works everywhere: a pipe closes however its writer
+ended, kill -9 included. Each child leads a process group of its own and is ended with that group.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ class _Supervisor:
         name = order["name"]
         try:
             with Path(order["log"]).open("ab") as log:
-                process = subprocess.Popen(  # noqa: S603 - this is what a supervisor is for
+                process = subprocess.Popen(  # noqa: S603 - the purpose of a supervisor
                     order["argv"],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -111,7 +111,7 @@ class _Supervisor:
         for name, child in list(self._children.items()):
             code = child.process.poll()
             if code is not None:
-                # What a program that ended left in its group must not outlive it.
+                # Processes that a program left in its group must not outlive it.
                 _signal_group(child.process.pid, signal.SIGKILL)
                 del self._children[name]
                 _say(did="exit", name=name, code=code)

@@ -1,4 +1,4 @@
-"""Waiting for the world outside, never longer than said."""
+"""Waiting for external conditions, always with a time limit."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _LONGEST_PAUSE = 0.5
 
 
 def pause(seconds: float) -> None:
-    """Let that much time pass; Ctrl-C ends it."""
+    """Sleep, interruptible by Ctrl-C."""
     threading.Event().wait(seconds)
 
 
@@ -27,15 +27,15 @@ def wait_until(
     """Return the first truthy result of the condition.
 
     Args:
-        condition: Asked at once and then again after each pause.
-        within: Seconds until it is given up.
-        what: What is waited for, as ``the API server answers /readyz``.
-        every: Seconds between two tries at first; they become more, up to half a second, because
-            most tries start a program or ask a server that has other work.
-        clock: Measures the time; the machine's own by default.
+        condition: Called immediately and then after each pause.
+        within: Time limit in seconds.
+        what: Description of the condition, as ``the API server answers /readyz``.
+        every: Seconds between attempts at first; pauses grow up to half a second, because
+            most attempts start a program or call a server that has other work.
+        clock: Measures the time; by default the machine's clock.
 
     Raises:
-        Unavailable: The time is over.
+        Unavailable: The time limit has passed.
     """
     clock = clock or SystemClock()
     begun = clock.monotonic()

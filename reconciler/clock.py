@@ -1,4 +1,4 @@
-"""The only place that asks what time it is."""
+"""The only module that reads the system's clocks."""
 
 import time
 from dataclasses import field
@@ -9,14 +9,14 @@ from reconciler.values import value_class
 
 
 class Clock(Protocol):
-    """Gives the time; tests pass one that stands still."""
+    """Returns the time; tests use a clock that stands still."""
 
     def now(self) -> datetime:
-        """Return the wall clock, aware, in UTC."""
+        """Return the wall-clock time, timezone-aware, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for durations."""
+        """Return monotonic seconds, for durations."""
         ...
 
 
@@ -24,20 +24,20 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> datetime:
-        """Return the wall clock, aware, in UTC."""
+        """Return the wall-clock time, timezone-aware, in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for durations."""
+        """Return monotonic seconds, for durations."""
         return time.monotonic()
 
 
 @value_class(frozen=True, slots=True)
 class Deadline:
-    """Until when one answer has to be given: handed to everything that is waited for on the way.
+    """The time by which an answer is due; passed to every step that waits.
 
     Attributes:
-        seconds: From when it was made on.
+        seconds: Total time, from the creation of the deadline.
     """
 
     clock: Clock
@@ -49,5 +49,5 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Return the seconds that remain, 0 where it has passed."""
+        """Return the remaining seconds, or 0 if the deadline has passed."""
         return max(0.0, self._begun + self.seconds - self.clock.monotonic())

@@ -1,8 +1,8 @@
 """Settings of the processes: one table of names, defaults and meanings.
 
 Each field is a flag ``--kebab-case`` and an environment variable ``RETROFIT_UPPER_SNAKE`` of the
-programs whose dataclass holds it; the flag wins. Durations are seconds inside and are written
-as ``500ms``, ``30s``, ``10m``, ``24h`` or ``1h30m`` outside; a bare ``0`` is no time at all.
+programs whose dataclass has it; the flag takes precedence. Durations are seconds internally, and
+written as ``500ms``, ``30s``, ``10m``, ``24h`` or ``1h30m``; a bare ``0`` means no time.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 30.0
 _LEAST_SHARE, _WHOLE = 20, 100
-"""Percent; of less than a tenth of a limit the leader does not tell."""
+"""Percent; the leader does not publish counts below a tenth of a limit."""
 PAGE_BYTES = 8 * 1024 * 1024
-"""Largest page of a list, where nothing else is set."""
+"""Default for the largest page of a list, in bytes."""
 UNORDERED_LEASE = (
     "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
 )
@@ -36,7 +36,7 @@ def parse_duration(text: str) -> float:
     """Return the seconds of a duration text.
 
     Raises:
-        InvalidSetting: It is not a duration.
+        InvalidSetting: The text is not a duration.
     """
     if text == "0":
         return 0.0
@@ -48,7 +48,7 @@ def parse_duration(text: str) -> float:
 
 
 def render_duration(seconds: float) -> str:
-    """Return the shortest text that `parse_duration` reads back, to the millisecond."""
+    """Return the shortest text that `parse_duration` parses back, to the millisecond."""
     left, text = round(seconds * 1000), ""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         if left >= size:
@@ -76,14 +76,14 @@ def _setting(default: Any, meaning: str, *, duration: bool = False, choices: str
 
 
 def _name(name: str, meaning: str) -> Any:
-    """Return a setting whose default is a name of the installation that --policy-group chooses."""
+    """Return a setting whose default is a name of the chosen installation."""
     metadata = {"help": meaning, "duration": False, "choices": "", "name": name}
     return field(default=getattr(REPLACING, name), metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """What both servers take."""
+    """The settings that both servers share."""
 
     kubeconfig: str = _setting(
         "", "File that names the cluster; empty: inside a cluster the ServiceAccount's own."
@@ -171,7 +171,7 @@ class ProcessSettings:
 
     @property
     def installation(self) -> Installation:
-        """Return the names that follow from the API group."""
+        """Return the installation of the policy group."""
         return INSTALLATIONS[self.policy_group]
 
     @property
@@ -181,7 +181,7 @@ class ProcessSettings:
 
     @property
     def background_user(self) -> str:
-        """Return the full name of the user in whose name policies work."""
+        """Return the full name of the user that works for policies by default."""
         return f"system:serviceaccount:{self.namespace}:{self.background_service_account}"
 
     @property
@@ -193,7 +193,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionSettings(ProcessSettings):
-    """What `retrofit-admission` takes."""
+    """The settings of `retrofit-admission`."""
 
     port: int = _setting(9443, "Port of the webhook server.")
     ask_authors: str = _setting(
@@ -234,7 +234,7 @@ class AdmissionSettings(ProcessSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings(ProcessSettings):
-    """What `retrofit-controller` takes."""
+    """The settings of `retrofit-controller`."""
 
     service: str = _name("service", "Service that the API server reaches the webhook by.")
     webhook_url: str = _setting(
@@ -305,7 +305,7 @@ class ControllerSettings(ProcessSettings):
 
     @property
     def page_bytes(self) -> int:
-        """Return the largest page of a list, 0: any."""
+        """Return the limit of a list page in bytes, or 0 for no limit."""
         return self.max_in_flight // 8
 
 
@@ -313,7 +313,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 
 def options(settings: type[ProcessSettings]) -> Callable[[T], T]:
-    """Return a decorator that gives a click command one option per field."""
+    """Return a decorator that adds one option per field to a click command."""
 
     def decorate(command: T) -> T:
         for item in reversed(dataclasses.fields(settings)):
@@ -338,10 +338,10 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     elif item.metadata["duration"]:
         kind = _Duration()
     if name := item.metadata["name"]:
-        default = None  # Only `build` knows whose.
+        default = None  # `build` sets it, because it depends on the installation.
         names = (f"{getattr(other, name)} with {group}" for group, other in INSTALLATIONS.items())
         shown = ", ".join(names)
-    # A switch is written with its value, so that flag and variable say the same.
+    # A switch takes a value, so that flag and environment variable have the same syntax.
     switch = {"is_flag": False, "flag_value": True} if kind is bool else {}
     return {
         **switch,
@@ -358,7 +358,7 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     """Return the settings of a parsed command line.
 
     Raises:
-        InvalidSetting: Values that do not go together.
+        InvalidSetting: A value is out of range, or values contradict each other.
     """
     built = settings(**_named(settings, values))
     if built.enable_policy_exception and not built.exception_namespace.strip():
@@ -390,7 +390,7 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
 
 
 def _named(settings: type[ProcessSettings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the names of the installation where none were given."""
+    """Return the values, with the installation's names as defaults."""
     installation = INSTALLATIONS[values.get("policy_group", REPLACING.group)]
     names = {
         item.name: getattr(installation, item.metadata["name"])

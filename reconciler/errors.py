@@ -1,13 +1,13 @@
-"""Errors named by whose fault they are, so that a caller can tell what to do next.
+"""Errors, named by the party at fault, so that a caller can decide what to do next.
 
 The author of a policy: `InvalidPolicy`, `EvaluationError`.
-The machine, or a rule that asks too much of it: `Interrupted`.
-The cluster, at one object: `Conflict`, `NotFound`, `Forbidden`, `Invalid`, `Denied`,
+The machine, or a rule that needs too many resources: `Interrupted`.
+The cluster, for one object: `Conflict`, `NotFound`, `Forbidden`, `Invalid`, `Denied`,
 `NoKindMatch`.
-The cluster, at this moment: `Throttled`, `Unavailable`, `Unfinished`, `Unauthorized`, `NotReady`,
+The cluster, temporarily: `Throttled`, `Unavailable`, `Unfinished`, `Unauthorized`, `NotReady`,
 `ResponseTooLarge`.
-This project, at this moment: `NotInstalled`, `Overloaded`.
-The person who starts a program: `InvalidSetting`.
+This project, temporarily: `NotInstalled`, `Overloaded`.
+The user who starts a program: `InvalidSetting`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,26 +22,26 @@ _Value = TypeVar("_Value")
 
 
 class RetrofitError(Exception):
-    """Base of all errors that this project raises on purpose; its text is for people.
+    """Base of all errors that this project raises deliberately, with a readable text.
 
-    The text may quote the objects that an evaluation read. Where a Secret is among them, only
+    The text may quote the objects that an evaluation read. If a Secret is among them, only
     `without_values` may leave the process.
 
     Attributes:
-        kind_of_failure: What went wrong, in words that hold for every error of the class.
+        kind_of_failure: Description of the failure that holds for every error of the class.
     """
 
     kind_of_failure: ClassVar[str] = "it failed"
     _bare: str = ""
 
     def bare(self, text: str) -> Self:
-        """Give the error a second text, without any value of an object; return the error."""
+        """Attach a second text without any value of an object; return the error."""
         self._bare = text
         return self
 
     @property
     def without_values(self) -> str:
-        """Say what everybody may read: the second text of this error, or of what caused it."""
+        """Return a text without values: the second text of this error or of a cause."""
         error: BaseException | None = self
         while error is not None:
             if isinstance(error, RetrofitError) and error._bare:  # noqa: SLF001 - its own class
@@ -54,9 +54,9 @@ class InvalidPolicy(RetrofitError):
     """A policy, or a part of one, that cannot be compiled.
 
     Attributes:
-        location: Where in the object, as ``spec.rules[0].mutate.targets[1].kind``.
-        reason: What is wrong there and what to do about it, one sentence.
-        others: What else is wrong with the same object; none of them has others of its own.
+        location: Path in the object, as ``spec.rules[0].mutate.targets[1].kind``.
+        reason: One sentence on the problem and its remedy.
+        others: Further errors of the same object, none of which has others of its own.
     """
 
     kind_of_failure = "a part with variables became what no policy may hold"
@@ -70,15 +70,15 @@ class InvalidPolicy(RetrofitError):
         self.others = tuple(others)
 
     def is_within(self, place: str) -> bool:
-        """Return whether it is about a place of the object, or a part of that."""
+        """Return whether the location is a place of the object, or a part of it."""
         return self.location == place or self.location.startswith((f"{place}.", f"{place}["))
 
 
 class ErrorList:
-    """Errors of an object's parts: each part is read, whatever is wrong with those before it.
+    """Collects the errors of an object's parts, so that one error does not hide the others.
 
-    At the end of its ``with`` block one `InvalidPolicy` that holds all of them is raised, if there
-    are any; one that was raised in the block is among them.
+    If there are any, the end of its ``with`` block raises one `InvalidPolicy` that holds all of
+    them, including one that was raised in the block.
     """
 
     __slots__ = ("_errors",)
@@ -106,14 +106,14 @@ class ErrorList:
         return len(self._errors)
 
     def add(self, error: InvalidPolicy) -> None:
-        """Take in an error, and the others that it holds."""
+        """Add an error and the others that it holds."""
         self._errors.append(InvalidPolicy(error.location, error.reason))
         self._errors += error.others
 
     def attempt(
         self, read: Callable[_Args, _Value], *args: _Args.args, **kwargs: _Args.kwargs
     ) -> _Value | None:
-        """Return what a part is read as, None where it is wrong."""
+        """Return the parsed part, or None after recording its error."""
         try:
             return read(*args, **kwargs)
         except InvalidPolicy as error:
@@ -122,11 +122,11 @@ class ErrorList:
 
     @property
     def errors(self) -> tuple[InvalidPolicy, ...]:
-        """All of them; each place and reason once."""
+        """Return all errors, without duplicates of location and reason."""
         return tuple({(error.location, error.reason): error for error in self._errors}.values())
 
     def combined(self) -> InvalidPolicy:
-        """Return the first error, with the others."""
+        """Return the first error, with the others attached."""
         first, *others = self.errors
         return InvalidPolicy(first.location, first.reason, others=others)
 
@@ -134,15 +134,15 @@ class ErrorList:
 def read_each(
     read: Callable[[_Item, str], _Value], items: Sequence[_Item], location: str
 ) -> tuple[_Value, ...]:
-    """Return what the items of a list are read as.
+    """Return the parsed items of a list.
 
     Args:
-        read: Takes an item and its location.
-        items: Of the list.
-        location: Of the list.
+        read: Parses an item, given its location.
+        items: Items of the list.
+        location: Location of the list.
 
     Raises:
-        InvalidPolicy: What `read` raised, for all items that are wrong.
+        InvalidPolicy: The errors that `read` raised, for all invalid items.
     """
     if not items:
         return ()
@@ -163,7 +163,7 @@ class EvaluationError(RetrofitError):
 
     @override
     def __reduce__(self) -> tuple[Callable[..., "EvaluationError"], tuple[Any, ...]]:
-        """Take both texts along where it is pickled, which leaves its causes behind."""
+        """Keep both texts when pickled, because pickling drops the causes."""
         return _evaluation_error, (type(self), str(self), self.without_values)
 
 
@@ -172,14 +172,14 @@ def _evaluation_error(kind: type[EvaluationError], text: str, bare: str) -> Eval
 
 
 class Interrupted(RetrofitError):
-    """An evaluation was ended before its end; another attempt may succeed."""
+    """An evaluation was stopped before it finished; another attempt may succeed."""
 
     kind_of_failure = "evaluating the rule was interrupted"
 
     @property
     @override
     def without_values(self) -> str:
-        """Say it all: the text is about a process."""
+        """Return the whole text, which describes a process and no object."""
         return str(self)
 
 
@@ -188,10 +188,10 @@ class InvalidSetting(RetrofitError):
 
 
 class ClusterError(RetrofitError):
-    """The API server did not do what it was asked.
+    """The API server did not carry out a request.
 
     Attributes:
-        status: The HTTP status, 0 where no answer came.
+        status: HTTP status; 0 without an answer.
         retry_after: Seconds that the server asked to wait, or None.
     """
 
@@ -204,13 +204,13 @@ class ClusterError(RetrofitError):
 
 
 class Conflict(ClusterError):
-    """The object changed since it was read (409); read again and decide again."""
+    """The object has changed since it was read (409); read it again and decide again."""
 
     kind_of_failure = "the object changed meanwhile"
 
 
 class AlreadyExists(ClusterError):
-    """An object of that name is there already (409 on create)."""
+    """An object of that name exists already (409 on create)."""
 
     kind_of_failure = "an object of that name exists already"
 
@@ -231,7 +231,7 @@ class Forbidden(ClusterError):
     """The right is missing (403).
 
     Attributes:
-        permission: The verb and resource to grant, as ``patch deployments.apps in namespace a``.
+        permission: Verb and resource to grant, as ``patch deployments.apps in namespace a``.
     """
 
     kind_of_failure = "a right is missing"
@@ -241,24 +241,24 @@ class Forbidden(ClusterError):
         self.permission = permission
 
     def withhold_permission(self) -> None:
-        """Leave out what to grant: it is made of what not everybody may read."""
+        """Drop the right to grant, because it may contain values that are not public."""
         self.permission = ""
 
 
 class Invalid(ClusterError):
-    """The API server refuses the content (400, 415, 422): no repetition will help."""
+    """The API server refuses the content (400, 415, 422); a retry does not help."""
 
     kind_of_failure = "the content is refused"
 
 
 class Unreadable(Invalid):
-    """An object is stored in a form that nothing here can read."""
+    """An object is stored in a form that this project cannot read."""
 
     kind_of_failure = "an object cannot be read"
 
 
 class Denied(ClusterError):
-    """An admission webhook or policy of somebody else refused the write."""
+    """Another admission webhook or policy refused the write."""
 
     kind_of_failure = "an admission plugin or webhook refuses the write"
 
@@ -282,19 +282,19 @@ class Unavailable(ClusterError):
 
 
 class Unfinished(Unavailable):
-    """The call was done, and what it began is not over yet: an object waits for its finalizers."""
+    """The call succeeded but its effect is incomplete: an object waits for its finalizers."""
 
     kind_of_failure = "what the call began is not over yet"
 
 
 class ResponseTooLarge(ClusterError):
-    """The answer is larger than the caller takes; ask for less."""
+    """The answer is larger than the caller's limit; request less."""
 
     kind_of_failure = "the answer is too large"
 
 
 class NotReady(ClusterError):
-    """A GlobalContextEntry that a rule reads is missing, or has no data that may be used now."""
+    """A GlobalContextEntry that a rule reads is missing, or has no usable data now."""
 
     kind_of_failure = "a GlobalContextEntry is not ready"
 
@@ -306,7 +306,7 @@ class NotInstalled(ClusterError):
 
 
 class Overloaded(ClusterError):
-    """So much of this project's own work waits already that more of it has to come later."""
+    """So much of this project's work waits that more of it has to come later."""
 
     kind_of_failure = "too much work waits already"
 

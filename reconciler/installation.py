@@ -1,9 +1,9 @@
-"""What an installation is called in a cluster: one API group, and names that follow from it.
+"""The names of an installation in a cluster: an API group, and names that follow from it.
 
-There are two of them. One takes the place of a Kyverno: it has its API group, namespace and
-accounts, so that what users wrote for these goes on working. The other stands beside a Kyverno
-that is alive: the same kinds in a group of its own, and no object in common. Both run the same
-code; which one a process belongs to is a setting.
+There are two installations. One replaces a Kyverno: it has its API group, namespace and accounts,
+so that users' resources for these keep working. The other runs beside a live Kyverno: the same
+kinds in a group of its own, and no object in common. Both run the same code; a setting decides
+which one a process belongs to.
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ class Installation:
     """The names of one installation.
 
     Attributes:
-        group: Of policies, and of what belongs to them.
-        version: Of exceptions, requests and GlobalContextEntries; policies are ``v1``.
-        plural_prefix: Of the plurals. kubectl takes the first group that has a plural, so a
-            second group of the same ones would take Kyverno's from those who type them.
-        prefix: Of what is cluster-wide and of no kind of its own, as webhook configurations.
-        namespace: Of the programs; the ConfigMap, Service and accounts are in it.
-        recorded: Namespace of what is recorded of Secrets and of nothing else, so that rights on
-            them are rights on nothing else.
-        settings: The ConfigMap.
-        service: In front of the admission servers.
+        group: API group of policies and of their auxiliary kinds.
+        version: Version of exceptions, requests and GlobalContextEntries; policies are ``v1``.
+        plural_prefix: Prefix of plurals. kubectl resolves a plural to the first group that has
+            it, so a second group with the same plurals would hide Kyverno's from its users.
+        prefix: Prefix of cluster-wide objects of other kinds, as webhook configurations.
+        namespace: Namespace of the programs, with the ConfigMap, Service and accounts.
+        recorded: Namespace only for data recorded from Secrets, so that rights on them are
+            rights on nothing else.
+        settings: Name of the ConfigMap.
+        service: Service in front of the admission servers.
         admission_account: ServiceAccount of the admission servers.
-        background_account: In whose name policies work.
-        owner: The ClusterRole with which the webhook configurations go.
-        reporter: Who PolicyReports and events say they are of.
-        stands_by: A live Kyverno has the same policies, so only one of both may work.
+        background_account: Default ServiceAccount for the work of policies.
+        owner: ClusterRole that owns the webhook configurations.
+        reporter: Source that PolicyReports and events name.
+        stands_by: Whether a live Kyverno has the same policies, so that only one may work.
     """
 
     group: str
@@ -50,17 +50,17 @@ class Installation:
 
     @property
     def background_label(self) -> str:
-        """Return the label of roles whose rights policies get."""
+        """Return the label of roles that are aggregated to the account of policies."""
         return f"rbac.{self.group}/aggregate-to-background-controller"
 
     @property
     def role_prefix(self) -> str:
-        """Return what the names of the roles begin with that are installed."""
+        """Return the prefix of the names of installed roles."""
         return self.owner.partition(":")[0] + ":"
 
     @property
     def admission_label(self) -> str:
-        """Return the label of roles whose rights the admission servers get."""
+        """Return the label of roles that are aggregated to the admission servers."""
         return f"rbac.{self.group}/aggregate-to-admission-controller"
 
 
@@ -80,7 +80,7 @@ REPLACING: Final = Installation(
     reporter="kyverno",
     stands_by=True,
 )
-"""In the place of a Kyverno."""
+"""The installation that replaces a Kyverno."""
 
 BESIDE: Final = Installation(
     group="kube-retrofit.dev",
@@ -98,9 +98,9 @@ BESIDE: Final = Installation(
     reporter="kube-retrofit",
     stands_by=False,
 )
-"""Beside a Kyverno that is alive."""
+"""The installation beside a live Kyverno."""
 
 INSTALLATIONS: Final[Mapping[str, Installation]] = {
     item.group: item for item in (REPLACING, BESIDE)
 }
-"""By the API group."""
+"""The installations by API group."""

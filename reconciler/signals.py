@@ -1,4 +1,4 @@
-"""What happens, for those who subscribed to it while the program was put together."""
+"""Signals, to which parts of a program subscribe while it is wired."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec
@@ -7,16 +7,16 @@ P = ParamSpec("P")
 
 
 class Signal(Generic[P]):
-    """One kind of event: its owner emits it, and each subscriber is called, in order, at once."""
+    """One kind of event: its owner emits it, which calls each subscriber in order."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[P, object]] = []
 
     def subscribe(self, subscriber: Callable[P, object]) -> None:
-        """Have somebody called each time; what it raises is raised to the owner."""
+        """Add a subscriber; its exceptions propagate to the owner."""
         self._subscribers.append(subscriber)
 
     def emit(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call all of them."""
+        """Call all subscribers."""
         for subscriber in self._subscribers:
             subscriber(*args, **kwargs)

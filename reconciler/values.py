@@ -1,8 +1,8 @@
-"""Values that are made by the dozen for every request.
+"""Value classes that are instantiated many times per request.
 
-A frozen dataclass sets each field through `object.__setattr__`, which makes it take three times
-as long to make as one that is not frozen: a tenth of a review. So these are frozen for mypy,
-which CI runs over everything, and plain when they run.
+A frozen dataclass sets each field through `object.__setattr__`, which makes instantiation take
+three times as long: a tenth of a review. So these classes are frozen for mypy, which CI runs over
+all code, and plain at run time.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     def value_class(*, frozen: bool, slots: bool, kw_only: bool = False) -> Any:
-        """Return a decorator as `dataclass` does; ``frozen`` makes the class hashable."""
+        """Return a decorator like `dataclass`; ``frozen`` makes the class hashable."""
         return dataclass(unsafe_hash=frozen, slots=slots, kw_only=kw_only)
 
 

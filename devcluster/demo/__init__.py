@@ -1,1 +1,1 @@
-"""`retrofit dev demo`: what kube-retrofit does, shown on real objects within a minute."""
+"""`retrofit dev demo`: shows kube-retrofit's features on real objects within a minute."""

@@ -1,4 +1,4 @@
-"""The scenes; each shows something on real objects, checks it, and returns it as a fact."""
+"""The scenes; each demonstrates a feature on real objects, checks it and returns a summary."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ _FLEET = 500
 
 
 class Unexpected(RetrofitError):
-    """A scene saw something else than what it is there to show."""
+    """The check of a scene failed."""
 
 
 def restart(stage: Stage) -> str:
@@ -45,7 +45,7 @@ def restart(stage: Stage) -> str:
 
 
 def spread(stage: Stage) -> str:
-    """Label a namespace: the workloads in it get the label, those elsewhere do not."""
+    """Label a namespace: its workloads get the label, those elsewhere do not."""
     stage.heading("2  A new label on a Namespace is spread to the workloads in it")
     stage.excerpt("team-label.yaml", "      match:")
     stage.apply_policy("team-label")
@@ -68,7 +68,7 @@ def spread(stage: Stage) -> str:
 
 
 def roll_out(stage: Stage) -> str:
-    """Apply a policy to objects that are there already, and watch how far it is."""
+    """Apply a policy to existing objects and follow its progress."""
     stage.heading(f"3  A policy is rolled out over {_FLEET} existing objects")
     clock = SystemClock()
     began = clock.monotonic()
@@ -102,7 +102,7 @@ def roll_out(stage: Stage) -> str:
 
 
 def admit(stage: Stage) -> str:
-    """Change Pods before they are stored, and the Deployments that exist by the same rule."""
+    """Change Pods before they are stored, and existing Deployments by the same rule."""
     stage.heading("4  Pods get a sidecar before they are stored, and Deployments that exist too")
     stage.excerpt("log-agent.yaml", "metadata:")
     stage.apply_policy("log-agent")
@@ -143,7 +143,7 @@ def admit(stage: Stage) -> str:
 
 
 def forbidden(stage: Stage) -> str:
-    """Refuse a policy whose targets the controller may not change; take the right away later."""
+    """Refuse a policy whose targets the controller may not change; revoke the right later."""
     stage.heading("5  A target that may not be changed, and what to grant")
     stage.say("The controller has only the rights it was given. CronJobs are not among them.")
     stage.excerpt("maintenance.yaml", "      match:")
@@ -183,7 +183,7 @@ def forbidden(stage: Stage) -> str:
 
 
 def speak(stage: Stage) -> str:
-    """Install another policy language, and have its rules change and refuse Pods."""
+    """Install another policy language, whose rules change and refuse Pods."""
     stage.heading("6  ModRules, the rules of KubeMod, where somebody installs them")
     stage.excerpt("shop.modrules.yaml", "spec:")
     stage.install("manifests/dialects/kubemod")
@@ -207,7 +207,7 @@ def speak(stage: Stage) -> str:
 
 
 def guard(stage: Stage) -> str:
-    """Install a third policy language, and have its policies change a Pod and keep a namespace."""
+    """Install a third policy language, whose policies change a Pod and protect a namespace."""
     stage.heading(
         "7  Policies of kinitiras: what Pods request, and what nobody deletes by mistake"
     )
@@ -242,7 +242,7 @@ def guard(stage: Stage) -> str:
 
 
 def copy(stage: Stage) -> str:
-    """Install hooks, and have one keep copies of ConfigMaps as long as these are there."""
+    """Install hooks, one of which keeps copies of ConfigMaps while the originals exist."""
     stage.heading("8  A hook, bound as those of shell-operator, without a script")
     stage.excerpt("shop.hook.yaml", "kind: Hook")
     stage.install("crds/hooks")
@@ -283,7 +283,7 @@ SCENES: tuple[Callable[[Stage], str], ...] = (
 
 
 def _heal(stage: Stage) -> float:
-    """Return after how many seconds the request was finished."""
+    """Return the seconds until the request was finished."""
     clock = SystemClock()
     began = clock.monotonic()
     with stage.waiting("waiting until the controller notices"):
@@ -302,14 +302,14 @@ def _may_suspend(stage: Stage, *, granted: bool) -> None:
         try:
             said = stage.cluster.kubectl("auth", "can-i", "update", "cronjobs.batch", account)
         except ClusterError:
-            said = "no"  # kubectl says no by its exit code.
+            said = "no"  # kubectl reports "no" by its exit code.
         return (said.strip() == "yes") is granted
 
     wait_until(settled, within=_WITHIN, what="the API server honours the role")
 
 
 def _finished(stage: Stage, policy: str) -> None:
-    """Wait until all requests of a policy are finished, and see that they succeeded."""
+    """Wait until all requests of a policy are finished, and check that they succeeded."""
 
     def finished() -> list[dict[str, Any]] | None:
         requests = stage.requests(policy)
@@ -338,7 +338,7 @@ def _attempted(request: dict[str, Any]) -> bool:
 
 
 def _state(request: dict[str, Any]) -> str:
-    """Return how a request ended, or why it waits."""
+    """Return the final state of a request, or the reason why it waits."""
     status = request.get("status") or {}
     return str(status.get("state") if _final(request) else status.get("reason", ""))
 

@@ -1,4 +1,4 @@
-"""What a person sees of the demonstration: headings, sentences, and kubectl's own words."""
+"""The output of the demonstration: headings, sentences, and kubectl's own output."""
 
 import json
 import shlex
@@ -25,11 +25,11 @@ _LONG = 100
 
 
 class Stage:
-    """Prints, and runs kubectl before the eyes of the person or behind the scenes.
+    """Prints text, and runs kubectl with or without showing it.
 
     Attributes:
-        console: Where everything is printed.
-        cluster: What kubectl talks to.
+        console: Output.
+        cluster: The cluster of the demonstration.
     """
 
     def __init__(self, console: Console, cluster: Cluster) -> None:
@@ -37,19 +37,19 @@ class Stage:
         self.cluster = cluster
 
     def heading(self, text: str) -> None:
-        """Begin a part."""
+        """Start a part."""
         heading(self.console, text)
 
     def say(self, text: str) -> None:
-        """Print a sentence or two."""
+        """Print one or more sentences."""
         self.console.print(f"\n{text}", markup=False, highlight=False)
 
     def fact(self, text: str) -> None:
-        """Print what has been seen."""
+        """Print the result of a scene."""
         self.console.print(Text(f"\n=> {text}", style="bold green"))
 
     def excerpt(self, name: str, start: str) -> None:
-        """Print a file of objects from the first line that begins with some text."""
+        """Print a file of objects from the first line that starts with a text."""
         text = (OBJECTS / name).read_text()
         part = textwrap.dedent(text[text.index(f"\n{start}") + 1 :]).rstrip()
         self.console.print(f"\n{name}, in short:", markup=False, highlight=False)
@@ -57,32 +57,32 @@ class Stage:
             code = Syntax(part, "yaml", background_color="default", theme="ansi_dark")
             self.console.print(Padding(code, (0, 0, 0, _INDENT)))
         else:
-            # Syntax fills its lines with spaces.
+            # Syntax pads lines with spaces, which does not belong into plain output.
             self._verbatim(part)
         self.console.print()
 
     def kubectl(self, *args: str) -> None:
-        """Run kubectl, and show the command and what it printed."""
+        """Run kubectl, and show the command and its output."""
         self._command(*args)
         self._verbatim(self.cluster.kubectl(*args).rstrip())
 
     def sentence(self, *args: str) -> None:
-        """Run kubectl where it prints one long line, which is folded at words."""
+        """Run kubectl, and show its long line of output wrapped at words."""
         self._command(*args)
         folded = textwrap.wrap(self.cluster.kubectl(*args), self.console.width - _INDENT)
         self._verbatim("\n".join(folded))
 
     def apply(self, name: str) -> None:
-        """Apply one of the demonstration's files before the eyes of the person."""
+        """Apply one of the demonstration's files, and show the command and its output."""
         self._command("apply", "-f", name)
         self._verbatim(self.cluster.kubectl("apply", "-f", str(OBJECTS / name)).rstrip())
 
     def apply_refused(self, name: str) -> str:
-        """Apply one of the files where the API server refuses it; show and return why."""
+        """Apply a file that the API server refuses; show and return the reason."""
         return self.refused("apply", "-f", name)
 
     def refused(self, *args: str) -> str:
-        """Run kubectl where the API server refuses what it is sent; show and return why."""
+        """Run a kubectl command that the API server refuses; show and return the reason."""
         self._command(*args)
         files = [str(OBJECTS / arg) if (OBJECTS / arg).is_file() else arg for arg in args]
         try:
@@ -94,41 +94,41 @@ class Stage:
         return ""
 
     def install(self, folder: str) -> None:
-        """Apply a folder of the project's own manifests."""
+        """Apply a folder of the project's own manifests, and show it."""
         self._command("apply", "-k", folder)
         self._verbatim(
             self.cluster.kubectl("apply", "-k", str(find_manifests() / folder)).rstrip()
         )
 
     def apply_policy(self, name: str) -> None:
-        """Apply a policy, and wait until the API server asks about what it matches."""
+        """Apply a policy, and wait until it is Ready."""
         self.apply(f"{name}.yaml")
         self.kubectl("wait", "--for=condition=Ready", "--timeout=30s", f"clusterpolicy/{name}")
 
     def items(self, *args: str) -> list[dict[str, Any]]:
-        """Return the objects that ``kubectl get`` finds, unseen."""
+        """Return the objects that ``kubectl get`` finds, without showing it."""
         listed: list[dict[str, Any]] = json.loads(
             self.cluster.kubectl("get", *args, "-o", "json")
         )["items"]
         return listed
 
     def requests(self, policy: str) -> list[dict[str, Any]]:
-        """Return the requests that a policy led to, unseen."""
+        """Return the requests of a policy, without showing them."""
         return self.items("ur", "-n", NAMESPACE, "-l", f"kube-retrofit.dev/policy={policy}")
 
     def show_requests(self, policy: str) -> None:
-        """Show the requests that a policy led to."""
+        """Show the requests of a policy."""
         self.kubectl("get", "ur", "-n", NAMESPACE, "-l", f"kube-retrofit.dev/policy={policy}")
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Move something on a terminal while the person has to wait."""
+        """Show a spinner on a terminal during a wait."""
         with self.console.status(text):
             yield
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a progress bar; elsewhere than on a terminal only its end."""
+        """Show a progress bar; without a terminal, only its final state."""
         columns = (
             TextColumn(" " * _INDENT + "{task.description}"),
             BarColumn(),
@@ -147,11 +147,11 @@ class Stage:
 
     def _verbatim(self, text: str, style: str = "") -> None:
         shown = Text(textwrap.indent(text, " " * _INDENT), style=style)
-        # A table's rows must stay rows: what is too wide is left to the terminal.
+        # A table's rows must stay rows: wrapping is left to the terminal.
         self.console.print(shown, soft_wrap=True)
 
 
 def heading(console: Console, text: str) -> None:
-    """Begin a part, wherever it is printed."""
+    """Print a heading on any console."""
     console.print()
     console.rule(Text(text, style="bold"), align="left", style="dim")

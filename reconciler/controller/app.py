@@ -1,4 +1,4 @@
-"""Composition of the controller process and its life from start to drain."""
+"""Composition of the controller process, and its life from start to drain."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ class Controller:
     exceptions: ExceptionInformer | None = None
 
     def lead(self) -> None:
-        """The Lease was won."""
+        """Start to work after the Lease was acquired."""
         self.log.info("leading", identity=self.election.identity)
         if self.election.abandoned:
             self.log.warning(
@@ -78,12 +78,12 @@ class Controller:
         self.leadership.start()
 
     def on_lost(self) -> None:
-        """The Lease was lost."""
+        """End the process after the Lease was lost."""
         self.log.error("lost the Lease: exiting, so that only the new leader works")
         self._end()
 
     def on_failed(self, error: BaseException) -> None:
-        """The work of the leader ended by itself."""
+        """End the process after a bug ended the leader's work."""
         self.log.error(
             "the leader's work stopped because of a bug in kube-retrofit: exiting", exc_info=error
         )
@@ -104,7 +104,7 @@ class Controller:
         )
 
     def unready(self) -> str | None:
-        """Return why the policies and requests are not watched, None when they are."""
+        """Return why policies or requests are not watched, or None if they are."""
         problem = self.operator.watches.problem()
         if problem is None and self.exceptions is not None:
             problem = self.exceptions.unready()
@@ -134,12 +134,12 @@ class Controller:
             self.readiness.stop(str(error))
             raise
         finally:
-            # What began under a Lease that is lost belongs to somebody else now.
+            # Work that began under a lost Lease belongs to the new leader.
             drain = 0.0 if self.lost.is_set() else self.settings.drain_timeout
             await self.leadership.stop(drain)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.events.flush(), 2.0)
-            # Only now, when nothing here writes any more, may another process lead.
+            # Release the Lease only now, when this process does not write any more.
             electing.cancel()
             await asyncio.gather(electing, return_exceptions=True)
             for task in (*background, stopping):
@@ -147,7 +147,7 @@ class Controller:
             await asyncio.gather(*background, stopping, return_exceptions=True)
 
     async def _honour_signals(self) -> None:
-        # kopf takes the signals for itself when it starts, and would end before our work has.
+        # kopf installs its own handlers at its start, and would end before the work here has.
         await self.operator.started.wait()
         stop_on_signals(self.stop)
         await self.stop.wait()
@@ -167,7 +167,7 @@ async def run(settings: ControllerSettings) -> int:
     """Run the controller; return its exit code.
 
     Raises:
-        RetrofitError: It cannot start; the text says why and what to do.
+        RetrofitError: The controller cannot start; the text states the reason and the remedy.
     """
     configure(settings.log_format, settings.log_level)
     log = logger("controller")
@@ -203,7 +203,7 @@ async def _work(
     log, metrics = attempt_log.log, attempt_log.metrics
     async with (
         _clients(settings, metrics) as (client, lease_client),
-        # By the client that may write without the Lease: a review is a create.
+        # The Lease's client may write without holding the Lease, and a review is a create.
         scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock()),
     ):
         waiting = asyncio.create_task(_wait(client, settings, log.warning))
@@ -227,7 +227,7 @@ async def _clients(
     count = call_counter(metrics)
     client = await connect(settings.kubeconfig, settings.context, on_call=count)
     client.tell_left_out(logger("controller.client").warning)
-    # Load must never starve the renewal of the Lease.
+    # A client of its own: load must never delay the renewal of the Lease.
     lease_client = await connect(settings.kubeconfig, settings.context, on_call=count)
     try:
         yield client, lease_client

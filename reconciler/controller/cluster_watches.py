@@ -1,7 +1,7 @@
-"""What the controller follows beside its own kinds, on every replica, so that a new leader knows.
+"""Watches of the controller beside its own kinds, on every replica, so that a new leader is ready.
 
-The settings, the kinds that the cluster serves, the webhook configurations, the namespace of the
-programs, and whether a live Kyverno is there. Only a leader acts on what is found.
+They cover the settings, the kinds that the cluster serves, the webhook configurations, the
+namespace of the programs, and a live Kyverno. Only the leader acts on the findings.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.signals import Signal
 from reconciler.wiring.controller import Services
 
-# A definition is served some time after its last event: look at once, and twice more.
+# A definition is served some time after its last event: read discovery soon, and twice more.
 _LOOKS = (0.3, 1.0, 3.0)
 _PATROL = 2.0
 _PATIENCE = 10.0
@@ -39,24 +39,24 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderEvents:
-    """Events of a leader; another replica says the same, and its word is not stored."""
+    """Emits events as the leader; other replicas see the same and stay silent."""
 
     events: Events
     leading: Callable[[], bool]
 
     def emit(self, event: Event) -> None:
-        """Queue one event where this process leads."""
+        """Queue one event if this process leads."""
         if self.leading():
             self.events.emit(event)
 
 
 @dataclass(slots=True, kw_only=True)
 class ClusterWatches:
-    """Follows them from start to end of the process.
+    """Runs the watches from start to end of the process.
 
     Attributes:
-        languages: Those that the cluster need not have.
-        kinds_changed: Other kinds may be served than before.
+        languages: Policy languages that the cluster need not have.
+        kinds_changed: Emitted when the served kinds may have changed.
     """
 
     client: Client
@@ -77,7 +77,7 @@ class ClusterWatches:
     _settings: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        """Subscribe to what is reported or acted on."""
+        """Subscribe to findings that are reported or acted on."""
         self._settings = settings_watch(self.client, self.clock, self.settings)
         self.holder.changed.subscribe(self.report)
         self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
@@ -86,7 +86,7 @@ class ClusterWatches:
         self.services.entries.verdicts.judged.subscribe(self._tell_entry)
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Watch until cancelled."""
         namespace, client, clock = self.holder.namespace, self.client, self.clock
         marked = f"{MANAGED_BY}={self.settings.installation.prefix}"
         own = f"metadata.name={namespace}"
@@ -128,7 +128,7 @@ class ClusterWatches:
         await run_loops(loops)
 
     async def known(self) -> None:
-        """Return when a leader may begin: settings and the detector are known, or cannot be."""
+        """Return when the settings and the Kyverno detector are ready, or a time limit passed."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self.kyverno.looked.wait()
@@ -178,7 +178,7 @@ class ClusterWatches:
 
     async def _follow_definitions(self, watch: Watch) -> None:
         async for _ in watch.events():
-            # What is there at the start is found by discovery anyhow.
+            # The definitions of the first list are found by discovery anyway.
             if watch.synced.is_set():
                 self._kinds_changed.set()
 
@@ -226,7 +226,7 @@ class ClusterWatches:
     def _tell_entry(self, entry: Object, problem: str) -> None:
         known = (entry.get("status") or {}).get("conditions")
         if not problem and not known:
-            return  # That a new one works needs no event.
+            return  # A new entry that is readable needs no event.
         self.events.emit(
             Event(
                 regarding={

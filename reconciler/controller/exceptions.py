@@ -1,7 +1,7 @@
-"""PolicyExceptions at the controller, kept in step with the cluster by every replica.
+"""PolicyExceptions at the controller, kept in sync with the cluster by every replica.
 
-Not through kopf: work must not begin before the first list, nor go on while a watch has missed
-something, and kopf tells neither.
+They are not watched by kopf: work must not begin before the first list, nor continue while a watch
+has missed events, and kopf reports neither.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from reconciler.services.catalog.exceptions import ExceptionIndex, exception_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionInformer:
-    """Follows the exceptions.
+    """Keeps the exception index in sync.
 
     Attributes:
-        wake: Called with each policy whose parked requests may be decided otherwise now.
+        wake: Called with each policy whose parked requests may be decided differently now.
     """
 
     installation: Installation
@@ -30,7 +30,7 @@ class ExceptionInformer:
     log: Logger
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Watch the exceptions until cancelled."""
         async for change, obj in self.watch.events():
             taken = self.index.on_event(change, obj)
             if taken.problem:
@@ -40,5 +40,5 @@ class ExceptionInformer:
                 self.wake(policy_named(policy, self.installation))
 
     def unready(self) -> str | None:
-        """Return why the exceptions are not known, None when they are."""
+        """Return why the exceptions are not known, or None if they are."""
         return None if self.watch.synced.is_set() else self.watch.problem or "not listed yet"

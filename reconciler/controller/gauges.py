@@ -1,4 +1,4 @@
-"""Metrics that are looked up: once per second, what the parts of the controller know."""
+"""Metrics that are polled once per second from the parts of the controller."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Gauges:
     """Sets the metrics of one controller.
 
     Attributes:
-        leading: Whether this process holds the Lease.
+        leading: Returns whether this process holds the Lease.
     """
 
     metrics: Metrics
@@ -33,14 +33,14 @@ class Gauges:
     _seen: dict[str, int] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Update the metrics until cancelled."""
         await repeat(self._look, every=_PAUSE)
 
     async def _look(self) -> None:
         self.look()
 
     def look(self) -> None:
-        """Set all of them."""
+        """Update all polled metrics."""
         metrics, services, observers = self.metrics, self.services, self.observers
         metrics.leader.set(1 if self.leading() else 0)
         metrics.policies.labels("ready").set(len(services.index.policies()))

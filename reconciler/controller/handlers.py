@@ -1,8 +1,9 @@
-"""kopf handlers: each hands an object to the services and returns.
+"""kopf handlers, each of which passes an object to the services and returns.
 
 Only ``on.event`` is used: it writes nothing to the objects, no annotation and no finalizer.
-Kinds that a cluster need not serve are followed by `cluster_watches`: kopf would end where
-their definition is there and the right to read them is not.
+
+Kinds that a cluster need not serve are watched by `cluster_watches`: kopf would exit if their
+definition existed and the right to read them did not.
 """
 
 from typing import Any
@@ -31,12 +32,13 @@ def build_registry(
     """Return the handlers for the services.
 
     Args:
-        services: Where objects go.
-        passes: Where requests go as well.
-        hooks: Where those of hooks go.
-        installation: Whose policies and requests are followed.
-        namespace: Of requests. Those elsewhere come too, and nothing says who may write them.
-        adopt: Work on requests of a Kyverno as well.
+        services: Receive policies and requests.
+        passes: Receive requests as well.
+        hooks: Receive the requests of hooks.
+        installation: Installation of the watched policies and requests.
+        namespace: Namespace of requests. kopf delivers those of other namespaces too, which are
+            ignored, since nothing restricts who may write them.
+        adopt: Whether to process requests of a Kyverno as well.
     """
     registry = kopf.OperatorRegistry()
 

@@ -1,7 +1,7 @@
-"""What a leader does again and again, in two lists.
+"""The recurring jobs of a leader, in two lists.
 
-SINGLETON is what only one process may do, because it writes what has one writer or decides for all
-policies. SHARDED is what works on requests, each of which could be some other process's.
+SINGLETON jobs are limited to one process, because they write what has one writer or decide for all
+policies. SHARDED jobs process requests, each of which could be assigned to another process.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,11 +20,11 @@ from reconciler.wiring.base import Base
 from reconciler.wiring.controller import Services
 
 Jobs = Mapping[str, Callable[[], Awaitable[None]]]
-"""By name; each runs until it is cancelled."""
+"""Jobs by name; each runs until it is cancelled."""
 
 
 def singleton(base: Base, services: Services, observers: Observers, passes: CatchUpPasses) -> Jobs:
-    """Return what only one process may do."""
+    """Return the jobs that only one process may run."""
     rights = PermissionWatch(
         waiting=services.dispatcher, access=base.cluster.access, clock=base.clock
     )
@@ -50,17 +50,17 @@ def singleton(base: Base, services: Services, observers: Observers, passes: Catc
 
 
 def sharded(base: Base, services: Services, observers: Observers) -> Jobs:
-    """Return what works on requests; sweeps are requests too."""
+    """Return the jobs that process requests; sweeps are requests too."""
     lists = RequestLists(services, observers, every=base.settings.resync, warn=base.warn)
     return {"list of requests": lists.run, "dispatcher": services.dispatcher.run}
 
 
 @dataclass(slots=True)
 class RequestLists:
-    """Takes the truth about requests from lists, as watches may miss something.
+    """Reconciles the known requests with lists, because watches may miss events.
 
     Attributes:
-        every: Seconds between two lists of all that wait.
+        every: Seconds between two lists of all waiting requests.
         warn: Called with a sentence for the log.
     """
 
@@ -71,7 +71,7 @@ class RequestLists:
     _collected: bool = False
 
     async def run(self) -> None:
-        """List until cancelled."""
+        """List requests at an interval until cancelled."""
         await repeat(
             self._list,
             every=self.every,
@@ -84,7 +84,7 @@ class RequestLists:
         services = self.services
         await services.dispatcher.resync()
         if not self._collected:
-            # An entry that they wait for may have become ready before they were known.
+            # Entries that requests wait for may have become ready before the requests were known.
             services.dispatcher.wake_parked(Reason.ENTRY_NOT_READY)
             await services.collector.resync(self.observers.on_recovered)
             self._collected = True

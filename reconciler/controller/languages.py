@@ -1,7 +1,7 @@
-"""Policy languages that a cluster need not have, followed where their kinds are installed.
+"""Policy languages that a cluster need not have, watched if their kinds are installed.
 
-A language is at work when its policies can be read and nobody else acts on them: the system that
-it comes from is known by the webhook configuration that it makes, and goes first.
+A language is active if its policies can be read and no other system acts on them: its original is
+detected by the webhook configuration that it creates, and takes precedence.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ _PATROL = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class OptionalLanguage:
-    """Follows the policies of one language, and whether its original acts on them.
+    """Watches the policies of one language, and whether its original acts on them.
 
     Attributes:
-        watches: Of its kinds.
-        original: The system that it comes from, and what follows its configuration; None where
-            it does not matter whether that is at work.
+        watches: Watches of its kinds.
+        original: The original and the watch on its configuration; None if it does not matter
+            whether the original is at work.
         warn: Called with a sentence for the log.
     """
 
@@ -54,14 +54,14 @@ class OptionalLanguage:
         take_over: bool,
         warn: Warn,
     ) -> Iterator[Self]:
-        """Yield all of them.
+        """Yield the languages that have watches.
 
         Args:
-            client: Looks for the originals.
-            clock: For their watches.
-            index: Takes the policies.
-            policies: Has what follows them.
-            take_over: Act on the policies although the original is at work.
+            client: Watches the originals.
+            clock: Clock of these watches.
+            index: Receives the policies.
+            policies: Has the watches of optional kinds.
+            take_over: Whether to act on policies even if the original is at work.
             warn: Called with a sentence for the log.
         """
         for dialect in DIALECTS:
@@ -77,13 +77,13 @@ class OptionalLanguage:
                 )
 
     def __post_init__(self) -> None:
-        """Follow what comes and goes."""
+        """Subscribe to changes of the kinds' availability."""
         self._known = self.original is None
         for watch in self.watches.values():
             watch.turned.subscribe(self._settle)
 
     def loops(self) -> Mapping[str, Awaitable[None]]:
-        """Return what follows all that for ever, by name."""
+        """Return the endless loops of the language by name."""
         found: dict[str, Awaitable[None]] = {}
         for kind, watch in self.watches.items():
             found[kind.plural] = self._follow(watch)
@@ -100,7 +100,7 @@ class OptionalLanguage:
                 await self.index.take_in(policy)
 
     async def _look_for(self, original: Original, watch: Watch) -> None:
-        # Where the language is not installed, nobody asks who else speaks it.
+        # If the language is not installed, its original does not matter.
         await self._there.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell(f"the configuration of {original.name}", watch))

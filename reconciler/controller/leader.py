@@ -1,4 +1,4 @@
-"""What runs while this process leads."""
+"""The work of a leader."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ from reconciler.signals import Signal
 
 @dataclass(slots=True, kw_only=True)
 class Leadership:
-    """Starts the work when the Lease is won and stops it when it is lost or given back.
+    """Starts the work when the Lease is acquired and stops it when it is lost or released.
 
     Attributes:
         prepared: Returns when the work may begin.
-        failed: A bug ended the work; whoever leads and does nothing must not go on.
+        failed: Emitted when a bug ended the work; a leader that does nothing must not go on.
     """
 
     dispatcher: Dispatcher
@@ -30,12 +30,12 @@ class Leadership:
     _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """The Lease was won."""
+        """Start the work."""
         self._task = asyncio.create_task(self._lead(), name="leader")
         self._task.add_done_callback(self._ended)
 
     async def stop(self, drain: float) -> None:
-        """Finish what is in work within ``drain`` seconds, then stop."""
+        """Finish the work in progress within ``drain`` seconds, then stop."""
         if self._task is None:
             return
         self.dispatcher.close()

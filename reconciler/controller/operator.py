@@ -1,8 +1,8 @@
-"""kopf's operator: how it logs in, what it follows, and how it ends.
+"""kopf's operator: its login, the kinds that it watches, and its end.
 
-kopf would ask for the user's name, keep a token until it is refused, be ready before it has read
-anything, and wait for ever when its login fails. So it gets an identity, a session that carries
-our credentials of the moment, and a process that ends with it.
+By default kopf would look up the name of its user, keep a token until it is refused, be ready
+before it has read anything, and wait forever when its login fails. So it gets an identity, a
+session that carries the current credentials, and a process that ends with it.
 """
 
 import asyncio
@@ -26,33 +26,33 @@ _log = logger("controller.operator")
 
 
 class Watches:
-    """Which of the kinds are watched, by what the API server answered last.
+    """Records which kinds are watched, from the latest answers of the API server.
 
     Attributes:
-        problems: Of each resource, as ``policies.kyverno.io``, why it is not; empty where it is.
+        problems: Per resource, as ``policies.kyverno.io``, why it is not watched, or "".
     """
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self.problems = {kind.resource: _STARTING for kind in kinds}
 
     def answered(self, call: Call, problem: str) -> None:
-        """Take in how a request ended; only an open watch is good news."""
+        """Record the result of a request; only an open watch clears a problem."""
         if call.resource in self.problems and (problem or call.verb == "watch"):
             self.problems[call.resource] = problem
 
     def refused(self, problem: str) -> None:
-        """Nothing can be watched with these credentials."""
+        """Record that no kind can be watched with the current credentials."""
         self.problems = dict.fromkeys(self.problems, problem)
 
     def problem(self) -> str | None:
-        """Return why one of the kinds is not watched, None when all are."""
+        """Return why one of the kinds is not watched, or None if all are."""
         return next(
             (f"{kind}: {problem}" for kind, problem in self.problems.items() if problem), None
         )
 
 
 class Operator:
-    """Follows kinds by kopf until it is cancelled."""
+    """Watches kinds with kopf until it is cancelled."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class Operator:
         registry: kopf.OperatorRegistry,
         patience: float = 60.0,
     ) -> None:
-        """Prepare it.
+        """Initialize.
 
         Args:
-            client: Whose address and credentials it uses.
-            kinds: What the handlers need; without a watch of each it is not ready.
+            client: Provides address and credentials.
+            kinds: Kinds of the handlers; readiness requires a watch of each.
             page: Objects per page of the first list.
-            identity: A name that no other process has.
-            stop: Ends it when set.
-            registry: Of the handlers.
-            patience: Seconds for which refused credentials may be replaced by better ones.
+            identity: Identity that is unique to this process.
+            stop: Ends the operator when set.
+            registry: Registry of the handlers.
+            patience: Seconds to wait for new credentials after a refusal.
         """
         self.watches = Watches(kinds)
         self.started = asyncio.Event()
@@ -91,7 +91,7 @@ class Operator:
         """Run until stopped.
 
         Raises:
-            ClusterError: kopf cannot go on; the text says why.
+            ClusterError: kopf has ended; the text says why.
         """
         kopf.on.login(registry=self._registry, errors=kopf.ErrorsMode.PERMANENT)(self._login)
         running = asyncio.create_task(
@@ -125,14 +125,14 @@ class Operator:
     def _ended(self, error: Exception | None) -> ClusterError:
         problem = self.watches.problem()
         if problem is None or problem.endswith(_STARTING):
-            # The API server did not refuse anything.
+            # The API server refused nothing, so this is a bug.
             _log.error("kopf ended because of a bug in kopf or kube-retrofit", exc_info=error)
             problem = None
         said = problem or (f"{type(error).__name__}: {error}" if error else "kopf ended")
         return ClusterError(f"policies and requests are no longer watched: {said}")
 
     async def _login(self, *, runtime: timedelta, **_: object) -> kopf.AiohttpSession:
-        """Open a session; asked again after a refusal, wait a while for better credentials."""
+        """Open a session; after a refusal, kopf calls this again: wait for new credentials."""
         if self._asked:
             try:
                 await self._client.request("GET", "/readyz", timeout=_TIMEOUT)
@@ -141,10 +141,10 @@ class Operator:
                 if runtime.total_seconds() < self._patience:
                     raise kopf.TemporaryError(str(error), delay=_PAUSE) from error
                 self._refused.set_exception(error)
-                # kopf would go on without a login: whoever runs it ends it.
+                # kopf would continue without a login; wait until `run` ends it.
                 await asyncio.Event().wait()
             except ClusterError as error:
-                # Any other answer says nothing against the credentials.
+                # Any other failure does not concern the credentials.
                 _log.debug("checked whether the credentials are accepted", answer=str(error))
         self._asked = True
         return kopf.AiohttpSession(

@@ -13,20 +13,20 @@ def operator_settings(page: int) -> kopf.OperatorSettings:
     Args:
         page: Objects per page of the first list.
     """
-    # It tells of every event that a handler returned from; what matters we say ourselves.
+    # kopf logs every handled event at INFO, which duplicates this project's logs.
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    # It asks for definitions that nobody has to install; those that are needed we wait for.
+    # It looks for definitions that are optional here; required kinds are awaited at the start.
     logging.getLogger("kopf._core.reactor.observation").setLevel(logging.ERROR)
     settings = kopf.OperatorSettings()
-    # Our own events go through a port with a rate limit; kopf's would double them.
+    # Events are emitted through the rate-limited `Events` port; kopf's would duplicate them.
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.persistence.diffbase_storage = NoEssence()
     settings.persistence.progress_storage = NoProgress()
-    # A task per object is kept for more events of it; ours come as a burst of two.
+    # kopf keeps a task per object for further events, which come here as a burst of two.
     settings.queueing.idle_timeout = 0.5
     settings.queueing.exit_timeout = 0.5
-    # A dead connection says nothing: both sides end a watch after minutes.
+    # A dead connection sends nothing, so both sides end a watch after minutes.
     settings.watching.server_timeout = 270
     settings.watching.client_timeout = 300
     settings.watching.connect_timeout = 10

@@ -1,8 +1,8 @@
-"""kopf's memory about objects, switched off.
+"""kopf's per-object storage, switched off.
 
-Handlers that only listen need neither the last seen essence of an object nor their own progress;
-kopf would still copy every object several times per event to have them (measured: two thirds of
-its CPU time per event).
+Handlers that only listen need neither the last seen essence of an object nor their own progress.
+kopf would still copy every object several times per event for them (measured: two thirds of its
+CPU time per event).
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 
 class NoEssence(kopf.DiffBaseStorage):
-    """Never knows what an object was like before."""
+    """Holds no previous state of any object."""
 
     @override
     def build(self, **_: Any) -> kopf.BodyEssence:
@@ -24,11 +24,11 @@ class NoEssence(kopf.DiffBaseStorage):
 
     @override
     def store(self, **_: Any) -> None:
-        """Store nothing: nothing may be written to an object."""
+        """Store nothing: kopf must not write to objects."""
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Never knows of an unfinished handler."""
+    """Holds no unfinished handlers."""
 
     @override
     def fetch(self, **_: Any) -> Any:
@@ -36,15 +36,15 @@ class NoProgress(kopf.ProgressStorage):
 
     @override
     def store(self, **_: Any) -> None:
-        """Store nothing: nothing may be written to an object."""
+        """Store nothing: kopf must not write to objects."""
 
     @override
     def purge(self, **_: Any) -> None:
-        """There is nothing to remove."""
+        """Do nothing: no progress is stored."""
 
     @override
     def touch(self, **_: Any) -> None:
-        """Nothing may be written to an object."""
+        """Do nothing: kopf must not write to objects."""
 
     @override
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:

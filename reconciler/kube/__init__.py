@@ -1,1 +1,1 @@
-"""Adapter of the ports to a real cluster; the only importer of `kubernetes` and `tenacity`."""
+"""Adapters of the ports to a real cluster; the only importer of `kubernetes` and `tenacity`."""

@@ -1,4 +1,4 @@
-"""What somebody may do: reviews by the API server's authorizer. Nothing is remembered."""
+"""Access reviews: rights as the API server's authorizer evaluates them, without a cache."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ _OF_USER = ("uid", "groups", "extra")
 
 
 class AccessReviews:
-    """The `Access` port about one ServiceAccount; needs create of subjectaccessreviews."""
+    """The `Access` port for one ServiceAccount; needs create of subjectaccessreviews."""
 
     def __init__(self, client: Client, *, namespace: str, service_account: str) -> None:
         self._client = client
@@ -39,27 +39,27 @@ class AccessReviews:
         }
 
     async def may(self, right: Right) -> bool:
-        """Ask for one right."""
+        """Return whether the ServiceAccount has the right."""
         return await _review(self._client, _REVIEWS, right, self._subject)
 
 
 class PolicyAccess:
-    """The `Accesses` port of who asks about other accounts, as `AccessReviews` does."""
+    """The `Accesses` port for a program that reviews other accounts with SubjectAccessReviews."""
 
     def __init__(
         self, client: Client, *, shared: ServiceAccount, controller: ServiceAccount
     ) -> None:
-        """Take the account that policies share, and the one that works in others' names."""
+        """Initialize with the account that policies share and the account that impersonates."""
         self._client = client
         self._shared = self._about(shared)
         self._controller = self._about(controller)
 
     async def may(self, right: Right) -> bool:
-        """Ask for one right of the account that policies share."""
+        """Return whether the account that policies share has the right."""
         return await self._shared.may(right)
 
     def of(self, account: ServiceAccount | None) -> Access:
-        """Return what tells about an account that a policy names; None: what this one tells."""
+        """Return the access of the account that a policy names, or of the shared one for None."""
         if account is None:
             return self
         own = self._about(account)
@@ -72,55 +72,55 @@ class PolicyAccess:
 
 
 class UserAccess:
-    """The `Access` port about whoever sent a request; needs create of subjectaccessreviews."""
+    """The `Access` port for the sender of a request; needs create of subjectaccessreviews."""
 
     def __init__(self, client: Client, user: Mapping[str, Any]) -> None:
-        """Take the user as an AdmissionReview describes one."""
+        """Initialize with the ``userInfo`` of an AdmissionReview."""
         self._client = client
         described = {"user": user.get("username"), **{key: user.get(key) for key in _OF_USER}}
         self._subject = {key: value for key, value in described.items() if value}
 
     async def may(self, right: Right) -> bool:
-        """Ask for one right."""
+        """Return whether the user has the right."""
         return await _review(self._client, _REVIEWS, right, self._subject)
 
     async def may_get(self, path: str) -> bool:
-        """Ask whether they may get a path that is no object's."""
+        """Return whether the user may get a non-resource path."""
         spec = {**self._subject, "nonResourceAttributes": {"path": path, "verb": "get"}}
         return await _answer(self._client, _REVIEWS, spec)
 
 
 class OwnAccess:
-    """The `Access` port about the program itself, whoever it runs as."""
+    """The `Access` port for the user that the program itself authenticates as."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def may(self, right: Right) -> bool:
-        """Ask for one right."""
+        """Return whether the program has the right."""
         return await _review(self._client, _SELF_REVIEWS, right, {})
 
 
 class ProgramAccess:
-    """The `Access` port about a program: its own account where it lives, else that of policies.
+    """The `Access` port for a program: its own account in its namespace, else that of policies.
 
-    No policy reaches the programs' namespace, so what is missing there the program itself lacks.
+    Policies never act in the programs' namespace, so a right missing there is the program's.
     """
 
     def __init__(self, client: Client, *, namespace: str, worker: str) -> None:
-        """Take the program's client, its namespace and the user it speaks for."""
+        """Initialize with the program's client, its namespace and the user to impersonate."""
         self._client = client
         self._namespace = namespace
         self._own = OwnAccess(client)
         self._worker = OwnAccess(client.speaking_for(worker))
 
     async def may(self, right: Right) -> bool:
-        """Ask for one right."""
+        """Return whether the account responsible for the right's namespace has the right."""
         asked = self._own if right.namespace == self._namespace else self._worker
         return await asked.may(right)
 
     def of(self, account: ServiceAccount | None) -> Access:
-        """Return what tells about an account that a policy names; None: what this one tells."""
+        """Return the access of the account that a policy names; for None, this one."""
         if account is None:
             return self
         own = OwnAccess(self._client.speaking_for(account.user))
@@ -129,11 +129,11 @@ class ProgramAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountAccess:
-    """The `Access` port about an account that a policy names.
+    """The `Access` port for an account that a policy names.
 
     Attributes:
-        programs: About whoever works in its name.
-        own: About the account itself.
+        programs: Access of the account that impersonates it.
+        own: Access of the account itself.
     """
 
     programs: Access
@@ -141,14 +141,14 @@ class AccountAccess:
     own: Access
 
     async def may(self, right: Right) -> bool:
-        """Ask for one right."""
+        """Return whether the account has the right; for "impersonate", its impersonator."""
         if right.verb == "impersonate":
-            # What lacks it names no account, only the namespace.
+            # A `MissingRight` for impersonation names only the namespace, not the account.
             return await self.programs.may(replace(right, name=self.account.name))
         try:
             return await self.own.may(right)
         except Forbidden:
-            # Nobody may ask in its name: that is a right of its own to wait for.
+            # The program may not impersonate the account, which is a missing right of its own.
             return False
 
 

@@ -1,7 +1,7 @@
-"""The `Board` port: a Lease whose annotations say how many requests wait.
+"""The `Board` port: a Lease whose annotations carry the number of waiting requests.
 
-A Lease, because both programs have rights on Leases already, and because what it says is of a
-moment: ``renewTime`` has it.
+It is a Lease because both programs have rights on Leases already, and because the numbers hold for
+one moment, which ``renewTime`` records.
 """
 
 from collections.abc import Callable
@@ -21,19 +21,19 @@ BACKLOG_NAME = "kube-retrofit-backlog"
 
 
 class KubeBacklogStore:
-    """The Lease of one namespace."""
+    """Reads and writes the backlog Lease of one namespace."""
 
     def __init__(self, leases: KubeLeases, clock: Clock) -> None:
         self._leases = leases
         self._clock = clock
 
     async def read(self) -> Backlog:
-        """Return what was published last; before anything was, nothing waits."""
+        """Return the backlog that was published last, or an empty one before the first."""
         lease = await self._leases.lease(BACKLOG_NAME)
         return Backlog() if lease is None else _parse(lease)
 
     async def write(self, backlog: Backlog) -> None:
-        """Tell it; only a leader does."""
+        """Publish the backlog; only the leader does so."""
         marks = {
             ANNOTATION_WAITING: str(backlog.waiting),
             ANNOTATION_SEEN: str(backlog.seen),
@@ -47,13 +47,13 @@ class KubeBacklogStore:
 
 
 def backlog_watch(client: Client, clock: Clock, namespace: str) -> Watch:
-    """Return a watch on the one Lease."""
+    """Return a watch on the backlog Lease."""
     fields = f"metadata.name={BACKLOG_NAME}"
     return Watch(client, LEASES, clock, namespace=namespace, fields=fields, metadata_only=True)
 
 
 def backlog_handler(on_backlog: Callable[[Backlog], None]) -> Callable[[Change, Object], None]:
-    """Return what hands over the Lease's changes; deleted it has nothing new to say."""
+    """Return a watch handler that passes on the Lease's contents; deletions change nothing."""
 
     def change(kind: Change, lease: Object) -> None:
         if kind != "DELETED":

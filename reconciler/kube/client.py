@@ -1,8 +1,8 @@
-"""The one way to the API server: raw bytes over the Kubernetes client's own session.
+"""The only connection to the API server: raw bytes over the Kubernetes client's own session.
 
 Address, certificates, proxy and tokens come from `kubernetes.aio`, and so do resources and verbs
-(`Client.resource`); its connection pool is used directly, because its layers between the two cost
-several times the CPU of a call and refuse objects that the server accepts. Bodies are never
+(`Client.resource`). Its connection pool is used directly, because the layers in between cost
+several times the CPU of a call and reject objects that the server accepts. Bodies are never
 logged.
 """
 
@@ -41,18 +41,18 @@ from reconciler.kube.shallow import ShallowResponse
 from reconciler.kube.transport import CONNECT_TIMEOUT, Line
 
 OnCall = Callable[[str, str, int, float], None]
-"""Called with every request: verb, resource, HTTP status (0: no answer), seconds."""
+"""Called after every request with verb, resource, HTTP status (0: no answer) and seconds."""
 OnAnswer = Callable[[Call, str], None]
-"""Called with every answer to another library: its request, and the failure or nothing."""
+"""Called for another library's requests with the call and its failure message, or ""."""
 
 
 class Client:
     """Requests to one API server; every failure is a `ClusterError`.
 
     Attributes:
-        address: Of the API server, for messages.
-        configuration: The library's.
-        on_call: For metrics; None is nobody.
+        address: Address of the API server, for messages.
+        configuration: Configuration of the `kubernetes` library.
+        on_call: Callback for metrics, or None.
     """
 
     def __init__(
@@ -76,36 +76,36 @@ class Client:
 
     @property
     def date(self) -> tuple[str, float]:
-        """Return what the API server said last that the time is, and when, monotonic."""
+        """Return the API server's last ``Date`` header and the monotonic time of its arrival."""
         return self._line.date
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:
-        """Have somebody asked before each request that is no GET, in whatever name it goes."""
+        """Set a predicate that must hold for each request that is not a GET, for every user."""
         self._line.allow_writes(may_write)
 
     def tell_left_out(self, warn: Callable[[str], None]) -> None:
-        """Set what is called with a sentence on objects that cannot be read."""
+        """Set the callback for warnings about objects that cannot be read."""
         self._line.tell_left_out(warn)
 
     def left_out(self, what: str) -> None:
-        """Tell of objects that cannot be read."""
+        """Report objects that cannot be read."""
         self._line.left_out(what)
 
     def speaking_for(self, user: str) -> "Client":
-        """Return a client that asks in another user's name, over the same connections.
+        """Return a client that impersonates another user, over the same connections.
 
-        Only the first one is closed.
+        Only the original client needs to be closed.
 
         Args:
-            user: Full name of a ServiceAccount, whose groups the API server adds.
+            user: Full name of a ServiceAccount; the API server adds its groups.
         """
         return Client(self._credentials, self._clock, self.on_call, user, self._line)
 
     def open_session(self, on_answer: OnAnswer) -> aiohttp.ClientSession:
-        """Return a session for another library, which closes it.
+        """Return a session for another library, which has to close it.
 
-        Its requests go as ours do: with the credentials of the moment, and after a 401 once more
-        with credentials read anew. No token is handed over.
+        Its requests are sent like this client's: with current credentials, and after a 401 once
+        more with credentials read again. The library never sees the token.
         """
 
         async def send(
@@ -146,7 +146,7 @@ class Client:
         return response
 
     def resource(self, kind: Kind) -> ApiResource:
-        """Return a kind as a resource with verbs, of a kind with subresource that subresource."""
+        """Return a kind as a resource with verbs; if the kind names a subresource, that one."""
         return self._objects.resource(kind)
 
     async def close(self) -> None:
@@ -168,9 +168,9 @@ class Client:
     ) -> bytes:
         """Send one request and return the body of the answer.
 
-        A refused or broken connection, 408, 429 and 502 to 504 are repeated a few times with
-        jitter, honouring Retry-After. That is safe for what this project sends: reads, guarded
-        writes, deletions, and creates under a name that is decided beforehand.
+        A refused or broken connection, 408, 429 and 502 to 504 are retried a few times with
+        jitter, honouring Retry-After. That is safe for this project's requests: reads, guarded
+        writes, deletions, and creates under a name that is fixed beforehand.
 
         Args:
             method: In upper case.
@@ -180,8 +180,8 @@ class Client:
             content_type: Of the body.
             accept: Media types of the answer.
             timeout: Seconds for all attempts together.
-            repeat: Off for callers that have a rhythm of their own.
-            most: Bytes of the answer that the caller takes, 0: any; more of it is not read.
+            repeat: False for callers that retry on their own schedule.
+            most: Limit of the answer in bytes, above which reading stops; 0 means no limit.
 
         Raises:
             ResponseTooLarge: The answer is larger.
@@ -220,12 +220,12 @@ class Client:
         return self.decode(method, path, await self.request(method, path, **options))
 
     def decode(self, method: str, path: str, answer: bytes) -> Any:
-        """Return what a request was answered with, decoded.
+        """Return the decoded answer of a request.
 
-        Items of a list that are nested too deeply are left out, and reported.
+        List items that are nested too deeply are left out and reported.
 
         Raises:
-            Invalid: It is one object, which is nested too deeply.
+            Invalid: The answer is a single object that is nested too deeply.
         """
         try:
             return decode(answer)
@@ -245,14 +245,14 @@ class Client:
         idle: float,
         total: float | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and give its lines.
+        """Open a watch and yield its lines.
 
         Args:
             path: Of the collection.
-            query: With ``timeoutSeconds``, so that the server ends it too.
+            query: Includes ``timeoutSeconds``, so that the server ends the watch too.
             accept: Media types of the answer.
             idle: Seconds without a byte after which the connection counts as dead.
-            total: Seconds after which it does although there were bytes; None: never.
+            total: Seconds after which it ends even if bytes arrive; None for no limit.
         """
         call = describe("GET", path, watch=True)
         headers = {"Accept": accept, **self._headers}
@@ -268,19 +268,19 @@ class Client:
     async def wait_until_served(
         self, on_wait: Callable[[str], None], *, limit: float = 0.0
     ) -> None:
-        """Return as soon as the API server is ready to answer us.
+        """Return as soon as the API server answers this client.
 
         Args:
-            on_wait: Gets a sentence for people before each pause.
+            on_wait: Called with a readable sentence before each pause.
             limit: Seconds after which to give up; 0 means never.
 
         Raises:
-            Unauthorized: It answers, but does not accept the credentials.
+            Unauthorized: The server answers, but does not accept the credentials.
             Unavailable: The limit has passed.
         """
 
         async def answered() -> None:
-            # Whoever may not read the address, or finds none there, has been answered.
+            # A 403 or a 404 is an answer too: the server is up.
             with contextlib.suppress(Forbidden, NotFound, NoKindMatch):
                 await self.request("GET", "/readyz", timeout=10.0, repeat=False)
 
@@ -311,7 +311,7 @@ class Client:
     async def _open(
         self, call: Call, method: str, url: URL, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Give a successful answer; after a 401 once more with credentials read anew."""
+        """Yield a successful answer; after a 401, try once more with credentials read again."""
         for again in (True, False):
             sent = await self._credentials.authorization()
             if sent:
@@ -365,14 +365,14 @@ async def connect(
     clock: Clock | None = None,
     on_call: OnCall | None = None,
 ) -> Client:
-    """Return a client; nothing is sent yet.
+    """Return a client, without sending a request yet.
 
     Args:
-        kubeconfig: Empty for the ServiceAccount's own, or the usual one.
-        context: Of the kubeconfig; empty for its current one.
-        user: Impersonated where the credentials may do so; empty for their own.
-        clock: Of time-outs.
-        on_call: For metrics.
+        kubeconfig: Path; empty for the ServiceAccount's credentials or the default kubeconfig.
+        context: Context of the kubeconfig; empty for the current one.
+        user: User to impersonate, which the credentials must allow; empty for none.
+        clock: Measures time-outs and the age of credentials.
+        on_call: Callback for metrics.
 
     Raises:
         InvalidSetting: There are no usable credentials.
@@ -405,17 +405,17 @@ def _check_address(address: str) -> None:
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """End the connection of an answer that was not read to its end.
+    """Abort the connection of an answer that was not read to its end.
 
-    To part by TLS waits for the other side, half a minute long, and a program that ends has left
-    the connection by then.
+    A TLS shutdown waits up to half a minute for the peer, and a program that is about to end
+    has left the connection by then.
     """
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    # Not the response's own readline: it gives up on lines of some megabytes.
+    # Not the response's own readline, which fails on lines of several megabytes.
     rest: list[bytes] = []
     async for chunk in response.content.iter_any():
         first, *others = chunk.split(b"\n")

@@ -24,9 +24,9 @@ from reconciler.kube.writer import KubeWriter
 class KubeCluster:
     """One adapter per port, over one client.
 
-    What policies ask for, reads and writes of users' objects, goes in the name of the account
-    that users grant rights to, or of the one that a policy names; what keeps the programs going
-    goes in their own name.
+    Reads and writes of users' objects, which policies cause, use the account that users grant
+    rights to, or the account that a policy names. Everything that the programs need for
+    themselves uses their own account.
     """
 
     kinds: KubeKinds
@@ -49,7 +49,7 @@ class KubeCluster:
         clock: Clock,
         warn: Callable[[str], None],
     ) -> Self:
-        """Return the adapters that a controller with these settings uses."""
+        """Return the adapters for a controller with these settings."""
         worker = client.speaking_for(settings.background_user)
         kinds = KubeKinds(client, clock)
         return cls(

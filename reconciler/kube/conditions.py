@@ -1,7 +1,7 @@
-"""Whether the API server can compile the CEL conditions of a webhook, asked without storing any.
+"""Checks without storing anything whether the API server compiles a webhook's CEL conditions.
 
-Asked by a dry run of a ValidatingAdmissionPolicy, whose conditions it holds to the same check: the
-right to do that reaches nothing, while the right to write webhooks reaches every object.
+The check is a dry run of a ValidatingAdmissionPolicy, whose conditions are compiled alike. The
+right to do that affects nothing, while the right to write webhooks affects every object.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ class KubeConditions:
         self._client = client
 
     async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
-        """Have conditions compiled; an API server that cannot be asked this way objects to none.
+        """Check conditions; if the API server does not serve the policy kind, none is rejected.
 
         Raises:
-            Invalid: They do not compile; says which and why, as ``matchConditions[0]...``.
+            Invalid: They do not compile; the message says where: ``matchConditions[0]...``.
         """
         body = {
             "apiVersion": _POLICIES.api_version,
@@ -55,7 +55,7 @@ class KubeConditions:
                 body, _NAME, force_conflicts="true", dry_run="All"
             )
         except NoKindMatch:
-            return  # The server is older than that kind; it says so when they are registered.
+            return  # The server is older than that kind; it reports errors on registration.
         except Invalid as error:
             text = str(error).partition(_FOUND)[2] or str(error)
             if text.startswith("[") and text.endswith("]"):

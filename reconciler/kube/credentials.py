@@ -1,7 +1,7 @@
-"""Where the API server is and who we are: kubeconfig or ServiceAccount, read again as it rotates.
+"""Address and credentials for the API server: kubeconfig or ServiceAccount, reread on rotation.
 
 A projected ServiceAccount token lives about an hour and is replaced in its file; tokens of exec
-plugins end too. They are read again after a minute, and at once when the server says 401.
+plugins expire too. They are read again after a minute, and immediately after a 401.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _REREAD = 60.0
 _LEAST_BETWEEN = 5.0
 _MISSHAPEN = (KeyError, TypeError, AttributeError)
 _UNREADABLE = (ConfigException, OSError, YAMLError, ValueError, *_MISSHAPEN)
-# The library's words, and what they mean to the person whose file it is.
+# Messages of the library, and what they mean to the owner of the kubeconfig.
 _MEANINGS: Final = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
@@ -42,10 +42,10 @@ _MEANINGS: Final = tuple(
 
 
 class _Source(Protocol):
-    """Reads the configuration; ``anew`` forgets what an exec plugin said before.
+    """Reads the configuration; ``anew`` discards the cached result of an exec plugin.
 
     Attributes:
-        place: What is read, for messages.
+        place: Name of the source, for messages.
     """
 
     place: str
@@ -74,7 +74,7 @@ class _Kubeconfig:
             if "exec" in (self._loader._user or ()) and not hasattr(  # noqa: SLF001
                 self._loader, "exec_plugin_expiry"
             ):
-                return  # A plugin that names no end is asked again only when refused.
+                return  # A plugin that names no expiry is run again only after a 401.
             await self._loader.load_and_set(configuration)
             return
         load: Any = load_kube_config  # without types
@@ -87,7 +87,7 @@ class _Kubeconfig:
         self._check_plugin(configuration)
 
     def _check_plugin(self, configuration: Any) -> None:
-        # The library writes a log line about a plugin that fails, and goes on without.
+        # The library only logs the failure of a plugin and continues without credentials.
         user = self._loader._user or {}  # noqa: SLF001
         if "exec" in user and not (configuration.api_key or configuration.cert_file):
             plugin = user["exec"]["command"]
@@ -108,7 +108,7 @@ class Credentials:
         self._renewed_at = self._read_at - _LEAST_BETWEEN
 
     async def authorization(self) -> str:
-        """Return the header's value; empty where a client certificate speaks for us."""
+        """Return the header's value; empty if a client certificate authenticates."""
         if self._clock.monotonic() - self._read_at >= _REREAD:
             async with self._lock:
                 if self._clock.monotonic() - self._read_at >= _REREAD:
@@ -116,7 +116,7 @@ class Credentials:
         return self._authorization
 
     async def renew(self, refused: str) -> bool:
-        """Read everything again after a 401; tell whether another try makes sense."""
+        """Read the credentials again after a 401; return whether another attempt makes sense."""
         async with self._lock:
             if self._authorization != refused:
                 return True
@@ -127,10 +127,10 @@ class Credentials:
             return self._authorization != refused
 
     async def read(self, *, anew: bool) -> None:
-        """Read the source.
+        """Read the source into the configuration.
 
         Raises:
-            InvalidSetting: It cannot be used.
+            InvalidSetting: The source cannot be used.
         """
         self._read_at = self._clock.monotonic()
         try:
@@ -166,7 +166,7 @@ async def load_credentials(kubeconfig: str, context: str, clock: Clock) -> Crede
     """Read the named kubeconfig; without one, the ServiceAccount or the usual kubeconfig.
 
     Raises:
-        InvalidSetting: There is none, or it cannot be used.
+        InvalidSetting: There are no credentials, or they cannot be used.
     """
     credentials = Credentials(_source(kubeconfig, context), Configuration(), clock)
     await credentials.read(anew=True)

@@ -1,7 +1,7 @@
-"""JSON of and for the API server, some of which is nested deeper than any reader here can follow.
+"""JSON to and from the API server, some of which is nested too deeply for the parsers used here.
 
-The server stores ten thousand levels. What is too deep is cut out where it stands, so that one
-such object in a list hides none of the others, and can be named.
+The server stores up to ten thousand levels. Values that are too deep are cut out in place, so that
+one such object in a list does not hide the others and can be named.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 
 _LEVELS: Final = 500
-"""Readers end at about a thousand; what is written ends at 254."""
+"""The parsers fail at about a thousand levels; the serializer fails at 254."""
 
 
 class TooDeep(Exception):
-    """JSON is nested too deeply; ``value`` is what it is without what is too deep."""
+    """JSON is nested too deeply; ``value`` holds it with the parts below the limit cut out."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(f"nested deeper than {_LEVELS} levels")
@@ -30,10 +30,10 @@ class TooDeep(Exception):
 
 
 def encode(value: Any) -> bytes:
-    """Return JSON.
+    """Return a value encoded as JSON.
 
     Raises:
-        Invalid: The value cannot be written: an integer beyond 64 bits, half a character, a
+        Invalid: The value cannot be encoded: an integer beyond 64 bits, a lone surrogate, a
             nesting of hundreds of levels.
     """
     try:
@@ -46,8 +46,8 @@ def decode(body: bytes) -> Any:
     """Return decoded JSON.
 
     Raises:
-        TooDeep: It is JSON, but nested too deeply.
-        orjson.JSONDecodeError: It is no JSON.
+        TooDeep: The JSON is valid, but nested too deeply.
+        orjson.JSONDecodeError: The JSON is invalid.
     """
     try:
         return orjson.loads(body)
@@ -59,10 +59,10 @@ def decode(body: bytes) -> Any:
 
 
 def salvage(error: TooDeep, call: Call, left_out: Callable[[str], None]) -> Any:
-    """Return a list without the items that are cut, which are reported by name.
+    """Return a list without the items that were cut, and report those by name.
 
     Raises:
-        Unreadable: The answer is one object.
+        Unreadable: The answer is a single object.
     """
     answer = error.value
     if not isinstance(answer, dict) or "items" not in answer:
@@ -80,7 +80,7 @@ def salvage(error: TooDeep, call: Call, left_out: Callable[[str], None]) -> Any:
 
 
 def cut_deep(body: bytes) -> bytes:
-    """Return JSON that any reader can follow; most of it is returned as it is, without a look."""
+    """Return JSON within the depth limit; a body with few brackets is returned unparsed."""
     if brackets(body) <= _LEVELS:
         return body
     return cut(body, _LEVELS) or body

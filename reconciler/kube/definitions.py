@@ -17,19 +17,19 @@ DEFINITIONS: Final = Kind(
 
 
 class KubeDefinitions:
-    """CustomResourceDefinitions by their names."""
+    """Reads and patches CustomResourceDefinitions by name."""
 
     def __init__(self, client: Client) -> None:
         self._definitions = client.resource(DEFINITIONS)
 
     async def conversion(self, name: str) -> Mapping[str, Any]:
-        """Return how its objects are converted."""
+        """Return ``spec.conversion`` of a CustomResourceDefinition."""
         found = await self._definitions.get(name)
         conversion: Mapping[str, Any] = found["spec"].get("conversion") or {}
         return conversion
 
     async def convert_by(self, name: str, conversion: Mapping[str, Any]) -> None:
-        """Have its objects converted in another way."""
-        # The whole of it, so that nothing of the other way stays beside it.
+        """Replace ``spec.conversion`` of a CustomResourceDefinition."""
+        # The whole field, so that no part of the previous strategy remains.
         patch = [{"op": "add", "path": "/spec/conversion", "value": dict(conversion)}]
         await self._definitions.patch(patch, name, content_type=JSON_PATCH)

@@ -1,4 +1,4 @@
-"""The adapters that work in the name of accounts, made when they are first asked for."""
+"""The adapters that impersonate accounts, made on first use."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from reconciler.api.account import ServiceAccount
 T = TypeVar("T")
 
 MOST: Final = 256
-"""Accounts of which an adapter is kept; what it has learned goes with the one left out."""
+"""Limit of accounts with a kept adapter; an evicted adapter loses its caches."""
 
 
 class PerAccount(Generic[T]):
-    """One adapter per account over shared connections; what one learns, no other account sees."""
+    """One adapter per account over shared connections; adapters share no cached data."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
-        """Take what makes an adapter, given the full name of a user."""
+        """Initialize with a factory that makes an adapter for the full name of a user."""
         self._make = make
         self._kept: OrderedDict[ServiceAccount, T] = OrderedDict()
 
     def of(self, account: ServiceAccount) -> T:
-        """Return the adapter of an account."""
+        """Return the adapter of an account, made if necessary."""
         found = self._kept.get(account)
         if found is None:
             found = self._kept[account] = self._make(account.user)

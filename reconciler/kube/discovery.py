@@ -1,7 +1,7 @@
-"""The `Kinds` port: discovery, held in memory and read again when it does not know an answer.
+"""The `Kinds` port: discovery, cached in memory and read again on a miss.
 
-One aggregated request per root (``/api``, ``/apis``) gives everything; the library's own way is a
-request per group and version, and it takes one that fails for one that serves nothing.
+One aggregated request per root (``/api``, ``/apis``) returns everything. The library sends a
+request per group and version, and treats a failing group as one that serves nothing.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ class Served:
     """One resource or subresource in one version.
 
     Attributes:
-        preferred: Its version is the first of its group that has the resource.
-        aliases: Its singular and its short names.
+        preferred: Whether its version is the first of its group that serves the resource.
+        aliases: Singular and short names.
     """
 
     kind: Kind
@@ -45,11 +45,11 @@ class Served:
 
 
 class KubeKinds(Discoverer):
-    """What the cluster serves, and the discoverer of the dynamic client.
+    """The kinds that the cluster serves; also the discoverer of the dynamic client.
 
-    A name that is not found makes it look again, at most every two seconds and ever more
-    seldom, up to ten, for a name that stays unknown. What is known is looked up again after five
-    minutes, or when `invalidate` says that a CustomResourceDefinition changed.
+    A name that is not found triggers another discovery, at most every two seconds, and for a name
+    that stays unknown less and less often, up to every ten. Cached results are read again after
+    five minutes, or after `invalidate`, which is called when a CustomResourceDefinition changes.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -60,33 +60,33 @@ class KubeKinds(Discoverer):
         self._by_resource: dict[tuple[str, str, str, str], Kind] = {}
         self._answers: dict[tuple[str, str], tuple[Kind, ...]] = {}
         self._read_at = clock.monotonic()
-        # How often everything was asked for anew, and which of these requests is answered.
+        # How many discoveries were requested, and which of these requests is answered.
         self._wanted, self._have = 1, 0
         self._missed: dict[tuple[str, str], tuple[float, float]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     def invalidate(self) -> None:
-        """Read everything again before the next answer."""
+        """Mark the cached discovery as stale, so that the next lookup reads it again."""
         self._wanted += 1
         self._missed.clear()
 
     async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
         """Return the served resources that a target's ``apiVersion`` and ``kind`` name.
 
-        A kind with a wildcard finds only what can be listed and changed; a version ``*`` gives
-        each resource once, in its preferred version.
+        A kind with a wildcard matches only what can be listed and changed; a version ``*``
+        returns each resource once, in its preferred version.
         """
         key = (api_version, kind)
         return await self._found(key, lambda: self._look_up(key)) or ()
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
-        """Return the kind behind a resource name, None where it is not served."""
+        """Return the kind of a resource name, or None if it is not served."""
         wanted = (group, version, *_split(plural, "/"))
         key = (f"{group}/{version}", f"resource {plural}")
         return await self._found(key, lambda: self._by_resource.get(wanted))
 
     async def named(self, api_version: str, name: str) -> Kind | None:
-        """Return the kind that people call so, None where it is not served."""
+        """Return the kind for a kind name, plural, singular or short name; None if not served."""
         key = (f"{api_version} alias", name)
         return await self._found(key, lambda: call(self._served, api_version, name))
 
@@ -94,12 +94,12 @@ class KubeKinds(Discoverer):
     async def search(  # type: ignore[override]
         self, *, api_version: str, kind: str
     ) -> list[ApiResource]:
-        """Return what `find` finds as resources of the dynamic client; `get` wants exactly one."""
+        """Return the result of `find` as resources; the inherited `get` requires exactly one."""
         return [self._client.resource(found) for found in await self.find(api_version, kind)]
 
     @override
     async def discover(self) -> None:
-        """Read everything, unless what is known is fresh."""
+        """Read everything, unless the cached discovery is fresh."""
         await self._refresh(older_than=_LONGEST_AGE)
 
     @override
@@ -113,9 +113,9 @@ class KubeKinds(Discoverer):
         return {item.kind.group for item in self._served}
 
     async def scope(self) -> Callable[[str, str], bool | None]:
-        """Return what tells whether ``apiVersion`` and ``kind`` are namespaced.
+        """Return a function that reports whether ``apiVersion`` and ``kind`` are namespaced.
 
-        Its answer is None where nothing is served by that name, or several things that differ.
+        It returns None if nothing is served by that name, or several resources that differ.
         """
         await self.discover()
 
@@ -145,7 +145,7 @@ class KubeKinds(Discoverer):
 
     def _may_look_again(self, key: tuple[str, str]) -> bool:
         if self._reading is not None:
-            return True  # Somebody is looking already; that answer is waited for.
+            return True  # A discovery is running already; wait for its result.
         now = self._clock.monotonic()
         not_before, pause = self._missed.get(key, (now, _FIRST_PAUSE / 2))
         if now < not_before:
@@ -156,13 +156,13 @@ class KubeKinds(Discoverer):
 
     async def _refresh(self, *, older_than: float) -> None:
         if not self._fresh(older_than) and self._reading is not None:
-            # It may have begun too early for who asks now.
+            # The running discovery may have started too early for this caller.
             await asyncio.shield(self._reading)
         if self._fresh(older_than):
             return
         if self._reading is None:
             self._reading = asyncio.create_task(self._read_anew(), name="discovery")
-            # All who wait for it may have given up by the time it fails.
+            # All callers that wait for the task may be cancelled by the time it fails.
             self._reading.add_done_callback(self._ended)
         await asyncio.shield(self._reading)
 
@@ -178,7 +178,7 @@ class KubeKinds(Discoverer):
         except ClusterError:
             if self._have != self._wanted:
                 raise
-            return  # What is known still answers; what is not is asked for again.
+            return  # The cached result stays valid; unknown names are looked up again later.
         self._have = asked
         self._served, self._answers, self._read_at = served, {}, started
         self._by_resource = {
@@ -187,7 +187,7 @@ class KubeKinds(Discoverer):
         }
 
     def _fresh(self, older_than: float) -> bool:
-        # Not before the answer is here: who asks meanwhile has to wait for it.
+        # False until the answer has arrived, so that callers meanwhile wait for it.
         current = self._have == self._wanted
         return current and self._clock.monotonic() - self._read_at < older_than
 
@@ -204,7 +204,7 @@ class KubeKinds(Discoverer):
 
 
 def select(served: Iterable[Served], api_version: str, kind: str) -> Iterator[Kind]:
-    """Yield what ``apiVersion`` and ``kind`` name, as `KubeKinds.find` describes it."""
+    """Yield the kinds that ``apiVersion`` and ``kind`` name, as `KubeKinds.find` describes."""
     group, version = split_api_version(api_version)
     if version == "*" and "/" not in api_version:
         group = "*"
@@ -219,7 +219,7 @@ def select(served: Iterable[Served], api_version: str, kind: str) -> Iterator[Ki
 
 
 def call(served: Iterable[Served], api_version: str, name: str) -> Kind | None:
-    """Return the first that has a name, as `KubeKinds.named` describes it."""
+    """Return the first kind with a given name, as `KubeKinds.named` describes."""
     wanted = name.lower()
     for item in served:
         kind = item.kind
@@ -234,7 +234,7 @@ def call(served: Iterable[Served], api_version: str, name: str) -> Kind | None:
 
 def _named(kind: Kind, wanted: tuple[str, str, str, str]) -> bool:
     parts = (kind.group, kind.version, kind.kind, kind.subresource)
-    # A wildcard never leads from an object to a subresource; that part has to be named.
+    # A wildcard never leads from a resource to a subresource, which has to be named.
     return bool(wanted[3]) == bool(kind.subresource) and all(map(matches, wanted, parts))
 
 
@@ -280,7 +280,7 @@ def _served(kind: Kind, raw: Mapping[str, Any]) -> Served:
 
 
 def _mark_preferred(served: Iterable[Served]) -> Iterator[Served]:
-    """Mark the first of each resource; versions come in the server's order of preference."""
+    """Mark the first version of each resource, as the server orders versions by preference."""
     seen: set[tuple[str, str, str]] = set()
     for item in served:
         key = (item.kind.group, item.kind.plural, item.kind.subresource)

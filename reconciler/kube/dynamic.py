@@ -1,9 +1,9 @@
-"""kubernetes' dynamic client over our own connections: its resources, paths and verbs.
+"""kubernetes' dynamic client over this project's connections: its resources, paths and verbs.
 
-What it sends and what comes back is the business of the client below, which has `request`, `json`
-and `stream` in the place of the library's `ApiClient`. So an answer is a plain object
-and a failure a `ClusterError`. Its own way of sending costs several times the CPU of a call, and
-its answers copy every object; `docs/design/0004-libraries.md` has the figures.
+Sending and decoding is done by the client below, whose `request`, `json` and `stream` replace the
+library's `ApiClient`. So an answer is a plain object and a failure a `ClusterError`. The library's
+own transport costs several times the CPU of a call, and its answers copy every object;
+`docs/design/0004-libraries.md` has the figures.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ _WRITES = frozenset({"post", "put", "patch"})
 
 
 class ApiResource(Resource):
-    """A resource in whose path a name stays a name."""
+    """A resource that quotes names, so that a name cannot address another path."""
 
     def __init__(self, client: "ObjectClient", kind: Kind) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
@@ -42,17 +42,17 @@ class ApiResource(Resource):
     @cached_property
     @override
     def urls(self) -> dict[str, str]:
-        """The forms of its paths; the library makes them anew for each call."""
+        """The path templates, cached because the library builds them for each call."""
         found: dict[str, str] = super().urls
         return found
 
     @override
     def path(self, name: str | None = None, namespace: str | None = None) -> str:
-        """Return the path of an object; without a name of all objects, of a namespace or of all.
+        """Return the path of an object; without a name, of the collection.
 
         Raises:
-            Invalid: A part of the name is empty, and the path would mean all objects, or it is
-                none.
+            Invalid: A part of the name is empty, so that the path would address the collection, or
+                is not a valid name.
         """
         if name is not None and (not name or (self.namespaced and not namespace)):
             part = "namespace" if name else "name"
@@ -63,7 +63,7 @@ class ApiResource(Resource):
 
 
 class ApiSubresource(ApiResource, Subresource):
-    """A subresource; objects without a name are those of the resource itself."""
+    """A subresource; without a name, its path is the collection of the parent resource."""
 
     def __init__(self, client: "ObjectClient", kind: Kind) -> None:
         parent = ApiResource(client, kind)
@@ -81,14 +81,14 @@ class ApiSubresource(ApiResource, Subresource):
 
 
 class ObjectClient(DynamicClient):
-    """The library's verbs, which become requests of the client below."""
+    """The library's verbs, sent as requests of the client below."""
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)  # type: ignore[no-untyped-call]
         self._resources: dict[Kind, ApiResource] = {}
 
     def resource(self, kind: Kind) -> ApiResource:
-        """Return a kind as a resource, of a kind with subresource that subresource."""
+        """Return a kind as a resource; if the kind names a subresource, that one."""
         found = self._resources.get(kind)
         if found is None:
             made = ApiSubresource if kind.subresource else ApiResource
@@ -106,16 +106,16 @@ class ObjectClient(DynamicClient):
         content_type: str = JSON,
         **params: Any,
     ) -> Any:
-        """Send a request of a verb; what is written is ours, unless somebody else is named.
+        """Send the request of a verb; writes use this project's field manager by default.
 
         Args:
             method: In any case.
             path: Already quoted.
-            body: To be written as JSON.
-            serialize: Off for the answer as bytes.
+            body: Encoded as JSON.
+            serialize: False to return the answer as bytes.
             content_type: Of the body.
-            params: Options of the transport; all others are parameters of the query, by the
-                names that the library has for them (``field_manager``, ``_continue``).
+            params: Options of the transport; all others are query parameters, under the
+                library's names (``field_manager``, ``_continue``).
         """
         options = {name: params.pop(name) for name in _OPTIONS & params.keys()}
         if method in _WRITES:
@@ -128,7 +128,7 @@ class ObjectClient(DynamicClient):
     async def merge(
         self, resource: ApiResource, patch: Any, name: str, namespace: str = "", **params: Any
     ) -> Any:
-        """Send a merge patch, which all kinds take."""
+        """Send a merge patch, which all kinds support."""
         return await self.patch(  # type: ignore[no-untyped-call]
             resource, patch, name, namespace, content_type=MERGE_PATCH, **params
         )
@@ -143,7 +143,7 @@ class ObjectClient(DynamicClient):
         total: float | None = None,
         **params: Any,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch and give its lines, as `Client.stream` does; the library's decodes them."""
+        """Open a watch and yield its raw lines; the library's own verb would decode them."""
         path, query = resource.path(namespace=namespace), _query({"watch": "1", **params})
         lines: AbstractAsyncContextManager[AsyncIterator[bytes]] = self.client.stream(
             path, query=query, accept=accept, idle=idle, total=total
@@ -158,13 +158,13 @@ def _query(params: Mapping[str, Any]) -> dict[str, str]:
 
 @lru_cache
 def _parameter(name: str) -> str:
-    """Return how the API server calls a parameter of the library: ``fieldManager``."""
+    """Return the API server's name of a library parameter, for example ``fieldManager``."""
     head, *words = name.lstrip("_").split("_")
     return "force" if name == "force_conflicts" else head + "".join(map(str.capitalize, words))
 
 
 def _segment(text: str) -> str:
-    # The API server decodes %2F before it takes a path apart, so that quoting protects nothing.
+    # The API server decodes %2F before it splits a path, so quoting does not protect.
     if text in {".", ".."} or "/" in text or "%" in text:
         raise Invalid(f"{text!r} is not a name")
     return quote(text, safe=_SAFE)

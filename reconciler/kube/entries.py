@@ -12,9 +12,9 @@ from reconciler.kube.writer import guarded
 
 
 class KubeEntries:
-    """GlobalContextEntries, as stored, and the objects that they are about.
+    """GlobalContextEntries, as stored, and the objects that they select.
 
-    The objects are read by `worker`, with the rights that policies have.
+    The objects are read by `worker`, which has the rights of policies.
     """
 
     def __init__(self, client: Client, worker: Client, clock: Clock, entries: Kind) -> None:
@@ -24,15 +24,15 @@ class KubeEntries:
         self._clock = clock
 
     def follow(self) -> Watch:
-        """Return all entries."""
+        """Return a watch on all entries."""
         return Watch(self._client, self._kind, self._clock)
 
     def follow_objects(self, kind: Kind, namespace: str) -> Watch:
-        """Return all objects of a kind; an empty namespace means everywhere."""
+        """Return a watch on all objects of a kind; an empty namespace means all namespaces."""
         return Watch(self._worker, kind, self._clock, namespace=namespace)
 
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
-        """Merge into the status of this very version of an entry; return the stored one."""
+        """Merge into the status of exactly this version of an entry; return the stored object."""
         patch = guarded({"status": dict(status)}, resource_version(entry))
         statuses = self._client.resource(replace(self._kind, subresource="status"))
         stored: Object = await statuses.merge(patch, entry["metadata"]["name"])

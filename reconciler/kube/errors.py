@@ -1,7 +1,7 @@
-"""Answers of the API server as the errors of `reconciler.errors`.
+"""Converts answers of the API server to the errors of `reconciler.errors`.
 
-The Status that comes with a failure may carry values of the object: a refused patch quotes the
-whole patched object, Secrets too. `readable` takes them out before anybody sees the text.
+The Status of a failure may carry values of the object: a refused patch quotes the whole patched
+object, Secrets too. `readable` removes them before the text is shown or logged.
 """
 
 import json
@@ -36,12 +36,12 @@ _QUOTED_VALUE = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: ")
 _DENIED = re.compile(r"^admission webhook \S+ denied|\bdenied (?:the )?request\b")
 _WEBHOOK = re.compile(r'admission webhook "([a-z0-9.-]+)" denied')
 _KEY = re.compile(r"\[[^\]]*[^\d\]][^\]]*\]")
-# What the authorizer says; every other 403 comes from an admission plugin (quota, pod security).
+# The authorizer's wording; every other 403 comes from an admission plugin (quota, pod security).
 _NOT_ALLOWED = re.compile(r"\bcannot [\w*-]+ (?:resource|path) ")
 _NOT_IN_THAT_NAME = re.compile(
     r'cannot impersonate resource "serviceaccounts" .* in the namespace "(?P<namespace>[^"]+)"'
 )
-# Errors of aiohttp that tell more than the error of the system inside of them.
+# Errors of aiohttp that are more specific than the OS error inside.
 _TELLING = (
     aiohttp.ClientConnectorDNSError,
     aiohttp.ClientProxyConnectionError,
@@ -61,14 +61,14 @@ _SIMPLE: Mapping[int, type[ClusterError]] = {410: Gone, 408: Unavailable, 429: T
 
 
 def failure(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
-    """Return the error that an answer of 300 or more stands for."""
+    """Return the error for an answer with status 300 or above."""
     answer = _status_of(body)
     error = _failure(call, status, headers, answer)
     return error.bare(f"{call.verb}: {error.kind_of_failure} ({status}){_where(answer)}")
 
 
 def _where(answer: Mapping[str, Any]) -> str:
-    """Return which fields, or whose webhook, refuse; a key of a map may be a value of another."""
+    """Return the fields or the webhook that refused; map keys are masked, they may be values."""
     causes = (answer.get("details") or {}).get("causes") or ()
     fields = (_KEY.sub("[...]", str(item.get("field") or "")) for item in causes)
     found = ", ".join(dict.fromkeys(field for field in fields if field))
@@ -137,7 +137,7 @@ def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> floa
 
 
 def readable(message: str, *, secret: bool) -> str:
-    """Return a message without quoted objects; of Secrets without any quoted value."""
+    """Return a message without quoted objects; for Secrets, without any quoted value."""
     parts, start = [], 0
     for found in _QUOTED_VALUE.finditer(message):
         if found.start() < start:
@@ -152,7 +152,7 @@ def readable(message: str, *, secret: bool) -> str:
 
 
 def _value_end(message: str, start: int) -> int:
-    """Return where a quoted value ends; where that is unknown, the end of the text."""
+    """Return the end of a quoted value, or the end of the text if it cannot be parsed."""
     try:
         return json.JSONDecoder(strict=False).raw_decode(message, start)[1]
     except ValueError:
@@ -160,12 +160,12 @@ def _value_end(message: str, start: int) -> int:
 
 
 def unreachable(call: Call, address: str, cause: Exception) -> Unavailable:
-    """Return the error of a request that got no answer."""
+    """Return the error for a request without an answer."""
     return Unavailable(f"{call}: the API server at {address} does not answer ({why(cause)})")
 
 
 def why(cause: Exception) -> str:
-    """Return why a server gave no answer, in words that no library chose."""
+    """Return why a server did not answer, in wording independent of the library."""
     if isinstance(cause, aiohttp.ClientConnectorCertificateError):
         cause = cause.certificate_error
     if isinstance(cause, ssl.SSLCertVerificationError):

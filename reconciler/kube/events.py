@@ -1,7 +1,7 @@
-"""The `Events` port: events.k8s.io/v1, from a bounded queue, never in a caller's way.
+"""The `Events` port: events.k8s.io/v1, sent from a bounded queue that never blocks the caller.
 
-Equal events (same object, reason and group or note) within some minutes are one with a series;
-what comes faster than the rate is kept in the queue, what does not fit there is counted.
+Equal events (same object, reason and group or note) within ten minutes become one with a series.
+Events above the rate wait in the queue; those that do not fit there are counted and dropped.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ class _Sent:
 
 
 class KubeEvents:
-    """Sends events from a task that `run` is.
+    """Sends events from the task that runs `run`.
 
     Attributes:
-        dropped: How many found the queue full.
+        dropped: Number of events that found the queue full.
     """
 
     def __init__(self, client: Client, clock: Clock, *, instance: str) -> None:
@@ -66,7 +66,7 @@ class KubeEvents:
         self._serial = 0
 
     def emit(self, event: Event) -> None:
-        """Queue one event."""
+        """Queue one event, or count it in the series of an equal one."""
         now = self._clock.now()
         subject = _reference(event.regarding)
         key = (*sorted(subject.items()), event.reason, event.group or event.note)
@@ -104,7 +104,7 @@ class KubeEvents:
         self._recent[key] = sent
 
     async def run(self) -> None:
-        """Send for ever; cancel it to end."""
+        """Send events until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(_SERIES_EVERY):
@@ -117,7 +117,7 @@ class KubeEvents:
             self._look_through()
 
     async def flush(self, limit: float = 5.0) -> None:
-        """Send what is queued now, for so many seconds at most; for the end of a process."""
+        """Send the queued events within a limit in seconds; called when the process ends."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 while not self._queue.empty():
@@ -154,7 +154,7 @@ class KubeEvents:
         event.stored_count = count
 
     def _look_through(self) -> None:
-        """Queue the series that grew; forget what is older than the window."""
+        """Queue the series that grew; forget events that are older than the window."""
         now = self._clock.monotonic()
         for event in list(self._grown.values()):
             if event.queued or now - event.sent_at < _SERIES_EVERY or self._queue.full():

@@ -13,7 +13,7 @@ from reconciler.services.hooks.accounts import refused_status
 
 
 class KubeHookRegistry:
-    """The Hooks of one namespace, written in the program's own name."""
+    """The Hooks of one namespace, written as the program's own account."""
 
     def __init__(self, client: Client, clock: Clock, namespace: str) -> None:
         self._hooks = client.resource(HOOKS)
@@ -23,29 +23,29 @@ class KubeHookRegistry:
         self._namespace = namespace
 
     async def stored(self) -> list[Object]:
-        """Return all of them."""
+        """Return all stored Hooks of the namespace."""
         return [item async for item in self._reader.items(HOOKS, namespace=self._namespace)]
 
     async def create(self, hook: Object) -> Object:
-        """Store a new one; return it."""
+        """Store a new Hook; return the stored object."""
         answer: Object = await self._hooks.create(hook, self._namespace)
         return answer
 
     async def replace(self, hook: Object) -> Object:
-        """Store one in the place of the version that it names; return it."""
+        """Replace the version of a Hook that it names; return the stored object."""
         name: Any = hook["metadata"]["name"]
         answer: Object = await self._hooks.replace(hook, name, self._namespace)
         return answer
 
     async def delete(self, name: str) -> None:
-        """Delete one; absent is success."""
+        """Delete a Hook; it is no error if it does not exist."""
         try:
             await self._hooks.delete(name, self._namespace)
         except NotFound:
             return
 
     async def refuse(self, hook: Object, reason: str) -> None:
-        """Have the status of one say why it cannot be used."""
+        """Write the reason why a Hook cannot be used into its status."""
         wanted = refused_status(hook, reason, self._clock.now())
         status = hook.get("status") or {}
         if any(status.get(name) != value for name, value in wanted.items()):

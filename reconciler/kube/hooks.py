@@ -25,7 +25,7 @@ from reconciler.services.ports.watching import WatchEvent, WatchScope
 
 _SERVER_TIMEOUT: Final = 270.0
 _BRIEF: Final = 5
-"""Seconds; the API server sends a bookmark about two before the end."""
+"""Seconds of a brief watch; the API server sends a bookmark about two before its end."""
 _IDLE: Final = 90.0
 _PAGE: Final = 500
 _ERROR: Final = "ERROR"
@@ -33,16 +33,16 @@ _BOOKMARK: Final = "BOOKMARK"
 
 
 class KubeWatching:
-    """Watches of any kind, from a resourceVersion on.
+    """Watches of any kind, starting at a resourceVersion.
 
-    Not `Watch`: that one says what has become of each object, and a hook runs for each event.
+    Not a `Watch`, which yields the latest state per object: a hook runs for every event.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
-        """Yield what has happened since a resourceVersion."""
+        """Yield the events after a resourceVersion."""
         async with self._client.resource(scope.kind).stream(
             scope.namespace,
             label_selector=scope.labels,
@@ -69,7 +69,7 @@ class KubeWatching:
                 field_selector=scope.fields,
                 limit=_PAGE,
                 accept=JSON,
-                # A token says which moment its list is of.
+                # A continue token implies the moment of its list.
                 **({"_continue": token} if token else moment),
             )
             for item in answer.get("items") or ():
@@ -79,7 +79,7 @@ class KubeWatching:
                 return
 
     def _event(self, scope: WatchScope, line: bytes) -> WatchEvent | None:
-        """Return what a line says; None of an object that is nested too deeply to be read."""
+        """Return the event in a line, or None if its object is nested too deeply to be read."""
         resource = self._client.resource(scope.kind)
         call = describe("GET", resource.path(namespace=scope.namespace), watch=True)
         try:
@@ -101,7 +101,7 @@ def _head(kind: Kind) -> dict[str, str]:
 
 
 async def write_hook_status(client: Client, hook: Object, status: Mapping[str, Any]) -> Object:
-    """Merge into the status of this very version of a hook; return the new one."""
+    """Merge into the status of exactly this version of a hook; return the stored object."""
     ref = policy_ref(hook)
     kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
     statuses = client.resource(replace(kind, subresource="status"))
@@ -111,7 +111,7 @@ async def write_hook_status(client: Client, hook: Object, status: Mapping[str, A
 
 
 class KubeHooks:
-    """Hooks of one namespace, or with none given those of the cluster and all namespaces."""
+    """Hooks of one namespace; without one, ClusterHooks and the Hooks of all namespaces."""
 
     def __init__(self, client: Client, kinds: Kinds, clock: Clock, namespace: str = "") -> None:
         self._client = client
@@ -124,7 +124,7 @@ class KubeHooks:
         ]
 
     async def events(self) -> AsyncIterator[tuple[str, Object]]:
-        """Yield ADDED, MODIFIED and DELETED with the object, for ever."""
+        """Yield ADDED, MODIFIED and DELETED with the object, without end."""
         seen: asyncio.Queue[tuple[str, Object]] = asyncio.Queue(1)
 
         async def follow(watch: Watch) -> None:
@@ -138,12 +138,12 @@ class KubeHooks:
                 yield await seen.get()
 
     def look(self) -> None:
-        """Look now whether the kinds are served by now."""
+        """Check now whether the kinds are served, without waiting for the next regular check."""
         for watch in self._watches:
             watch.look()
 
     async def stored(self) -> list[Object]:
-        """Return all that are stored; none where the kinds are not served."""
+        """Return all stored hooks, without those of a kind that is not served."""
         found: list[Object] = []
         for kind in self._kinds:
             with contextlib.suppress(NoKindMatch):
@@ -153,5 +153,5 @@ class KubeHooks:
         return found
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
-        """Merge into the status of this very version of a hook; return the new one."""
+        """Merge into the status of exactly this version of a hook; return the stored object."""
         return await write_hook_status(self._client, hook, status)

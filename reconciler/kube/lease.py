@@ -1,12 +1,12 @@
 """Leader election on a Lease of coordination.k8s.io.
 
 `kubernetes.aio.leaderelection` is not used: its calls are not bounded by the renewal deadline, a
-refused connection ends it, it writes local time as UTC and it does not give the Lease back.
+refused connection ends it, it writes local time as UTC and it does not release the Lease.
 
-A holder counts as gone when its record did not change for its lease duration *as seen here*, on
-the monotonic clock, so clocks of different machines need not agree; at once where it was in the
-same Pod, whose containers never run twice. A renewal counts from before it was sent. A Lease does
-not fence: every write is guarded by a resourceVersion for that.
+A holder counts as gone when its record did not change for its lease duration *as observed here*,
+on the monotonic clock, so clocks of different machines need not agree. It counts as gone
+immediately if it was in the same Pod, whose containers never run twice. A renewal counts from
+before it was sent. A Lease does not fence, so every write is guarded by a resourceVersion.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _RELEASE_TIMEOUT = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds, each shorter than the one before it."""
+    """Time-outs in seconds, each shorter than the one before it."""
 
     duration: float = 15.0
     renew: float = 10.0
@@ -40,22 +40,22 @@ class Timing:
 
 
 def new_identity(pod: str = "") -> str:
-    """Return a name that no other process has.
+    """Return an identity that is unique to this process.
 
     Args:
-        pod: Uid of the Pod that the process is in, which is then a part of it.
+        pod: Uid of the Pod of the process, which becomes a part of the identity.
     """
     return "_".join(part for part in (socket.gethostname(), pod, str(uuid.uuid4())) if part)
 
 
 class Election:
-    """One candidate; give it a client of its own, so that a renewal waits for no other call.
+    """One candidate; it needs a client of its own, so that a renewal waits for no other call.
 
     Attributes:
-        holder: Who held the Lease when it was last seen; empty is nobody.
-        problem: Why the last try failed; empty after one that worked.
-        abandoned: Who held it before did not give it back.
-        witnessed: While this one did not hold the Lease, it saw somebody else renew it.
+        holder: Last known holder of the Lease; empty for none.
+        problem: Why the last attempt failed; empty after a success.
+        abandoned: Whether the previous holder did not release the Lease.
+        witnessed: Whether this candidate, while not holding the Lease, saw another one renew it.
     """
 
     def __init__(
@@ -99,15 +99,15 @@ class Election:
         return int((self._lease.get("spec") or {}).get("leaseTransitions") or 0)
 
     async def run(self) -> None:
-        """Acquire and renew until cancelled; then give the Lease back at once.
+        """Acquire and renew until cancelled; then release the Lease immediately.
 
-        Subscribers must return quickly. ``lost`` follows each ``started``, except where
-        the end was asked for by cancelling.
+        Subscribers must return quickly. ``lost`` follows each ``started``, except when the run
+        was cancelled.
         """
         try:
             while True:
                 await self._step()
-                # A leader keeps time; candidates spread out.
+                # A leader renews at a fixed interval; candidates spread out.
                 retry = self._timing.retry
                 await asyncio.sleep(retry if self._leading else jittered(retry))
         finally:
@@ -134,7 +134,7 @@ class Election:
             self.lost.emit()
 
     def _patience(self, now: float) -> float:
-        """Return for how long one call may take: never beyond the renewal deadline."""
+        """Return the seconds that one call may take, never beyond the renewal deadline."""
         if not self._leading:
             return self._timing.renew
         left = self._renewed_at + self._timing.renew - now
@@ -142,7 +142,7 @@ class Election:
 
     async def _acquire_or_renew(self, limit: float) -> bool:
         if self._leading:
-            # The version that the last renewal gave is still right unless somebody interfered.
+            # The version of the last renewal is still current unless another client interfered.
             with contextlib.suppress(Conflict, NotFound):
                 await self._put(self._lease, limit)
                 return True
@@ -183,7 +183,7 @@ class Election:
         return self._clock.monotonic() - self._observed_at >= duration
 
     def _followed(self) -> bool:
-        """Return whether the holder was in this Pod: its container is restarted after its end."""
+        """Return whether the holder was in this Pod, and so ended before this process began."""
         return bool(self._pod) and f"_{self._pod}_" in self.holder
 
     async def _create(self, limit: float) -> bool:
@@ -207,7 +207,7 @@ class Election:
     async def _give_back(self) -> None:
         try:
             await self._replace(self._released(), _RELEASE_TIMEOUT)
-        except Conflict:  # A renewal was on its way when the end was asked for.
+        except Conflict:  # A renewal was in flight when the run was cancelled.
             stored = await self._leases.get(self._name, self._namespace, timeout=_RELEASE_TIMEOUT)
             self._observe(stored)
             if self.holder != self.identity:

@@ -20,19 +20,19 @@ LEASES = Kind(
 )
 
 ADMISSION_LEASE = "kube-retrofit-admission"
-"""Held by one of the admission servers that serve."""
+"""The Lease that one of the serving admission servers holds."""
 CATCH_UP_LEASE = "kube-retrofit-catch-up"
 
 
 class KubeLeases:
-    """Leases of one namespace, as others keep them."""
+    """Leases of one namespace, as stored."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._leases = client.resource(LEASES)
         self._namespace = namespace
 
     async def lease(self, name: str) -> Object | None:
-        """Return a Lease, None where there is none."""
+        """Return a Lease, or None if it does not exist."""
         try:
             found: Object = await self._leases.get(name, self._namespace)
         except NotFound:
@@ -40,11 +40,11 @@ class KubeLeases:
         return found
 
     async def patch(self, name: str, patch: Mapping[str, Any]) -> None:
-        """Change a Lease of our own by a merge patch; raises `NotFound` where there is none."""
+        """Change one of the project's Leases by a merge patch; `NotFound` if it is missing."""
         await self._leases.merge(patch, name, self._namespace)
 
     async def put(self, name: str, body: Mapping[str, Any]) -> None:
-        """Change a Lease of our own by a merge patch, or make it where there is none."""
+        """Change one of the project's Leases by a merge patch, or create it if it is missing."""
         try:
             await self.patch(name, body)
         except NotFound:
@@ -67,13 +67,13 @@ class KubeLeases:
 
 
 class KubeCheckpoint:
-    """A checkpoint on two Leases, which are small, and small to grant."""
+    """A checkpoint on two Leases, which are small and need only a narrow right."""
 
     def __init__(self, leases: KubeLeases) -> None:
         self._leases = leases
 
     async def load(self) -> Checkpoint:
-        """Return what was stored last, an empty one where nobody ever looked."""
+        """Return the checkpoint that was stored last, or an empty one before the first."""
         lease = await self._leases.lease(CATCH_UP_LEASE) or {}
         notes = (lease.get("metadata") or {}).get("annotations") or {}
         version, _, moment = str(notes.get(ANNOTATION_IN_FORCE, "")).partition("@")
@@ -85,7 +85,7 @@ class KubeCheckpoint:
         )
 
     async def store(self, checkpoint: Checkpoint) -> None:
-        """Store it; a leader of before may still store an earlier one, which does no harm."""
+        """Store the checkpoint; an older one of a former leader may follow, which is harmless."""
         moment = checkpoint.confirmed
         in_force = None if moment is None else f"{checkpoint.version}@{render_time(moment)}"
         notes = {ANNOTATION_IN_FORCE: in_force, ANNOTATION_OUTAGES: checkpoint.outages or None}
@@ -95,7 +95,7 @@ class KubeCheckpoint:
         await self._leases.put(CATCH_UP_LEASE, body)
 
     async def heartbeat(self) -> AdmissionHeartbeat:
-        """Return what the admission servers said last."""
+        """Return the last heartbeat of the admission servers."""
         lease = await self._leases.lease(ADMISSION_LEASE) or {}
         notes = (lease.get("metadata") or {}).get("annotations") or {}
         renewed = (lease.get("spec") or {}).get("renewTime")

@@ -1,8 +1,8 @@
 """The `Loader` port: ConfigMaps, other objects of the API server, HTTP services.
 
-Services are asked without any token of the programs, only where the settings allow their host,
-without following redirects, and never for more than a bounded answer. A token that a policy's
-Secret holds is read in the name that the policy works in.
+Services are called without any token of the programs, only if the settings allow their host,
+without following redirects, and with a bounded answer. A token in a Secret that a policy names is
+read as the account of that policy.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ _BROKEN = 500
 
 
 class KubeLoader:
-    """Reads what rules ask for.
+    """Loads the data of context entries.
 
     Attributes:
-        hosts: Patterns of the service hosts that may be asked.
+        hosts: Patterns of the service hosts that may be called.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KubeLoader:
         protection: Protection | None = None,
         kinds: Kinds | None = None,
     ) -> None:
-        """Make one; `kinds` is what the program has discovered, else it is discovered for this."""
+        """Initialize; without `kinds`, the program's discovery, the loader does its own."""
         clock = SystemClock()
         self.hosts = tuple(hosts)
         self._client = client
@@ -83,11 +83,11 @@ class KubeLoader:
         )
 
     def acting_as(self, account: ServiceAccount | None) -> "KubeLoader":
-        """Return one that asks the API server in an account's name; None: in that of this one."""
+        """Return a loader that acts as an account; for None, this one."""
         return self if account is None else self._others.of(account)
 
     async def load(self, load: Load) -> Any:
-        """Return what an entry asks for, decoded."""
+        """Return the decoded data that an entry requests."""
         match load:
             case ConfigMapLoad():
                 maps = self._client.resource(CONFIG_MAPS)
@@ -112,7 +112,7 @@ class KubeLoader:
             path = resource.path(load.name, namespace)
             return await self._ask(ApiLoad(method="GET", path=path))
         path = f"{resource.path(namespace=namespace)}?labelSelector={quote(load.labels, safe='')}"
-        # Nearly always it is the first; objects of the programs do not count.
+        # Usually the first one matches; the programs' own objects are filtered out.
         for limit in _LIMITS:
             answer = await self._ask(ApiLoad(method="GET", path=f"{path}&limit={limit}"))
             if items := answer.get("items"):
@@ -152,7 +152,7 @@ class KubeLoader:
         except Invalid as error:
             if error.status != _UNAUTHORIZED:
                 raise
-            # It may have been good for a shorter time than was said.
+            # The token may have expired earlier than announced.
             self._tokens.drop(source, token)
             return await self._call(_carrying(await self._token(source, namespace), load))
 
@@ -182,7 +182,7 @@ class KubeLoader:
         try:
             resolver = ServiceResolver(self.hosts, load.namespace)
             if is_ip_address(host):
-                # What is an address already, nobody is asked to resolve.
+                # An IP address is not resolved, so the resolver would never check it.
                 resolver.check_address(host, host)
             async with asyncio.timeout(self._timeout):
                 status, answer = await _fetch(load, trust, resolver)
@@ -249,7 +249,7 @@ async def _fetch(
 
 
 async def _read(content: aiohttp.StreamReader) -> bytes:
-    """Return all of an answer, or just more than is allowed."""
+    """Return a whole answer, or one byte more than is allowed."""
     parts: list[bytes] = []
     left = _MOST_BYTES + 1
     while left > 0 and (part := await content.read(left)):

@@ -1,4 +1,4 @@
-"""The `MergeKeys` port: which lists merge by key, by the API server's own OpenAPI documents."""
+"""The `MergeKeys` port: lists that merge by key, from the API server's OpenAPI documents."""
 
 import asyncio
 import math
@@ -17,15 +17,15 @@ _ROOT = "/openapi/v3"
 _TIMEOUT = 10.0
 _LONGEST_AGE = 60.0
 _PAUSE = 2.0
-"""Between looks for a group version that the index lacks, or for what could not be read."""
+"""Between reads for a group version that the index lacks, and after a failed read."""
 
 
 class KubeMergeKeys:
-    """What the cluster publishes, a document per group version, over the shipped table.
+    """The keys that the cluster publishes, a document per group version, over the shipped table.
 
     The index holds a hash of each document, which changes with a CustomResourceDefinition. It is
-    read when keys are asked for, at most once a minute; a document once per hash. What cannot be
-    read leaves what was known before, else the shipped table; that is said once.
+    read when keys are requested, at most once a minute, and a document once per hash. If a read
+    fails, the previous keys stay, else the shipped table; one warning reports it.
     """
 
     def __init__(self, client: Client, clock: Clock, warn: Callable[[str], None]) -> None:
@@ -39,7 +39,7 @@ class KubeMergeKeys:
         self._lock = asyncio.Lock()
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the keys for objects of a group version, and of what they may hold."""
+        """Return the merge keys for objects of a group version and for the types inside them."""
         place = f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
         if self._stale_index(place) or self._stale_table(place):
             async with self._lock:
@@ -67,7 +67,7 @@ class KubeMergeKeys:
         answer = await self._read(_ROOT)
         if answer is not None:
             self._hashes = _hashes(answer)
-        # Not before the answer is here: who asks meanwhile has to wait for it.
+        # Set only after the answer has arrived, so that callers meanwhile wait for it.
         self._read_at[_ROOT] = requested_at
 
     async def _read_table(self, place: str) -> None:
@@ -99,7 +99,7 @@ class KubeMergeKeys:
 
 
 def _kinds(body: bytes) -> Kinds:
-    # An aggregated API may publish anything; what is no document has no keys.
+    # An aggregated API may publish anything; what is not a document has no keys.
     try:
         return read_document(orjson.loads(body))
     except (ValueError, TypeError, AttributeError, RecursionError):

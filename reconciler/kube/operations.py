@@ -1,4 +1,4 @@
-"""The `Operations` port: whole objects and patches, as somebody else worded them."""
+"""The `Operations` port: whole objects and patches, as a hook's output contains them."""
 
 from typing import Any, Final
 
@@ -13,9 +13,9 @@ _PATIENCE: Final = 20.0
 
 
 class KubeOperations:
-    """Writes without a guard; what a repetition could do twice is sent once.
+    """Writes without a guard; requests that are not idempotent are sent only once.
 
-    A misspelled field is dropped, as the API server does it for a client that asks for nothing.
+    Unknown fields are dropped, as the API server does by default.
     """
 
     def __init__(self, client: Client, *, patience: float = _PATIENCE) -> None:
@@ -23,20 +23,20 @@ class KubeOperations:
         self._patience = patience
 
     async def create(self, kind: Kind, obj: Object) -> Object:
-        """Store a new object, with what the API server makes of it."""
+        """Create an object; return it as stored."""
         namespace = str((obj.get("metadata") or {}).get("namespace", ""))
         answer: Object = await self._client.resource(kind).create(obj, namespace, repeat=False)
         return answer
 
     async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
-        """Send a merge patch, of a kind with subresource to that; return the object."""
+        """Send a merge patch, to the subresource if the kind names one; return the object."""
         answer: Object = await self._client.resource(kind).patch(
             patch, name, namespace, content_type=MERGE_PATCH
         )
         return answer
 
     async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
-        """Send a JSON patch likewise."""
+        """Send a JSON patch, to the subresource if the kind names one; return the object."""
         answer: Object = await self._client.resource(kind).patch(
             patch, name, namespace, content_type=JSON_PATCH, repeat=False
         )
@@ -45,7 +45,7 @@ class KubeOperations:
     async def delete(
         self, kind: Kind, namespace: str, name: str, propagation: Propagation
     ) -> None:
-        """Delete an object; in the foreground it is gone afterwards."""
+        """Delete an object; with foreground propagation, wait until it is gone."""
         resource = self._client.resource(kind)
         options = {
             "apiVersion": "v1",

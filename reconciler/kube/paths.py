@@ -1,4 +1,4 @@
-"""What a request means in the words of RBAC."""
+"""Requests described in terms of RBAC."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request as RBAC sees it.
+    """One request in terms of RBAC.
 
     Attributes:
-        resource: As ``deployments.apps/scale``; of other addresses the path.
+        resource: Resource as ``deployments.apps/scale``; for other paths, the path.
     """
 
     verb: str
@@ -22,7 +22,7 @@ class Call:
 
     @property
     def permission(self) -> str:
-        """Return what to grant."""
+        """Return the right to grant, in readable form."""
         place = f" in namespace {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{place}"
 
@@ -33,7 +33,7 @@ class Call:
 
 
 def describe(method: str, path: str, *, watch: bool = False) -> Call:
-    """Return what a request asks for; ``watch`` tells a watch from a list."""
+    """Return a request in terms of RBAC; ``watch`` distinguishes a watch from a list."""
     root, *parts = path.strip("/").split("/")
     group = parts.pop(0) if root == "apis" and parts else ""
     rest = parts[1:]

@@ -17,7 +17,7 @@ from reconciler.kube.writer import guarded
 
 
 async def policies_of(reader: KubeReader, kinds: Iterable[Kind]) -> AsyncIterator[Object]:
-    """Yield the stored policies of some kinds; optional ones may be gone, or be withheld."""
+    """Yield the policies of the kinds; skip optional kinds that are not served or forbidden."""
     for kind in kinds:
         try:
             async for item in reader.items(kind):
@@ -28,7 +28,7 @@ async def policies_of(reader: KubeReader, kinds: Iterable[Kind]) -> AsyncIterato
 
 
 def follow_optional(client: Client, kinds: KubeKinds, clock: Clock) -> Mapping[Kind, Watch]:
-    """Return what follows the kinds of policies that a cluster need not serve."""
+    """Return a watch for each kind of policy that a cluster need not serve."""
     return {kind: Watch.of_optional(client, kind, clock, kinds) for kind in OPTIONAL_KINDS}
 
 
@@ -36,8 +36,8 @@ class KubePolicies:
     """Policy objects of an installation, as stored.
 
     Attributes:
-        optional: Follow the kinds that need not be served, and so know which of them are there.
-            Without it each is tried.
+        optional: Watches of the kinds that need not be served, which record whether they are.
+            Without them, each kind is tried.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class KubePolicies:
         self._installation = installation
 
     async def get(self, ref: PolicyRef) -> Object:
-        """Return a policy, live."""
+        """Return a policy, read from the API server."""
         resource = self._client.resource(policy_kind(ref, self._installation))
         answer: Object = await resource.get(ref.name, ref.namespace)
         return answer
 
     async def stored(self) -> tuple[Object, ...]:
-        """Return all policies of all kinds, live."""
+        """Return all policies of all kinds, read from the API server."""
         reader = KubeReader(self._client)
         away = {kind for kind, watch in self.optional.items() if watch.absent}
         kinds = [kind for kind in policy_kinds(self._installation) if kind not in away]
@@ -68,7 +68,7 @@ class KubePolicies:
         """Merge into the status of a policy.
 
         Raises:
-            Conflict: The policy changed since; decide on the new one.
+            Conflict: The policy has changed since; decide again on the new version.
         """
         ref = policy_ref(policy)
         kind = policy_kind(ref, self._installation)

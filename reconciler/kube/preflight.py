@@ -1,4 +1,4 @@
-"""Checks before a program starts to work: our own kinds are served and may be listed."""
+"""Checks before a program starts to work: the project's kinds are served and may be listed."""
 
 from collections.abc import Callable
 
@@ -13,21 +13,21 @@ from reconciler.kube.retrying import until_done
 
 
 def controller_kinds(installation: Installation) -> tuple[Kind, ...]:
-    """Return what a controller follows by kopf, and cannot work without."""
+    """Return the kinds that a controller watches with kopf and cannot work without."""
     return (*required_kinds(installation), kinds_of(installation).requests)
 
 
 def exception_kinds(settings: ProcessSettings) -> tuple[Kind, ...]:
-    """Return the kind of exceptions where a program has to know them."""
+    """Return the kind of exceptions if they are enabled, else nothing."""
     return (kinds_of(settings.installation).exceptions,) * settings.enable_policy_exception
 
 
 async def wait_for_kinds(
     client: Client, warn: Callable[[str], None], kinds: tuple[Kind, ...]
 ) -> None:
-    """Return when all kinds can be listed; until then say what is in the way, with a pause.
+    """Return when all kinds can be listed; until then, warn and retry after a pause.
 
-    A program that ended instead would be started again and again, and its last words be lost.
+    A program that exited instead would be restarted again and again, and its last log be lost.
     """
     await until_done(lambda: _list(client, kinds), warn)
 

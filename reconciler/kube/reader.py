@@ -19,17 +19,17 @@ _LIST_TIMEOUT = 60.0
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _PAST = "1"
-"""Seconds of the watch that asks for the past; what the API server has of it comes at once."""
+"""Seconds of the watch on past events, which the API server sends immediately."""
 _PAST_IDLE: Final = 5.0
 _LESS: Final = 4
 _SPARE: Final = 0.75
-"""How much of a page's bytes is planned to be used, because objects differ."""
+"""Share of a page's byte limit that is planned to be used, because objects differ in size."""
 
 
 class KubeReader:
-    """Reads objects of any kind; no page is larger than ``page_bytes`` unless one object is.
+    """Reads objects of any kind; only a page of a single object may exceed ``page_bytes``.
 
-    With ``metadata_only`` lists hold nothing but metadata.
+    With ``metadata_only``, lists contain only metadata.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class KubeReader:
         )
 
     def acting_as(self, account: ServiceAccount | None) -> "KubeReader":
-        """Return one that reads in an account's name; None: in that of this one."""
+        """Return a reader that acts as an account; for None, this one."""
         return self if account is None else self._others.of(account)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return the object, of a kind with subresource that subresource."""
+        """Return the object; if the kind names a subresource, that one."""
         answer: Object = await self._client.resource(kind).get(name, namespace)
         return answer
 
@@ -76,7 +76,7 @@ class KubeReader:
         return page
 
     async def items(self, kind: Kind, **selection: Any) -> AsyncIterator[Object]:
-        """Yield the objects of all pages, of those that `list_page` selects."""
+        """Yield the objects of all pages that `list_page` selects."""
         token = ""
         while True:
             page = await self.list_page(kind, token=token, **selection)
@@ -88,9 +88,9 @@ class KubeReader:
     async def stored(
         self, kind: Kind, namespace: str, name: str, uid: str, since: str
     ) -> bool | None:
-        """Return whether an object was stored after a resourceVersion, None where none can tell.
+        """Return whether an object was stored after a resourceVersion, or None if that is unknown.
 
-        A watch that begins there is given the events that the API server still has.
+        A watch from that version on receives the events that the API server still has.
         """
         try:
             async with self._client.resource(kind).stream(
@@ -135,13 +135,13 @@ class KubeReader:
         return max(1, min(limit, int(self._page_bytes * _SPARE / mean)))
 
     def _learn(self, kind: Kind, mean: float) -> None:
-        # Larger counts at once, smaller little by little.
+        # A larger mean counts immediately, a smaller one gradually.
         known = self._means.get(kind.resource, 0.0)
         self._means[kind.resource] = max(mean, (known + mean) / 2)
 
 
 def page_of(answer: Any, kind: Kind, *, size: int = 0) -> Page:
-    """Return a decoded list as a page; items come without their kind, or only with a form's."""
+    """Return a decoded list as a page; each item gets the list's apiVersion and kind."""
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     meta = answer.get("metadata") or {}
     return Page(

@@ -1,7 +1,7 @@
-"""The Secrets that hold what must not stand in an UpdateRequest, in a namespace of their own.
+"""The Secrets with data that must not be in an UpdateRequest, in a namespace of their own.
 
-A Secret is found by the name of its request and by nothing that stands in it, so that no request
-can name the Secret of somebody else.
+A Secret is found by the name of its request and not by any content of the request, so that no
+request can name another Secret.
 """
 
 import base64
@@ -19,16 +19,16 @@ _ENTRY = "recorded"
 
 
 class RecordedSecrets:
-    """One Secret at most per request."""
+    """Stores at most one Secret per request."""
 
     def __init__(self, client: Client, namespace: str, *, former: str) -> None:
-        """Take the namespace that is theirs alone, and that where older versions kept them."""
+        """Initialize with the dedicated namespace and the namespace that older versions used."""
         self._secrets = client.resource(SECRETS)
         self._namespace = namespace
         self._former = former
 
     async def create(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
-        """Store what belongs to a request; what is stored already stays as it is."""
+        """Store the data of a request; data that is stored already stays unchanged."""
         body: Object = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -44,15 +44,15 @@ class RecordedSecrets:
             await self._secrets.create(body, self._namespace)
 
     async def read(self, request: str, *, former: bool) -> bytes:
-        """Return what was stored.
+        """Return the stored data.
 
         Args:
             request: The name of the request.
-            former: Look also where older versions kept it.
+            former: Whether to look also in the namespace that older versions used.
 
         Raises:
-            NotFound: Nothing was stored, or the Secret of that name is not one of these.
-            Forbidden: It may only be in the former namespace, which the program may not read.
+            NotFound: Nothing was stored, or the Secret of that name is a foreign one.
+            Forbidden: The data may only be in the former namespace, which cannot be read.
         """
         name = recorded_name(request)
         try:
@@ -68,17 +68,17 @@ class RecordedSecrets:
         return data
 
     async def delete(self, request: str, *, former: bool) -> None:
-        """Remove it; absent is success, and a Secret that is not one of these stays."""
+        """Delete the data of a request; a missing Secret is no error, a foreign one is kept."""
         await self._delete(self._namespace, request)
         if former:
-            # Without the right it waits for whoever ends the upgrade.
+            # Without the right, the Secret stays until an administrator completes the upgrade.
             with contextlib.suppress(Forbidden):
                 await self._delete(self._former, request)
 
     async def _delete(self, namespace: str, request: str) -> None:
         name = recorded_name(request)
         with contextlib.suppress(NotFound):
-            # Its metadata only: what stands in it is nobody's business any more.
+            # Metadata only: the content is not needed any more.
             secret = await self._secrets.get(name, namespace, accept=METADATA)
             if _is_ours(secret):
                 same = {"preconditions": {"uid": secret["metadata"]["uid"]}}

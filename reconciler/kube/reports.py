@@ -22,7 +22,7 @@ class KubeReports:
         self._page = page
 
     async def get(self, namespace: str) -> Object | None:
-        """Return the report of a namespace, None where there is none."""
+        """Return the report of a namespace, or None if it does not exist."""
         try:
             answer: Object = await self._reports(namespace).get(self._name, namespace)
         except NotFound:
@@ -30,20 +30,20 @@ class KubeReports:
         return answer
 
     async def put(self, namespace: str, report: Object) -> None:
-        """Store a report; with a resourceVersion in it only in place of that version."""
+        """Store a report; if it has a resourceVersion, replace exactly that version."""
         reports = self._reports(namespace)
         write = reports.replace if resource_version(report) else reports.create
         await write(report, namespace=namespace)
 
     async def delete(self, namespace: str) -> None:
-        """Remove the report; absent is success."""
+        """Delete the report; it is no error if it does not exist."""
         try:
             await self._reports(namespace).delete(self._name, namespace)
         except NotFound:
             return
 
     async def namespaces(self) -> frozenset[str]:
-        """Return where there are reports."""
+        """Return the namespaces that have a report; ``""`` stands for the cluster's."""
         found = [
             item["metadata"]
             for kind in (POLICY_REPORTS, CLUSTER_POLICY_REPORTS)

@@ -1,4 +1,4 @@
-"""The `Requests` port: UpdateRequests and the Secrets that go with some of them."""
+"""The `Requests` port: UpdateRequests and the Secrets with recorded fields of some of them."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
@@ -30,9 +30,9 @@ _REMOVE_TIMEOUT = 90.0
 
 
 class KubeRequests:
-    """UpdateRequests of one namespace: those for rules, with ``adopt`` those of a Kyverno as well.
+    """UpdateRequests of one namespace for rules; with ``adopt``, also those of a Kyverno.
 
-    Not strict: while a cluster still has an older definition, a new field must not stop the work.
+    Not strict about fields: with an older definition in a cluster, a new one must not stop work.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class KubeRequests:
         installation: Installation = REPLACING,
         recorded_in: str = "",
     ) -> None:
-        """Prepare it.
+        """Initialize.
 
         Args:
-            client: Of the cluster.
-            namespace: Where they are.
+            client: Client of the cluster.
+            namespace: Namespace of the requests.
             page: Objects per page of a list.
-            adopt: List those of a Kyverno as well.
-            for_hooks: List those for hooks instead.
-            installation: Whose they are.
-            recorded_in: Where Secrets that go with some of them are; empty: where its own are.
+            adopt: Whether to list the requests of a Kyverno as well.
+            for_hooks: Whether to list the requests for hooks instead.
+            installation: Installation that the requests belong to.
+            recorded_in: Namespace of the Secrets with recorded fields; empty for the default.
         """
         self._kind = kinds_of(installation).requests
         self._requests = client.resource(self._kind)
@@ -87,7 +87,7 @@ class KubeRequests:
         return cls(client, settings.namespace, installation=settings.installation)
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
-        """Store a request; return its resourceVersion, empty where one of that name is stored."""
+        """Store a request; return its resourceVersion, or "" if one of that name is stored."""
         body = {
             "apiVersion": self._kind.api_version,
             "kind": KIND,
@@ -101,7 +101,7 @@ class KubeRequests:
         return resource_version(answer)
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
-        """Raise ``spec.sequence`` of this very version of a request by one."""
+        """Raise ``spec.sequence`` of exactly this version of a request by one."""
         patch = guarded(
             {"spec": {"sequence": request.spec.sequence + 1}}, request.resource_version
         )
@@ -113,7 +113,7 @@ class KubeRequests:
         return _parse(await self._reader.get(self._kind, self._namespace, name))
 
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
-        """Write a status that was decided on this very version of the request."""
+        """Write a status that was decided on exactly this version of the request."""
         patch = guarded({"status": render_status(status)}, request.resource_version)
         return _parse(await self._statuses.merge(patch, request.name, request.namespace))
 
@@ -126,7 +126,7 @@ class KubeRequests:
         """Yield the requests of a policy, finished or not.
 
         Args:
-            policy: As `policy_named` takes it; empty: of all policies.
+            policy: In the form that `policy_named` accepts; empty for all policies.
         """
         ref = policy_named(policy) if policy else None
         says_kind = ref is not None and ref.key != policy
@@ -138,16 +138,16 @@ class KubeRequests:
     async def page(
         self, *, policy: str = "", state: State | None = None, limit: int, token: str = ""
     ) -> tuple[list[UpdateRequest], str]:
-        """Return so many requests at most, and the token of the next page; empty: there is none.
+        """Return one page of requests and the token of the next one, which is empty at the end.
 
         Args:
-            policy: A key; empty: of all policies.
-            state: ``Pending`` means all that are not final; None: any.
+            policy: Key of a policy; empty for all policies.
+            state: ``Pending`` stands for all states that are not final; None for any state.
             limit: Requests of a page.
-            token: Of the page before.
+            token: Token from the previous page.
 
         Raises:
-            Gone: The token is too old; begin anew.
+            Gone: The token is too old; list again from the start.
         """
         fields = [f"spec.policy={_escaped(policy)}"] if policy else []
         if state is not None:
@@ -163,11 +163,11 @@ class KubeRequests:
         return [item for item in read if item is not None], page.token
 
     def waiting(self) -> AsyncIterator[UpdateRequest]:
-        """Yield all requests that are not final; one may come twice when a list is begun anew."""
+        """Yield all requests that are not final; one may come twice if the list restarts."""
         return self._all(_WAITING)
 
     async def finished(self) -> AsyncIterator[UpdateRequest]:
-        """Yield all final requests; one may come twice when a list is begun anew."""
+        """Yield all final requests; one may come twice if the list restarts."""
         for state in _FINAL:
             async for request in self._all(f"status.state={state}"):
                 yield request
@@ -187,15 +187,15 @@ class KubeRequests:
         )
 
     async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
-        """Store recorded fields that must not stand in a request, as a Secret."""
+        """Store recorded fields that must not be in a request, as a Secret."""
         await self._recorded.create(request, labels, data)
 
     async def read_recorded(self, request: str, *, former: bool = False) -> bytes:
-        """Return what `create_recorded` stored."""
+        """Return the data that `create_recorded` stored."""
         return await self._recorded.read(request, former=former)
 
     async def delete_recorded(self, request: str, *, former: bool = False) -> None:
-        """Remove it; absent is success."""
+        """Delete the data that `create_recorded` stored; it is no error if it does not exist."""
         await self._recorded.delete(request, former=former)
 
     async def _all(self, fields: str) -> AsyncIterator[UpdateRequest]:
@@ -223,10 +223,10 @@ class KubeRequests:
 
 
 def _parse(obj: Object) -> UpdateRequest:
-    """Return a request that is worked on already, whoever made it."""
+    """Return a request that is being processed already, whichever program created it."""
     return read_request(obj, adopt=True) or parse_request(obj)
 
 
 def _escaped(value: str) -> str:
-    """Return a value as field selectors want it."""
+    """Return a value escaped for a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -1,4 +1,4 @@
-"""Pauses before another try: of one call, of a start, and of loops that never end."""
+"""Pauses before a retry: of one call, of a start, and of loops that never end."""
 
 from collections.abc import Awaitable, Callable
 from secrets import SystemRandom
@@ -28,13 +28,13 @@ _RANDOM = SystemRandom()
 
 
 def is_repeatable(error: BaseException) -> bool:
-    """Return whether the same call may well succeed a moment later."""
+    """Return whether the same call may succeed a moment later."""
     return isinstance(error, Throttled | Unavailable) and error.status in _REPEATABLE
 
 
 async def repeated(attempt: Callable[[], Awaitable[T]], first: ClusterError, limit: float) -> T:
-    """Repeat a call that failed, a few times and for so many seconds at most."""
-    # The first attempt was made outside: tenacity costs too much for calls that succeed.
+    """Retry a call that failed, a few times and within a limit in seconds."""
+    # The first attempt is made by the caller: tenacity costs too much for calls that succeed.
     failures = [first]
 
     async def once() -> T:
@@ -59,13 +59,13 @@ async def until_done(
     longest: float = 30.0,
     limit: float = 0.0,
 ) -> None:
-    """Repeat what a program cannot start without.
+    """Retry a step that a program cannot start without.
 
     Args:
-        attempt: Raises a `ClusterError` as long as it cannot be done.
-        on_wait: Gets a sentence for people before each pause.
-        passes: Which failures may pass by themselves; any other is raised.
-        longest: Seconds of a pause.
+        attempt: Raises a `ClusterError` as long as the step fails.
+        on_wait: Called with a readable sentence before each pause.
+        passes: Returns whether a failure may be temporary; any other is raised.
+        longest: Longest pause in seconds.
         limit: Seconds after which to give up; 0 means never.
     """
 
@@ -79,14 +79,14 @@ async def until_done(
         before_sleep=warn,
         reraise=True,
     )
-    # Called by itself, tenacity awaits only what it knows for a coroutine function: no lambda.
+    # Called directly, tenacity awaits only coroutine functions that it recognizes, no lambda.
     async for state in retrying:
         with state:
             await attempt()
 
 
 async def holds(condition: Callable[[], Awaitable[bool]], *, within: float) -> bool:
-    """Ask until something holds; return whether it did within so many seconds."""
+    """Poll a condition; return whether it held within a limit in seconds."""
     retrying = AsyncRetrying(
         retry=retry_if_result(lambda held: not held),
         wait=wait_random_exponential(multiplier=0.05, max=1.0),
@@ -107,15 +107,15 @@ def _failure(state: RetryCallState) -> BaseException | None:
 
 
 def jittered(seconds: float) -> float:
-    """Return up to a fifth more or less, so that replicas do not march in step."""
+    """Return a duration varied by up to a fifth, so that replicas do not act in lockstep."""
     return seconds * _RANDOM.uniform(0.8, 1.2)
 
 
 class Backoff:
     """Pauses of a watch, which double with each failure in a row.
 
-    A watch is no call that ends with a result: each line that comes makes it begin again, and
-    whoever needs it cuts a pause short. Neither is there in tenacity.
+    tenacity does not fit: a watch is not a call that ends with a result. Each line that arrives
+    resets the pause, and a caller that needs the watch can cut a pause short.
     """
 
     def __init__(self, *, first: float, longest: float) -> None:
@@ -124,7 +124,7 @@ class Backoff:
         self._next = first
 
     def reset(self) -> None:
-        """Begin again; called after a success."""
+        """Start again with the first pause; called after a success."""
         self._next = self._first
 
     def pause(self) -> float:

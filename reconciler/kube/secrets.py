@@ -1,7 +1,7 @@
-"""Named Secrets of our own: the CA and the serving certificate.
+"""The project's named Secrets: the CA and the serving certificate.
 
-The manifests make them, empty. A program that fills them needs no right to create a Secret, which
-would be the right to a token of any ServiceAccount of the namespace.
+The manifests create them empty. So the program that fills them needs no right to create Secrets,
+which would amount to a token of any ServiceAccount of the namespace.
 """
 
 import base64
@@ -17,7 +17,7 @@ SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSecret:
-    """A Secret with its data decoded, kept out of every printed form."""
+    """A Secret with its data decoded, which is left out of its representation."""
 
     name: str
     data: Mapping[str, bytes] = field(repr=False)
@@ -32,17 +32,17 @@ class NamedSecrets:
         self._namespace = namespace
 
     async def get(self, name: str) -> StoredSecret | None:
-        """Return the Secret, None where there is none."""
+        """Return the Secret, or None if it does not exist."""
         try:
             return _parse(await self._secrets.get(name, self._namespace))
         except NotFound:
             return None
 
     async def restore(self, name: str) -> None:
-        """Make an empty Secret where there is none; what stands in one stays.
+        """Create an empty Secret if it is missing; the data of an existing one stays.
 
-        It has no field but its name: whoever installed it, as Helm with its labels, would find a
-        conflict at its next upgrade.
+        The request sets no field but the name: any other would conflict with the installer, for
+        example the labels of Helm, at its next upgrade.
         """
         body: Object = {
             "apiVersion": "v1",
@@ -52,11 +52,11 @@ class NamedSecrets:
         await self._secrets.server_side_apply(body, name, self._namespace, force_conflicts="true")
 
     async def fill(self, secret: StoredSecret) -> StoredSecret:
-        """Write data into a stored Secret if it still has the version given.
+        """Write data into a stored Secret if it still has the given resourceVersion.
 
         Raises:
-            Conflict: It changed since it was read.
-            NotFound: It was deleted.
+            Conflict: The Secret has changed since it was read.
+            NotFound: The Secret was deleted.
         """
         data = {key: base64.b64encode(value).decode() for key, value in secret.data.items()}
         body = {"metadata": {"resourceVersion": secret.resource_version}, "data": data}

@@ -1,4 +1,4 @@
-"""The time as the API server has it, which is the one that it notes in objects."""
+"""The API server's time, which is the time in the metadata of objects."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -8,7 +8,7 @@ from reconciler.kube.client import Client
 
 
 class ServerClock:
-    """A clock that is set by every answer of the API server; right to about a second."""
+    """A clock set by every answer of the API server, accurate to about a second."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -16,9 +16,9 @@ class ServerClock:
         self._read: tuple[str, datetime] | None = None
 
     def now(self) -> datetime:
-        """Return the API server's time; this machine's as long as nothing was heard of it."""
+        """Return the API server's time, or this machine's until the first answer."""
         text, heard = self._client.date
-        # All answers of a second say the same.
+        # All answers within a second have the same text.
         if self._read is None or self._read[0] != text:
             try:
                 said = parsedate_to_datetime(text)
@@ -29,5 +29,5 @@ class ServerClock:
         return self._read[1] + timedelta(seconds=self._clock.monotonic() - heard)
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for durations."""
+        """Return monotonic seconds, for durations."""
         return self._clock.monotonic()

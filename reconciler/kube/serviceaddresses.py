@@ -1,9 +1,8 @@
-"""Where a service that a policy names may be: checked once, and that address is called.
+"""Checks the address of a service that a policy names; the checked address is the one called.
 
-Whoever may make a Service chooses what its name resolves to: with an ExternalName another
-namespace, the node, or the address at which a cloud hands out credentials. So the name that is
-found in the end counts as well as the one that was asked for, and the connection goes to the very
-address that was looked at.
+The owner of a Service chooses what its name resolves to: with an ExternalName another namespace,
+the node, or the address at which a cloud serves credentials. So the canonical name is checked as
+well as the requested one, and the connection goes to exactly the address that was checked.
 """
 
 import asyncio
@@ -21,12 +20,12 @@ from reconciler.errors import Invalid
 
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _REFUSED: Final = 400
-# Where clouds hand out credentials, as far as these are no link-local addresses.
+# Metadata services of clouds that are not at link-local addresses.
 _METADATA: Final = frozenset(
     map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"))
 )
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-# For documentation only: no machine has them.
+# Reserved for documentation: no machine has them.
 _NOBODYS: Final[dict[int, _Address]] = {
     4: ipaddress.IPv4Address("192.0.2.1"),
     6: ipaddress.IPv6Address("2001:db8::1"),
@@ -34,12 +33,12 @@ _NOBODYS: Final[dict[int, _Address]] = {
 
 
 class ServiceResolver(AbstractResolver):
-    """Resolves the host of one call; refuses what it must not lead to.
+    """Resolves the host of one call and refuses forbidden names and addresses.
 
     Attributes:
-        hosts: Patterns of those that may be called; an address of this machine, its network or
-            its cloud only where it stands there itself.
-        namespace: The only one whose Services may be called; empty: any.
+        hosts: Patterns of the hosts that may be called; an address of this machine, its network
+            or its cloud is allowed only if it is listed literally.
+        namespace: The only namespace whose Services may be called; empty for any.
         search: Domains that the system appends to a name.
     """
 
@@ -78,13 +77,13 @@ class ServiceResolver(AbstractResolver):
 
     @override
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; the resolver holds no resources."""
 
     def check_address(self, host: str, text: str) -> None:
         """Refuse an address that no Service has.
 
         Raises:
-            Invalid: It belongs to this machine, its network or its cloud.
+            Invalid: The address belongs to this machine, its network or its cloud.
         """
         address = _plain(ipaddress.ip_address(text.partition("%")[0]))
         why = _why_not(address)
@@ -108,12 +107,12 @@ class ServiceResolver(AbstractResolver):
 
 
 def fits(host: str, patterns: Iterable[str]) -> bool:
-    """Return whether a host is one of those that patterns allow."""
+    """Return whether a host matches one of the allowed patterns."""
     return any(fnmatchcase(host, pattern) for pattern in patterns)
 
 
 def is_ip_address(host: str) -> bool:
-    """Return whether a host is an address and no name."""
+    """Return whether a host is an IP address and not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -122,7 +121,7 @@ def is_ip_address(host: str) -> bool:
 
 
 def _plain(address: _Address) -> _Address:
-    """Return the IPv4 address that an IPv6 address leads to, if it does."""
+    """Return the IPv4 address that an IPv6 address embeds, else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     return address.ipv4_mapped or address.sixtofour or address
@@ -139,9 +138,9 @@ def _why_not(address: _Address) -> str:
 
 
 def _is_ours(address: _Address) -> bool:
-    """Return whether this machine has the address: then it can be bound.
+    """Return whether this machine has the address, which shows in whether it can be bound.
 
-    Where the system lets anything be bound, that tells nothing.
+    If the system allows binding any address, the result is False.
     """
     return _can_be_bound(address) and not _can_be_bound(_NOBODYS[address.version])
 

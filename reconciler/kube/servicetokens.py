@@ -1,4 +1,4 @@
-"""Tokens for calls of services: asked for, or out of a Secret, and kept in memory only."""
+"""Tokens for service calls, from a token service or a Secret; kept in memory only."""
 
 import asyncio
 import binascii
@@ -16,20 +16,20 @@ from reconciler.errors import Invalid
 _REFUSED: Final = 400
 _MILLISECONDS: Final = 1000
 _MOST: Final = 1000
-"""Sources whose tokens are kept; the one that came first goes first."""
+"""Limit of sources with a kept token; the oldest is evicted first."""
 _PAST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 10_000
-"""Characters of a token: no header of a request may be longer."""
+"""Limit of a token in characters, because HTTP limits the length of headers."""
 
 Ask = Callable[[ServiceLoad], Awaitable[Any]]
-"""Calls a service and gives its decoded answer."""
+"""Calls a service and returns its decoded answer."""
 Read = Callable[[SecretName], Awaitable[Object]]
 """Reads a Secret."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The token of one source; whoever asks meanwhile waits."""
+    """The token of one source; concurrent callers wait for the lock."""
 
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     token: str = field(default="", repr=False)
@@ -38,7 +38,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class ServiceTokens:
-    """Gives them, each as long as it is good."""
+    """Returns tokens and keeps each until it expires."""
 
     clock: Clock
     _kept: dict[TokenSource, _Kept] = field(default_factory=dict, repr=False)
@@ -47,14 +47,14 @@ class ServiceTokens:
         """Return a token.
 
         Args:
-            source: Where it comes from.
-            namespace: The only one whose Services may be asked for it; empty: any.
-            ask: Asks.
+            source: Origin of the token.
+            namespace: The only namespace whose Services may issue it; empty for any.
+            ask: Calls the token service.
             read: Reads the Secret of a source that names one.
 
         Raises:
-            Invalid: The answer or the Secret holds none.
-            NotFound: There is no such Secret.
+            Invalid: The answer or the Secret holds no token.
+            NotFound: The Secret does not exist.
         """
         kept = self._kept.setdefault(source, _Kept())
         while len(self._kept) > _MOST:
@@ -66,7 +66,7 @@ class ServiceTokens:
             return kept.token
 
     def drop(self, source: TokenSource, token: str) -> None:
-        """Forget a token that a service does not take any more."""
+        """Forget a token that a service rejected."""
         kept = self._kept.get(source)
         if kept is not None and kept.token == token:
             kept.token = ""
@@ -83,12 +83,12 @@ class ServiceTokens:
 
 
 async def _answer(source: TokenSource, namespace: str, ask: Ask, read: Read) -> Any:
-    """Return what holds the token: the answer of a service, or the Secret's own."""
+    """Return a mapping with the token: the answer of a service, or the content of the Secret."""
     if source.secret is None:
         return await ask(_question(source, namespace))
     secret = await read(source.secret)
     if not source.url:
-        # Whoever writes a file by hand ends its line.
+        # A file edited by hand ends with a newline.
         return {"token": _text(secret, "token", source.secret).strip()}
     username = _text(secret, "username", source.secret)
     password = _text(secret, "password", source.secret)

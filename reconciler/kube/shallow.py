@@ -1,4 +1,4 @@
-"""Answers of the API server for another library, which must not meet what is nested too deeply."""
+"""Answers for another library, without values nested too deeply for its JSON parser."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -11,9 +11,9 @@ from reconciler.kube.decoding import cut_deep
 
 
 class ShallowResponse(aiohttp.ClientResponse):
-    """An answer to another library, without what is nested deeper than it can read.
+    """An answer for another library, without what is nested too deeply for its parser.
 
-    Its decoder ends with an error at a thousand levels, and the library with it.
+    The parser fails at a thousand levels, and the library ends with it.
     """
 
     @override
@@ -39,7 +39,7 @@ class ShallowResponse(aiohttp.ClientResponse):
 
 
 class _ShallowContent:
-    """The content of an answer, of which lines can be read."""
+    """The content of an answer, cut line by line."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -48,7 +48,7 @@ class _ShallowContent:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Yield whole lines, as many as came together."""
+        """Yield whole lines, all that arrived with a chunk at once."""
         rest = b""
         async for chunk in self._content.iter_chunked(size):
             *lines, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""Who a bearer token is, by the API server; nothing is remembered, and no token is kept."""
+"""Authenticates bearer tokens at the API server; no answer and no token is cached."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,16 +17,16 @@ _REVIEWS = Kind(
 
 
 class TokenReviews:
-    """Callers by their tokens; needs create of tokenreviews and subjectaccessreviews."""
+    """Reviews callers by token; needs create of tokenreviews and subjectaccessreviews."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def user(self, token: str) -> Mapping[str, Any] | None:
-        """Return the user of a token as an AdmissionReview describes one, None if it is not one.
+        """Return the user of a token as in an AdmissionReview, or None if it is not valid.
 
         Raises:
-            ClusterError: The API server does not say.
+            ClusterError: The API server gives no answer.
         """
         body = {
             "apiVersion": _REVIEWS.api_version,
@@ -37,9 +37,9 @@ class TokenReviews:
         return status.get("user") if status.get("authenticated") else None
 
     async def may_get(self, user: Mapping[str, Any], path: str) -> bool:
-        """Return whether a user may get a path that is no object's.
+        """Return whether a user may get a non-resource path.
 
         Raises:
-            ClusterError: The API server does not say.
+            ClusterError: The API server gives no answer.
         """
         return await UserAccess(self._client, user).may_get(path)

@@ -1,4 +1,4 @@
-"""The connections to one API server, and what all who speak over them share."""
+"""The connections to one API server, and the state that all their clients share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ class Line:
 
     Attributes:
         fixed: Options of every request.
-        may_write: Asked before each request that is no GET: a leader whose Lease ran out while it
-            was frozen must not finish what it began.
-        left_out: Called with a sentence on objects that cannot be read.
-        date: What the API server said last that the time is, and when that came, monotonic.
+        may_write: Called before each request that is not a GET: a leader whose Lease expired
+            while it was frozen must not finish its writes.
+        left_out: Called with a warning about objects that cannot be read.
+        date: Last ``Date`` header of the API server, and the monotonic time of its arrival.
     """
 
     transport: "Transport"
@@ -38,7 +38,7 @@ class Line:
 
     @classmethod
     def of(cls, configuration: Configuration) -> Self:
-        """Return the one of a configuration; nothing is sent yet."""
+        """Return the pool for a configuration, without sending a request yet."""
         transport = Transport(configuration)
         fixed: dict[str, Any] = {"allow_redirects": False}
         if proxy := configuration.proxy or _proxy_of(str(configuration.host)):
@@ -48,26 +48,26 @@ class Line:
         return cls(transport=transport, session=transport.open(), fixed=fixed)
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:
-        """Have somebody asked before each request that is no GET."""
+        """Set a predicate that must hold for each request that is not a GET."""
         self.may_write = may_write
 
     def tell_left_out(self, warn: Callable[[str], None]) -> None:
-        """Set what is called with a sentence on objects that cannot be read."""
+        """Set the callback for warnings about objects that cannot be read."""
         self.left_out = warn
 
     def note_date(self, said: str, now: float) -> None:
-        """Take in what the API server says that the time is."""
+        """Record a ``Date`` header of the API server."""
         self.date = said, now
 
 
 class Transport(RESTClientObject):
-    """The client's pool, with connections kept longer and without a look at the environment.
+    """The client's pool, with longer keep-alive and without reading the environment.
 
-    Proxies and netrc would be looked up for every request, which trebles its cost.
+    Otherwise proxies and netrc would be looked up for every request, which trebles its cost.
     """
 
     def open(self, **more: Any) -> aiohttp.ClientSession:
-        """Return a session over connections of its own."""
+        """Return a session with connections of its own."""
         self.configuration.client_session_kwargs = {
             "trust_env": False,
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),

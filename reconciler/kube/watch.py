@@ -1,8 +1,8 @@
-"""A list and a watch that follows it, as one stream of events that loses nothing.
+"""A list followed by a watch, as one lossless stream of events.
 
-After the position is lost (410) everything is listed again, and what is not there any more is
-reported as DELETED. Both sides bound the connection: the server ends it after minutes, and so do
-we when not even a bookmark came for a while, because a dead peer says nothing.
+After the position is lost (410), everything is listed again, and objects that are not listed any
+more are reported as DELETED. Both sides bound the connection: the server ends it after minutes,
+and the client when not even a bookmark came for a while, because a dead peer sends nothing.
 """
 
 import asyncio
@@ -30,31 +30,31 @@ _LIST_TIMEOUT = 60.0
 _SERVER_TIMEOUT = 270.0
 _IDLE = 90.0
 BEAT = 3.0
-"""Seconds between two signs of life of a watch on which a no rests."""
+"""Seconds between two proofs that a watch is current, where a negative decision needs it."""
 _LATE = 1.5
-"""Seconds that a beat may come late before it counts as silence."""
+"""Seconds that the end of a beat may be late before the watch counts as silent."""
 _SHORTEST = 1.0
 _ABSENT = 300.0
-"""Seconds until somebody looks, unasked, whether a kind is served by now that need not be."""
+"""Seconds between regular checks of whether an optional kind is served by now."""
 _REFUSED = 30.0
-"""The same where it is served, and may not be read."""
+"""Seconds between these checks for a kind that is served but may not be read."""
 _WITHHELD = 10.0
-"""Seconds for which a kind that need not be served may be refused until it counts as absent."""
+"""Seconds for which an optional kind may be refused until it counts as absent."""
 _UNREADABLE = "UNREADABLE"
-"""The type given to an event whose object is nested too deeply."""
+"""The event type for an object that is nested too deeply."""
 
 
 class Watch:
-    """Follows the objects of one kind; for one consumer.
+    """Watches the objects of one kind; for one consumer.
 
     Attributes:
-        synced: Set once the first list was handed over in full.
-        progress: Monotonic time at which the server last said anything.
-        problem: Why it makes no progress; empty while it does.
-        beat: Seconds after which the server ends the connection, so that silence and quiet
-            differ; 0: minutes, and nobody asks whether it is `fresh`.
-        absent: The kind is optional, and not served, or not to be read: there are no objects.
-        turned: It became absent, or is there.
+        synced: Set once the first list was delivered in full.
+        progress: Monotonic time of the last data from the server.
+        problem: Why the watch makes no progress; empty while it does.
+        beat: Seconds after which the server ends the connection, so that a lost connection and
+            a quiet one differ; 0: minutes, for a watch whose `fresh` is not used.
+        absent: Whether the optional kind is not served or not readable, so without objects.
+        turned: Emitted when `absent` changes.
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class Watch:
         beat: float = 0.0,
         served: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        """Prepare it.
+        """Initialize.
 
         Args:
             client: Lists and watches.
-            kind: Of the objects.
+            kind: Kind of the objects.
             clock: Measures silence.
-            namespace: The only one that is followed; empty for all.
-            labels: Selects the objects.
-            fields: The same.
-            metadata_only: Of each object only its metadata is wanted.
+            namespace: The only namespace that is watched; empty for all.
+            labels: Label selector.
+            fields: Field selector.
+            metadata_only: Whether to read only the metadata of each object.
             beat: See the class.
-            served: Tells of an optional kind whether the cluster serves it, without trying to
-                list it: that is refused where the right came with the kind, or did not come.
+            served: Returns whether the cluster serves an optional kind, without listing it:
+                that fails with 403, not 404, if the right comes with the kind or never.
         """
         self.beat = beat
         self.absent = served is not None
@@ -110,7 +110,7 @@ class Watch:
     def of_optional(
         cls, client: Client, kind: Kind, clock: Clock, kinds: Kinds, *, namespace: str = ""
     ) -> Self:
-        """Return the watch of a kind that a cluster need not serve: discovery tells if it does."""
+        """Return the watch of a kind that a cluster need not serve, as discovery reports."""
 
         async def served() -> bool:
             return bool(await kinds.find(kind.api_version, kind.kind))
@@ -118,19 +118,19 @@ class Watch:
         return cls(client, kind, clock, namespace=namespace, served=served)
 
     async def events(self) -> AsyncGenerator[tuple[Change, Object]]:
-        """Yield changes for ever.
+        """Yield changes without end.
 
-        A DELETED that was found out by listing carries only apiVersion, kind and the identifying
+        A DELETED that was found by listing carries only apiVersion, kind and the identifying
         metadata.
         """
         while True:
             try:
-                # Whoever stops listening ends the connection with that, and not some time later.
+                # A consumer that stops ends the connection immediately, not at garbage collection.
                 async with contextlib.aclosing(self._turn()) as turn:
                     async for event in turn:
                         yield event
             except ClusterError as error:
-                # What came since comes with the next connection, when nobody knows.
+                # Changes since then arrive with the next connection, at an unknown time.
                 self._proved = float("-inf")
                 if isinstance(error, Gone):
                     self._version = ""
@@ -142,8 +142,8 @@ class Watch:
                 await self._pause(_ABSENT if isinstance(error, NoKindMatch) else _REFUSED)
 
     async def _turn(self) -> AsyncGenerator[tuple[Change, Object]]:
-        """Yield what one connection brings, after a list where one is needed."""
-        # Somebody may want a list while the lines of a watch still come.
+        """Yield the events of one connection, after a list if one is needed."""
+        # `caught_up` may request a list while lines of a watch still arrive.
         if not self._version or not self.synced.is_set():
             if self.absent and self._served is not None and not await self._served():
                 raise NoKindMatch(f"the cluster does not serve {self._kind.resource}", status=404)
@@ -159,42 +159,41 @@ class Watch:
             await self._wait(Unavailable(f"watch {kind}: the API server ends it at once"))
 
     def look(self) -> None:
-        """Look now whether an optional kind is there by now, where it was not."""
+        """Check now whether an absent optional kind is served, without waiting."""
         if self.absent:
             self._hurry.set()
 
     async def caught_up(self) -> None:
-        """Return at once while the watch goes on, else when everything was listed again.
+        """Return at once while the watch is current, else after everything was listed again.
 
-        One with a beat goes on while it is `fresh`.
-
-        For who knows that the API server is there, because it has just called.
+        A watch with a beat is current while it is `fresh`. Meant for callers that know that the
+        API server is reachable, because it has just called them.
         """
         if self.is_caught_up():
             return
         if self.synced.is_set():
-            # A watch does not tell when it has given what was missed; a list does.
+            # A watch does not mark the point at which missed events were delivered; a list does.
             self.synced.clear()
             self._version = ""
         self._hurry.set()
         await self.synced.wait()
 
     def is_caught_up(self) -> bool:
-        """Return whether `caught_up` returns at once."""
+        """Return whether `caught_up` would return at once."""
         if self.absent:
             return True
         return self.synced.is_set() and (self.fresh() if self.beat else self._open)
 
     def fresh(self) -> bool:
-        """Return whether what was handed over is, but for seconds, what is stored.
+        """Return whether the delivered state is the stored one, up to a few seconds of delay.
 
-        That a connection is open proves nothing, nor do its lines: somebody between may hold back
-        what the server sends, or some of it. What proves it is a list, and the end that the server
-        was asked for, where it comes in time: everything that was sent is before it.
+        An open connection proves nothing, nor do its lines: a proxy in between may hold back some
+        or all of what the server sends. Proof is a list, or the end of the connection that the
+        server was asked for, if it comes in time: all events were sent before it.
         """
         fresh = self._clock.monotonic() - self._proved < self.beat + _LATE
         if not fresh:
-            # Who asks has just been called by the API server, so it is there.
+            # The API server has just called the caller, so it is reachable: reconnect now.
             self._hurry.set()
         return fresh
 
@@ -212,9 +211,9 @@ class Watch:
         self._hurry.clear()
 
     def _is_absence(self, error: ClusterError) -> bool:
-        """Return whether an error says that there is no such kind for this program.
+        """Return whether an error means that the kind does not exist for this program.
 
-        Where it was read already, a refusal may be one of an authorizer that has just started.
+        After a successful read, a refusal may come from an authorizer that has just started.
         """
         if self._served is None or isinstance(error, NoKindMatch):
             return self._served is not None
@@ -226,12 +225,12 @@ class Watch:
         return self.absent or now - self._refused_at >= _WITHHELD
 
     def _nothing(self, error: ClusterError) -> list[tuple[Change, Object]]:
-        """Take in that there are no objects of the kind, and return what that changes."""
+        """Record that the kind has no objects; return the events that follow from it."""
         gone: list[tuple[Change, Object]] = [("DELETED", obj) for obj in self._known.values()]
         self._known.clear()
         self._version = ""
         self._heard()
-        # That a kind is not there which nobody has installed is in nobody's way.
+        # The absence of a kind that was never installed is not a problem.
         self.problem = str(error) if isinstance(error, Forbidden) else ""
         self.synced.set()
         self._turn_to(absent=True)
@@ -289,7 +288,7 @@ class Watch:
         ) as lines:
             self._heard()
             if not self._version:
-                return  # Somebody needs a list instead.
+                return  # `caught_up` requested a list instead.
             self._open = True
             try:
                 async for line in lines:
@@ -320,7 +319,7 @@ class Watch:
         if kind == "BOOKMARK":
             return []
         if kind == _UNREADABLE:
-            # Whoever follows must not go on with what it was before.
+            # The consumer must not continue with the previous version of the object.
             self._client.left_out(
                 f"watch {self._kind.resource}: {_key(obj)[1]} is nested too deeply"
             )

@@ -1,4 +1,4 @@
-"""Webhook configurations by kind and name; what stands in them is decided elsewhere."""
+"""Webhook configurations by kind and name; their contents are decided elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,16 +31,16 @@ _CHECK = "kube-retrofit-check"
 
 
 class WebhookConfigurations:
-    """Both kinds of them, as stored."""
+    """Reads and writes both kinds of webhook configurations, as stored."""
 
     def __init__(self, client: Client, owner: str) -> None:
-        """Take the name of the ClusterRole that goes when the programs are removed."""
+        """Initialize with the ClusterRole that is deleted when the programs are removed."""
         self._owner = owner
         self._webhooks = {kind.kind: client.resource(kind) for kind in WEBHOOK_KINDS}
         self._roles = client.resource(CLUSTER_ROLES)
 
     async def get(self, ref: ConfigurationRef) -> Object | None:
-        """Return the configuration, None where there is none."""
+        """Return the configuration, or None if it does not exist."""
         try:
             answer: Object = await self._webhooks[ref.kind].get(ref.name)
         except NotFound:
@@ -48,10 +48,10 @@ class WebhookConfigurations:
         return answer
 
     async def create(self, configuration: Object) -> Object:
-        """Store a new one.
+        """Store a new configuration.
 
         Raises:
-            AlreadyExists: Somebody was faster.
+            AlreadyExists: Another client has created it.
         """
         answer: Object = await self._of(configuration).create(
             configuration, field_validation="Strict"
@@ -59,7 +59,7 @@ class WebhookConfigurations:
         return answer
 
     async def replace(self, configuration: Object) -> Object:
-        """Replace it whole; with a resourceVersion in it only that version.
+        """Replace a configuration; if it has a resourceVersion, exactly that version.
 
         Raises:
             Conflict: Another version is stored.
@@ -70,17 +70,17 @@ class WebhookConfigurations:
         return answer
 
     async def delete(self, ref: ConfigurationRef) -> None:
-        """Remove it; absent is success."""
+        """Delete a configuration; it is no error if it does not exist."""
         try:
             await self._webhooks[ref.kind].delete(ref.name)
         except NotFound:
             return
 
     async def check(self, configuration: Object) -> None:
-        """Have the API server check one without storing it.
+        """Validate a configuration by a dry run at the API server.
 
         Raises:
-            Invalid: It would not take it.
+            Invalid: The API server would reject it.
         """
         trial = {**configuration, "metadata": {"name": _CHECK}}
         await self._of(configuration).create(trial, dry_run="All", field_validation="Strict")
@@ -88,8 +88,8 @@ class WebhookConfigurations:
     async def owner(self) -> Mapping[str, Any] | None:
         """Return the owner reference for configurations.
 
-        None where there is no such object, or where nobody lets us see it: the right to read it
-        goes together with it.
+        None if there is no such object or no right to read it: that right is granted and removed
+        together with it.
         """
         try:
             role = await self._roles.get(self._owner)

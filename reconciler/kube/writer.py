@@ -12,8 +12,8 @@ from reconciler.kube.decoding import JSON_PATCH, MERGE_PATCH
 from reconciler.kube.delegation import PerAccount
 from reconciler.kube.dynamic import ApiResource
 
-# Strict: a misspelled field is refused (`Invalid`) instead of dropped, which would look like a
-# rule that never settles.
+# Strict: an unknown field is refused (`Invalid`) instead of dropped, which would look like a
+# rule that never converges.
 _STRICT = {"field_validation": "Strict"}
 
 _PUT_FOR = 300.0
@@ -22,7 +22,7 @@ _PUT_FOR = 300.0
 class KubeWriter:
     """Writes changes of objects of any kind; unknown fields are refused as `Invalid`.
 
-    With ``dry_run`` the API server does everything but store: what it would refuse, it refuses.
+    With ``dry_run`` the API server does everything except storing, so it refuses the same writes.
     """
 
     def __init__(self, client: Client, clock: Clock, *, dry_run: bool = False) -> None:
@@ -35,15 +35,15 @@ class KubeWriter:
         )
 
     def acting_as(self, account: ServiceAccount | None) -> "KubeWriter":
-        """Return one that writes in an account's name; None: in that of this one."""
+        """Return a writer that acts as an account; for None, this one."""
         return self if account is None else self._others.of(account)
 
     async def change(
         self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
     ) -> Object:
-        """Write the smallest change that leads from one to the other; return the new object.
+        """Write the smallest change from ``before`` to ``after``; return the stored object.
 
-        Nothing is sent where nothing differs; ``before`` is returned then.
+        Without a difference, nothing is sent and ``before`` is returned.
         """
         version = resource_version(before)
         if not version:
@@ -77,8 +77,8 @@ class KubeWriter:
         try:
             answer: Object = await target.resource.patch(patch, **target.at, **options)
         except Invalid:
-            # A patch that does not fit what is stored now is refused before the guard is looked
-            # at, so only an unchanged object makes the content the culprit.
+            # A patch that does not fit the stored object is refused before its guard is checked,
+            # so the content is at fault only if the object is unchanged.
             if content_type == JSON_PATCH:
                 stored = await target.resource.get(**target.at)
                 if resource_version(stored) != version:
@@ -109,7 +109,7 @@ class _Target(NamedTuple):
 
 
 def _patch_of(before: Object, after: Object, version: str) -> tuple[Any, str]:
-    """Return the guarded patch and its type; None where nothing differs."""
+    """Return the guarded patch and its type; the patch is None if nothing differs."""
     merge = merge_diff(before, after)
     if merge is not None:
         return (guarded(merge, version) if merge else None), MERGE_PATCH

@@ -1,1 +1,1 @@
-"""What people and monitors see of a running program: logs, metrics, health."""
+"""Logs, metrics and health of a running program, for people and monitoring."""

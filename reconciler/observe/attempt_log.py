@@ -1,4 +1,4 @@
-"""What an attempt leaves for those who run the programs: a log line and metrics."""
+"""Reports each attempt to the operators of the programs: a log line and metrics."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from reconciler.services.processing.attempt import Attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLog:
-    """Called with every stored status."""
+    """Notified of every stored status."""
 
     log: Logger
     metrics: Metrics
@@ -31,10 +31,10 @@ class AttemptLog:
     audit: AuditLog = field(default_factory=AuditLog)
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
-        """Report one attempt; names of objects go to the log and never into labels."""
+        """Report one attempt; object names go to the log and never into labels."""
         spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy.key)
         self.metrics.attempts.labels(policy, status.state.value).inc()
-        # The others were logged after an earlier attempt.
+        # The other targets were reported with an earlier attempt.
         new = [item for item in attempt.targets if item not in request.status.targets]
         self._targets(spec, new)
         self.audit.worked(spec, new, request.name)
@@ -66,7 +66,7 @@ class AttemptLog:
                 self.log.info("request waiting", detail=status.message, **facts)
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
-        """Count one trigger of a sweep; what failed goes on as a request and counts there."""
+        """Count one trigger of a sweep; a failed one becomes a request and is counted there."""
         if isinstance(attempt.disposition, Skip):
             return
         self.metrics.sweep_triggers.labels(

@@ -1,8 +1,8 @@
-"""The audit log: who triggered what, and what became of it.
+"""The audit log: which user triggered which rule, and the outcome.
 
-One line of JSON for each trigger, written by the admission server before it answers, and one for
-each target that was worked on, written by the controller. They meet in the name of the request.
-A line names people and objects; it never holds their content.
+The admission server writes one line of JSON for each trigger before it answers, and the controller
+one for each target that it processed. The name of the request links them. A line names users and
+objects, and never contains their content.
 """
 
 import logging
@@ -26,10 +26,10 @@ Complain = Callable[..., object]
 
 
 class AuditLog:
-    """Appends lines; without a place to write to it does nothing.
+    """Appends lines to a destination; without one it does nothing.
 
-    A file is opened for appending and opened again when it was moved away, so that whoever keeps
-    it can rotate it.
+    A file is opened for appending, and opened again after it was moved away, so that log
+    rotation works.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class AuditLog:
         """Return a log that writes to a file, to standard output (``-``), or nowhere (empty).
 
         Args:
-            place: As the flag has it.
-            now: Gives the time of a line.
-            complain: Called with a text and a ``reason`` when lines cannot be written, and again
-                only after one could.
-            stdout: Where ``-`` leads.
+            place: Value of the flag.
+            now: Returns the time for a line.
+            complain: Called with a text and a ``reason`` on the first line that cannot be
+                written, and again only after a success.
+            stdout: Stream for ``-``.
 
         Raises:
             InvalidSetting: The file cannot be opened.
@@ -75,12 +75,12 @@ class AuditLog:
             self._handler.close()
 
     def triggered(self, how: str, request: AdmissionRequest, drafts: Iterable[Draft]) -> None:
-        """Note what became of the rules that an admission request fires.
+        """Write a line for each rule that an admission request triggers.
 
         Args:
             how: ``recorded``, ``joined``, ``aggregated`` or ``lost``.
-            request: Of whoever fires them.
-            drafts: One for each rule.
+            request: Admission request that triggers them.
+            drafts: One draft for each rule.
         """
         if self._handler is None:
             return
@@ -91,13 +91,13 @@ class AuditLog:
             self._write(how, names | _rule(draft.spec.policy, draft.spec.rule) | _who(request))
 
     def changed(self, request: AdmissionRequest, policy: PolicyRef, rule: str) -> None:
-        """Note that a rule changed an object before it was stored."""
+        """Write that a rule changed an object before it was stored."""
         if self._handler is None:
             return
         self._write("changed", _rule(policy, rule) | _who(request))
 
     def worked(self, spec: RequestSpec, targets: Iterable[TargetStatus], name: str = "") -> None:
-        """Note what a rule came to at targets; ``name`` is that of the request, if it has one."""
+        """Write the outcome of a rule at targets; ``name`` is that of its request, if any."""
         if self._handler is None:
             return
         for target in targets:
@@ -120,7 +120,7 @@ class AuditLog:
 
 
 class _Appending(logging.StreamHandler[TextIO]):
-    """Complains of the first line that cannot be written, and of the next only after one was."""
+    """Reports the first line that cannot be written, and the next only after a success."""
 
     complain: Complain
     failing: bool = False
@@ -144,7 +144,7 @@ class _File(_Appending, logging.handlers.WatchedFileHandler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        # Opening it is the one part that a handler leaves to its caller.
+        # Opening the file is the one step whose errors the handler does not catch.
         try:
             super().emit(record)
         except OSError:

@@ -1,4 +1,4 @@
-"""Calls of the API server as a metric."""
+"""Counts calls of the API server in a metric."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from reconciler.observe.metrics import Metrics
 
 
 def call_counter(metrics: Metrics) -> Callable[[str, str, int, float], None]:
-    """Return what counts calls, given verb, resource, status (0: no answer) and seconds."""
+    """Return a callback for verb, resource, status (0: no answer) and seconds of a call."""
     labels = ResourceLabels()
 
     def count(verb: str, resource: str, status: int, _seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""HTTP server of /metrics, /healthz and /readyz."""
+"""HTTP server for /metrics, /healthz and /readyz."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from prometheus_client.exposition import (
 )
 
 Check = Callable[[], str | None]
-"""Returns why a part is not ready, None when it is."""
+"""Returns why a part is not ready, or None if it is."""
 
 
 class Readiness:
-    """The named checks of a process; a part adds its own before the server starts."""
+    """The named checks of a process; each part adds its own before the server starts."""
 
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
@@ -28,20 +28,20 @@ class Readiness:
         self._checks[name] = check
 
     def note(self, name: str, check: Check) -> None:
-        """Add something to show that makes nothing unready."""
+        """Add a note, which is shown without affecting readiness."""
         self._notes[name] = check
 
     def notes(self) -> dict[str, str]:
-        """Return what the notes say now."""
+        """Return the current texts of the notes."""
         found = {name: check() for name, check in self._notes.items()}
         return {name: text for name, text in found.items() if text}
 
     def stop(self, reason: str = "the program is shutting down") -> None:
-        """Be unready from now on."""
+        """Report the process as not ready from now on."""
         self._stopping = reason
 
     def results(self) -> dict[str, str | None]:
-        """Return the reason per check, None where it is ready."""
+        """Return the reason per check, or None if it is ready."""
         found = {name: check() for name, check in self._checks.items()}
         if self._stopping:
             found["running"] = self._stopping
@@ -51,8 +51,8 @@ class Readiness:
 class HealthServer:
     """Serves the probes and the metrics until it is closed.
 
-    More metrics, in their text form, may stand at paths of their own. Without a registry the
-    metrics are on another port.
+    Further metrics in text form may be served at paths of their own. Without a registry, the
+    metrics are served on another port.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class HealthServer:
         self._runner = web.AppRunner(app, access_log=None)
 
     async def start(self, listener: socket.socket) -> None:
-        """Begin to answer on a socket that listens already."""
+        """Start to answer on a socket that listens already."""
         await self._runner.setup()
         await web.SockSite(self._runner, listener).start()
 
@@ -94,7 +94,7 @@ class HealthServer:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _health(self, _request: web.Request) -> web.Response:
-        # An answer at all is the news: the event loop runs.
+        # Any answer shows that the event loop runs.
         return web.Response(text="ok\n")
 
     async def _ready(self, _request: web.Request) -> web.Response:

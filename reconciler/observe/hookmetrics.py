@@ -1,4 +1,4 @@
-"""The metrics of the program that runs executables, by the names of the original."""
+"""Metrics of the program that runs executables, under the names of the original."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _CALLS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookProgramMetrics:
-    """What is counted; docs/reference/metrics.md lists it."""
+    """The metrics of the program; docs/reference/metrics.md lists them."""
 
     registry: CollectorRegistry
     run_seconds: Histogram
@@ -33,7 +33,7 @@ class HookProgramMetrics:
 
     @classmethod
     def of(cls, prefix: str) -> Self:
-        """Return those of a process, all at zero, whose names begin with a prefix."""
+        """Return the metrics of a process, all at zero, with a prefix in their names."""
         registry = CollectorRegistry()
 
         def counter(name: str, text: str, labels: tuple[str, ...] = _RUN) -> Counter:
@@ -58,7 +58,7 @@ class HookProgramMetrics:
             ),
             run_successes=counter("hook_run_success", "Runs that went well."),
             queue_length=gauge("tasks_queue_length", "Requests that wait in a queue.", ("queue",)),
-            # The original's counter has no _total at the end of its name.
+            # The name of the original's counter does not end in _total.
             live_ticks=gauge("live_ticks", "Rises every ten seconds.", ()),
             calls=counter(
                 "kubernetes_client_request_result",
@@ -81,7 +81,7 @@ class HookProgramMetrics:
 
     @property
     def on_call(self) -> Callable[[str, str, int, float], None]:
-        """Return what counts calls, given verb, resource, status (0: no answer) and seconds."""
+        """Return a callback for verb, resource, status (0: no answer) and seconds of a call."""
 
         def count(verb: str, _resource: str, status: int, seconds: float) -> None:
             self.calls.labels(str(status), verb).inc()

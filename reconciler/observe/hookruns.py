@@ -1,4 +1,4 @@
-"""What is counted of the runs of declared hooks."""
+"""Metrics of the runs of declared hooks."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,20 @@ from reconciler.services.hooks.dispatch import RunReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRunCounter:
-    """Counts runs, and what waits for one."""
+    """Counts runs and shows the waiting requests."""
 
     metrics: Metrics
 
     def watch(self, accounts: HookAccounts) -> None:
-        """Have shown what waits, as of the moment that somebody looks."""
+        """Set the gauges of waiting requests, which are read at each scrape."""
         self.metrics.hook_requests_waiting.set_function(lambda: accounts.waiting)
         self.metrics.hook_queues_blocked.set_function(lambda: accounts.blocked)
 
     def ran(self, report: RunReport) -> None:
-        """Take in a run that has ended."""
+        """Count a run that has ended."""
         metrics = self.metrics
         hook, binding = metrics.labels.rule(report.hook.key, report.binding)
-        # A binding has one queue, so that its label is bounded as that of the binding is.
+        # A binding has one queue, so this label is bounded like that of the binding.
         labels = hook, binding, OTHER if binding == OTHER else report.queue
         metrics.hook_runs.labels(*labels).observe(report.seconds)
         if not report.failure:

@@ -1,4 +1,4 @@
-"""Label values out of names that users give: so many at most, then ``other``."""
+"""Label values from user-defined names: up to a limit, then ``other``."""
 
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -18,12 +18,12 @@ _SERVED = range(200, 300)
 class BoundedLabels:
     """The policies and rules that have series of their own in this process.
 
-    First come, first served, until the process ends: a name that changed from a label of its own
-    to ``other`` would make a counter fall.
+    First come, first served, until the process ends: if a name changed from a label of its own
+    to ``other``, a counter would decrease.
 
     Attributes:
-        policies: How many policies have a label of their own.
-        rules: How many rules have.
+        policies: Limit of policies with a label of their own.
+        rules: Limit of rules with a label of their own.
     """
 
     policies: int = MAX_POLICIES
@@ -47,13 +47,13 @@ class BoundedLabels:
 class ResourceLabels:
     """The resources that have series of their own: those that the API server has served.
 
-    A path may be made of what a tenant wrote, or of what stands in a Secret.
+    Others are unbounded, because a path may contain text of a tenant or of a Secret.
     """
 
     _served: set[str] = field(default_factory=set)
 
     def label(self, resource: str, status: int) -> str:
-        """Return the label value of a resource that was asked for, given the answer's status."""
+        """Return the label value of a requested resource, given the status of the answer."""
         if status in _SERVED and not resource.startswith("/"):
             self._served.add(resource)
         return resource if resource in self._served else OTHER
@@ -61,9 +61,9 @@ class ResourceLabels:
 
 @dataclass(slots=True)
 class Series(Generic[M]):
-    """A metric that every review counts in, by labels that are bounded.
+    """A metric that every review updates, with bounded labels.
 
-    To ask the metric for a series takes three times as long as to count in it.
+    Looking up a series in the metric takes three times as long as updating it.
     """
 
     metric: M

@@ -1,4 +1,4 @@
-"""Listening sockets, taken before anything is served so that a taken port is said in one line."""
+"""Listening sockets, bound before anything is served so that a busy port fails early."""
 
 import errno
 import socket
@@ -14,11 +14,11 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
 
     Args:
         address: Name or number of the local address.
-        port: 0 takes any free one.
-        flag: The setting that chooses the port, for the message.
+        port: Port number; 0 for any free one.
+        flag: Flag that sets the port, for the message.
 
     Raises:
-        InvalidSetting: The port is taken, not allowed, or not of this machine.
+        InvalidSetting: The port is in use or not allowed, or the address is not local.
     """
     if not 0 <= port <= _PORTS:
         raise InvalidSetting(f"{port} is not a port: set {flag} to a number from 1 to {_PORTS}")
@@ -31,7 +31,7 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
         msg = f"cannot listen on {address}:{port}: {error}; check --bind-address and {flag}"
         raise InvalidSetting(msg) from error
     try:
-        # A port whose last connections still linger is free: without this a restart would wait.
+        # Connections in TIME_WAIT must not keep a restarted program from binding.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
         listener.listen(_BACKLOG)
@@ -43,10 +43,10 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
 
 
 def bind_optional(address: str, port: int, *, flag: str) -> socket.socket | None:
-    """Return a listening socket as `bind` does, None for port 0.
+    """Return a listening socket as `bind` does, or None for port 0.
 
     Raises:
-        InvalidSetting: The port is taken, not allowed, or not of this machine.
+        InvalidSetting: The port is in use or not allowed, or the address is not local.
     """
     return bind(address, port, flag=flag) if port else None
 

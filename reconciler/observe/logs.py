@@ -14,7 +14,7 @@ from reconciler.errors import RetrofitError
 
 Logger = structlog.stdlib.BoundLogger
 
-# Of what libraries attach to their lines; kopf attaches all of its settings.
+# Allowed extras of library log records; kopf attaches all of its settings.
 _EXTRAS = ("k8s_ref",)
 
 
@@ -26,14 +26,14 @@ def configure(
     colours: bool = False,
     timed: bool = True,
 ) -> None:
-    """Send the logs of this process and of its libraries to one stream, standard error.
+    """Send the logs of this process and of its libraries to one stream.
 
     Args:
         log_format: ``json`` or ``console``.
-        level: The least serious level to write, as ``info``.
-        stream: Where the lines go instead.
-        colours: Of lines for a console.
-        timed: Lines have their time.
+        level: Lowest level to write, for example ``info``.
+        stream: Destination; standard error by default.
+        colours: Whether console lines are coloured.
+        timed: Whether lines have a timestamp.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -53,7 +53,7 @@ def configure(
         )
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    # The access log says once more what the API server's audit log says.
+    # The access log repeats what the API server's audit log contains.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
@@ -69,7 +69,7 @@ def configure(
 
 
 def logger(name: str) -> Logger:
-    """Return the logger of a part of the program, as ``admission.server``."""
+    """Return the logger of a part of the program, for example ``admission.server``."""
     return structlog.stdlib.get_logger(name)
 
 
@@ -78,7 +78,7 @@ def _renderers(log_format: str, *, colours: bool) -> list[Processor]:
         return [
             structlog.dev.ConsoleRenderer(
                 colors=colours,
-                # The other formatters print local variables, and with them objects and tokens.
+                # Other formatters print local variables, which may hold objects and tokens.
                 exception_formatter=_print_traceback,
             )
         ]
@@ -98,7 +98,7 @@ def _print_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
 
 
 def _lines(error: BaseException) -> Iterator[str]:
-    """Yield where an exception was raised, and its text where no object can stand in it."""
+    """Yield the traceback of an exception, with its text only if it cannot quote an object."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         yield from _lines(cause)

@@ -1,4 +1,4 @@
-"""The loops of a process: none of them ends by itself, and where one does, the process does."""
+"""Endless loops of a process: if one of them ends, the process ends too."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ _log = logger("loops")
 
 
 class LoopEnded(RetrofitError):
-    """A loop of the process ended, by a bug of kube-retrofit."""
+    """A loop of the process ended, which is a bug of kube-retrofit."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -25,12 +25,12 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what nobody awaits, but for bytes on a connection that we have ended.
+    """Report unhandled errors, except for writes to a connection that this process closed.
 
-    Where a request times out while TLS is under way, uvloop answers the peer on the connection
-    that is closed by then, and would report that as a fatal error with a traceback.
+    If a request times out during a TLS handshake, uvloop answers the peer on a connection that
+    is closed by then, and would report that as a fatal error with a traceback.
     """
-    # The transport itself says that it is not closing, and it has no class to be known by.
+    # The transport does not report itself as closing, and has no class to recognize it by.
     error = context.get("exception")
     if isinstance(error, RuntimeError) and str(error).endswith("the handler is closed"):
         return
@@ -38,11 +38,11 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
-    """Run a loop, and say it where it ends.
+    """Run a loop and log its end.
 
     Raises:
-        LoopEnded: It did; the log says why.
-        RetrofitError: It cannot go on, and its own words say why.
+        LoopEnded: The loop ended; the log has the reason.
+        RetrofitError: The loop cannot continue, for the reason in the error.
     """
     try:
         await loop
@@ -60,27 +60,27 @@ async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
 
 
 async def run_loops(loops: Mapping[str, Awaitable[None]]) -> NoReturn:
-    """Run loops side by side until one ends; the others are cancelled then.
+    """Run loops side by side until one ends, then cancel the others.
 
     Raises:
-        LoopEnded: As `forever`.
-        RetrofitError: As `forever`.
+        LoopEnded: As in `forever`.
+        RetrofitError: As in `forever`.
     """
     try:
         async with asyncio.TaskGroup() as group:
             for name, loop in loops.items():
                 group.create_task(forever(name, loop), name=name)
     except BaseExceptionGroup as ended:
-        # Whatever else ends then ends for its sake.
+        # All later errors are consequences of the first one.
         raise ended.exceptions[0] from None
     raise LoopEnded("there was no loop to run")
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT cancels it; a second signal ends the process at once.
+    """Run until SIGTERM or SIGINT cancels it; a second signal ends the process immediately.
 
     Raises:
-        RetrofitError: A loop ended; what ends for its sake is left out.
+        RetrofitError: A loop ended; errors that follow from it are left out.
     """
     loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
     signals = (signal.SIGTERM, signal.SIGINT)

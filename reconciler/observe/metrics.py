@@ -2,7 +2,7 @@
 
 Labels are bounded: by constants, by the kinds of the cluster, and for policies and rules by
 `BoundedLabels`. Names of triggers and targets, users and namespaces never become labels.
-docs/reference/metrics.md lists them all.
+docs/reference/metrics.md lists all metrics.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _SLOW = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What is counted; the help texts say the meaning."""
+    """The metrics of a process; their help texts define them."""
 
     registry: CollectorRegistry
     labels: BoundedLabels = field(default_factory=BoundedLabels)

@@ -1,4 +1,4 @@
-"""Everything that tells people what the work came to: log, metrics, events, figures, reports."""
+"""All observers of results: log, metrics, events, progress and reports."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from reconciler.services.reporting.policy_status import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observers:
-    """Notified of what is stored; none of them decides anything."""
+    """Notified of stored statuses; an observer decides nothing."""
 
     attempt_log: AttemptLog
     event_recorder: EventRecorder
@@ -22,7 +22,7 @@ class Observers:
     reports: Reports
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
-        """Take in an attempt whose status is stored."""
+        """Report an attempt whose status is stored."""
         self.attempt_log.observe(request, status, attempt)
         self.event_recorder.observe(request, status, attempt)
         self.progress.observe(request, status)
@@ -30,19 +30,19 @@ class Observers:
         self.reports.add(request.spec, [item for item in attempt.targets if item not in earlier])
 
     def on_recovered(self, request: UpdateRequest) -> None:
-        """Take in a finished request that is stored when this process begins to lead."""
+        """Report a finished request that is stored when this process becomes the leader."""
         self.progress.on_recovered(request)
         self.reports.on_recovered(request)
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
-        """Take in what a sweep did for one trigger; what failed goes on as a request."""
+        """Report the result of a sweep for one trigger; a failed one becomes a request."""
         self.attempt_log.swept(spec, attempt)
         self.event_recorder.swept(spec, attempt)
         done = [item for item in attempt.targets if item.outcome in SUCCESSES]
         self.reports.add(spec, done)
 
     def caught_up(self, found: PassResult) -> None:
-        """Take in what a pass recorded that nobody had recorded before."""
+        """Report the triggers that a catch-up pass recorded."""
         log, metrics = self.attempt_log.log, self.attempt_log.metrics
         for (policy, uid, rule), number in found.recorded.items():
             metrics.requests_caught_up.labels(*metrics.labels.rule(policy.key, rule)).inc(number)
@@ -50,7 +50,7 @@ class Observers:
             self.event_recorder.caught_up(policy, uid, rule, number)
 
     def lost(self, loss: Loss) -> None:
-        """Take in triggers that can neither be found nor worked on."""
+        """Report triggers that can neither be found nor processed."""
         log, metrics = self.attempt_log.log, self.attempt_log.metrics
         for rule in loss.rules:
             labels = metrics.labels.rule(loss.policy.key, rule.name)

@@ -1,4 +1,4 @@
-"""What is in the way of something that goes on for ever: logged once, not at each try."""
+"""Logs a problem of an endless task once, not at each attempt."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ async def tell_problems(
     every: float,
     over: Callable[[], None] = lambda: None,
 ) -> None:
-    """Look for ever.
+    """Check for a problem at an interval until cancelled.
 
     Args:
-        problem: Gives what is in the way now, empty where nothing is.
+        problem: Returns the current problem, or an empty text.
         warn: Called with each new problem.
-        every: Seconds between two looks.
-        over: Called when nothing is in the way any more.
+        every: Seconds between two checks.
+        over: Called when the problem is over.
     """
     once = WarnsOnce(warn=warn)
 

@@ -14,8 +14,8 @@ class SettingsReport:
     """A listener of a `SettingsHolder`.
 
     Attributes:
-        name: Of the ConfigMap.
-        events: Where refused values are reported too; None for a program without events.
+        name: Name of the ConfigMap.
+        events: Emits an event per refused value; None for a program without events.
     """
 
     name: str
@@ -26,7 +26,7 @@ class SettingsReport:
     _unused: tuple[str, ...] = ()
 
     def __call__(self, holder: SettingsHolder) -> None:
-        """Tell what is new."""
+        """Report the changes since the last call."""
         faults = frozenset(holder.faults)
         for key in {item.key for item in self._reported - faults}:
             self.metrics.setting_refused.labels(key=key).set(0)
@@ -45,7 +45,7 @@ class SettingsReport:
         self.log.info("settings in use", refused=sorted(item.key for item in faults))
 
     def again(self, holder: SettingsHolder) -> None:
-        """Tell the faults once more by events: only a leader's are stored."""
+        """Emit events for the current faults again, because only the leader's are stored."""
         for fault in holder.faults:
             self._emit(holder.namespace, fault)
 

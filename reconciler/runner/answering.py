@@ -1,4 +1,4 @@
-"""What the API server asks of hooks, over HTTP."""
+"""HTTP endpoints of hooks that the API server calls."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -35,7 +35,7 @@ _log = logger("hooks.answering")
 def admission_posts(
     answers: AdmissionAnswers, asked: Sequence[AskedBinding]
 ) -> dict[str, Respond]:
-    """Return what answers AdmissionReviews, by the path of each binding."""
+    """Return the handlers for AdmissionReviews by path, one for each binding."""
 
     def respond_for(binding: AskedBinding) -> Respond:
         async def respond(body: bytes) -> bytes:
@@ -43,7 +43,7 @@ def admission_posts(
             uid = str(review["request"]["uid"])
             try:
                 verdict = await answers.review(binding, review)
-            except Exception:  # noqa: BLE001  (who made the request must get an answer)
+            except Exception:  # noqa: BLE001  (the API server must get an answer)
                 _log.exception("admission request failed", uid=uid)
                 message = f"{_BUG} says more under uid {uid}"
                 answer = AdmissionAnswer(allowed=False, message=message)
@@ -58,7 +58,7 @@ def admission_posts(
 def conversion_posts(
     answers: ConversionAnswers, converters: Sequence[Converter]
 ) -> dict[str, Respond]:
-    """Return what answers ConversionReviews, by the path of each definition."""
+    """Return the handlers for ConversionReviews by path, one for each definition."""
 
     def respond_for(chosen: Sequence[Converter]) -> Respond:
         async def respond(body: bytes) -> bytes:
@@ -69,7 +69,7 @@ def conversion_posts(
             except ConversionFailed as error:
                 _log.warning("objects not converted", reason=str(error))
                 answer = unconverted(uid, str(error))
-            except Exception:  # noqa: BLE001  (who wants the objects must get an answer)
+            except Exception:  # noqa: BLE001  (the API server must get an answer)
                 _log.exception("conversion failed", uid=uid)
                 answer = unconverted(uid, f"{_BUG} says more under uid {uid}")
             return answer
@@ -83,7 +83,7 @@ def conversion_posts(
 
 
 def unknown(request: Request) -> Response:
-    """Answer what no hook is bound to."""
+    """Return the error for a request that no hook is bound to."""
     return error_response(404, f"no hook answers {request.method} {request.path}")
 
 

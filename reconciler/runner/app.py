@@ -1,4 +1,4 @@
-"""Composition of the program and its life from start to drain."""
+"""Composition of the hooks program, and its life from start to drain."""
 
 import asyncio
 import contextlib
@@ -49,24 +49,24 @@ _LEASE: Final = "kube-retrofit-hooks"
 _TICK: Final = 10.0
 _GRACE: Final = 2.0
 _AT_ONCE: Final = 0.1
-"""Seconds that a process has for its end, and the same where the API server waits for it."""
+"""Seconds from SIGTERM to SIGKILL; `_AT_ONCE` applies while the API server waits."""
 _FORMATS: Final = {"json": "json", "text": "console", "color": "console"}
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class LeaseLost(RetrofitError):
-    """Another process may lead now."""
+    """The Lease was lost, so another process may lead now."""
 
 
 async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     """Run until a signal ends it.
 
     Args:
-        settings: Of the process.
-        notes: Sentences for the log on what somebody has set.
+        settings: Settings of the process.
+        notes: Notes on settings without effect, for the log.
 
     Raises:
-        RetrofitError: It cannot start, or has lost its Lease; the text says what to do.
+        RetrofitError: The program cannot start or has lost its Lease; the text says why.
     """
     configure(
         _FORMATS[settings.log_type],
@@ -90,7 +90,7 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     try:
         async with (
             _clients(settings, metrics) as (client, lease_client),
-            # By the client that may write without the Lease: a review is a create.
+            # The Lease's client may write without holding the Lease, and a review is a create.
             scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock(), more),
         ):
             program = Program(
@@ -121,7 +121,7 @@ async def _clients(
         for _ in range(2)
     ]
     try:
-        # Load must never starve the renewal of the Lease.
+        # A client of its own: load must never delay the renewal of the Lease.
         yield made[0], made[1]
     finally:
         for client in made:
@@ -130,7 +130,7 @@ async def _clients(
 
 @dataclass(slots=True, kw_only=True)
 class Program:
-    """One process."""
+    """One process of the hooks program."""
 
     settings: RunnerSettings
     client: Client
@@ -245,7 +245,7 @@ class Program:
     def _webhook_deps(self, namespace: str) -> WebhookDeps:
         return WebhookDeps(
             settings=self.settings,
-            # Every replica shows the certificate, and the other client writes only in a leader.
+            # Every replica serves the certificate, and the other client writes only as leader.
             client=self.lease_client,
             clock=self.clock,
             metrics=self.metrics,
@@ -254,7 +254,7 @@ class Program:
         )
 
     async def _check(self, namespace: str) -> None:
-        """Look whether the program can work there."""
+        """Check whether the program can work in a namespace."""
         installation = self.settings.installation
         for kind in (HOOKS, kinds_of(installation).requests):
             try:
@@ -298,7 +298,7 @@ class Program:
         )
 
     async def _follow(self, namespace: str, hooks: ExecutableHooks) -> None:
-        """Take in what others do with requests: delete one, or want the next attempt now."""
+        """Pass on changes of requests by others: deletions, and requested attempts."""
         kind = kinds_of(self.settings.installation).requests
         watch = Watch(self.client, kind, self.clock, namespace=namespace)
         async for change, obj in watch.events():
@@ -330,7 +330,7 @@ class Program:
 
 
 def own_namespace() -> str:
-    """Return the namespace of the Pod that this process runs in; else ``default``."""
+    """Return the namespace of the Pod that this process runs in, or ``default``."""
     with contextlib.suppress(OSError):
         return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
     return "default"

@@ -1,4 +1,4 @@
-"""The executables of a folder, asked for their configurations."""
+"""The executables of a folder and their configurations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ _EXECUTABLE = "executable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundHooks:
-    """What a folder has.
+    """The hooks found in a folder.
 
     Attributes:
-        known: The executables whose configuration can be used.
-        configs: What they are bound to.
-        registered: All executables, as they are shown in the cluster.
+        known: Executables with a valid configuration.
+        configs: Their configurations.
+        registered: All executables, in the form in which the cluster shows them.
     """
 
     known: Mapping[PolicyRef, Executable]
@@ -44,7 +44,7 @@ class FoundHooks:
 
     @property
     def answering(self) -> tuple[AnsweredHook, ...]:
-        """Return the hooks that the API server asks, in order."""
+        """Return the hooks that the API server calls, in order."""
         return tuple(
             AnsweredHook(ref=ref, name=self.known[ref].name, config=config)
             for ref, config in self.configs.items()
@@ -60,13 +60,13 @@ async def find_hooks(
     namespace: str,
     warn: Callable[[str], None],
 ) -> FoundHooks:
-    """Ask all executables of a folder for their configurations, in order.
+    """Read the configurations of all executables of a folder, in order.
 
-    What is wrong with one is said, and keeps no other from working.
+    An invalid one is reported and does not affect the others.
 
     Raises:
         InvalidSetting: The folder cannot be read.
-        Interrupted: The machine could not run one.
+        Interrupted: An executable could not be run for a reason of the machine.
     """
     discovery = find_executables(folder)
     for name in discovery.skipped:
@@ -95,7 +95,7 @@ async def find_hooks(
 
 
 def _take_names(executable: str, config: HookConfig, taken: dict[str, str]) -> None:
-    """Take the names of webhooks, which one binding has and the API server has to take."""
+    """Reserve webhook names, which must be valid and unique among all bindings."""
     with ErrorList() as errors:
         names: dict[str, str] = {}
         for field, bindings in (

@@ -1,4 +1,4 @@
-"""What runs of executables say, as log lines and metrics."""
+"""Output of executables, as log lines and metrics."""
 
 import json
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _TASK: Final = "HookRun"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutput:
-    """Takes what runs say.
+    """Receives the output and the results of runs.
 
     Attributes:
-        proxied: Where JSON lines of hooks go as they are, with what ran them added; None where
-            they are lines of the log like any other.
+        proxied: Destination of JSON lines of hooks, with fields of the run added; None to log
+            them like any other line.
     """
 
     log: Logger
@@ -39,13 +39,13 @@ class RunOutput:
         self.log.info(line, **_fields(run), output=stream)
 
     def noticed(self, run: RunLabels, problem: str) -> None:
-        """Log what went wrong without failing a run."""
+        """Log a problem that does not fail a run."""
         self.log.warning(problem, **_fields(run))
 
     def ended(
         self, run: RunLabels, answer: Answer, seconds: float, failure: RunFailure | None
     ) -> None:
-        """Count a run, and log how it ended."""
+        """Count a run and log its result."""
         labels = run.hook, run.binding, run.queue
         metrics = self.metrics
         metrics.run_seconds.labels(*labels).observe(seconds)

@@ -1,4 +1,4 @@
-"""What `retrofit-hooks start` takes: shell-operator's flags and variables by their names."""
+"""The settings of `retrofit-hooks start`: shell-operator's flags and variables."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -35,17 +35,17 @@ _WITHOUT_EFFECT: Final = {
         "there is no socket: see kubectl get hooks, and kubectl get updaterequests",
     ),
 }
-"""Flags of the original that are taken so that a Deployment keeps working, with what to know."""
+"""Flags of the original that are accepted to keep a Deployment working, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """What is set for one of the two servers that the API server calls.
+    """The settings of one of the two servers that the API server calls.
 
     Attributes:
-        flags: How its flags begin.
-        named: Somebody has named a file of the certificate, so it has to be there.
-        url: Base address outside a cluster; empty where the Service is used.
+        flags: Prefix of its flags.
+        named: Whether a certificate file is set explicitly, so that it has to exist.
+        url: Base address outside a cluster; empty if the Service is used.
     """
 
     flags: str
@@ -61,7 +61,7 @@ class WebhookSettings:
 
     @property
     def has_files(self) -> bool:
-        """Return whether the certificate is in files, and not made by the programs themselves."""
+        """Return whether the certificate is in files, and not made by the programs."""
         return self.named or self.certificate.exists()
 
 
@@ -70,17 +70,17 @@ class RunnerSettings:
     """The settings of one process.
 
     Attributes:
-        secure_metrics_port: Of the metrics by HTTPS, 0 where they are on the port of the probes.
-        installation: Whose requests it records in.
-        hook_parallel: Processes that answer the API server at the same time.
+        secure_metrics_port: Port of the metrics over HTTPS; 0 for the port of the probes.
+        installation: Installation of the requests.
+        hook_parallel: Limit of concurrent processes that answer the API server.
         configuration: Name of the webhook configurations.
-        admission: Of the server for admission.
-        conversion: Of the server for conversion.
-        hook_env: Names of variables that hooks get as well.
-        hook_memory: Bytes of address space of a process, 0 for no limit.
-        hook_timeout: Seconds that a run may take, 0 for no limit.
-        lease: When another replica takes over.
-        pod_uid: Of the own Pod, whose restarted container takes over at once; may be empty.
+        admission: Server for admission.
+        conversion: Server for conversion.
+        hook_env: Names of additional environment variables for hooks.
+        hook_memory: Limit of a process's address space in bytes; 0 for no limit.
+        hook_timeout: Limit of a run in seconds; 0 for no limit.
+        lease: Time-outs of the leader election.
+        pod_uid: Uid of the Pod, whose restarted container takes over at once; may be empty.
     """
 
     hooks_dir: Path
@@ -301,7 +301,7 @@ _OPTIONS: Final = (
 
 
 def runner_options(command: T) -> T:
-    """Give a click command one option for each setting."""
+    """Add one option for each setting to a click command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -311,7 +311,7 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
     """Return the settings of a parsed command line.
 
     Raises:
-        InvalidSetting: Values that do not go together.
+        InvalidSetting: A value is invalid, or values contradict each other.
     """
     hooks_dir, tmp_dir = Path(values["hooks_dir"]), Path(values["tmp_dir"])
     if values["hook_memory"] < 0:
@@ -378,7 +378,7 @@ def _webhook(part: str, values: Mapping[str, Any]) -> WebhookSettings:
 
 
 def without_effect(values: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield what somebody has set that has no effect here, and why."""
+    """Yield a note for each setting that is set but has no effect, with the reason."""
     for name, (_, reason) in _WITHOUT_EFFECT.items():
         if values[name]:
             yield f"--{name.replace('_', '-')} has no effect: {reason}"

@@ -1,4 +1,4 @@
-"""The servers that the API server calls: certificates, sockets, and their life."""
+"""The servers that the API server calls: certificates, sockets and life cycle."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ _SECRETS: Final = SecretNames(
 )
 _MIB: Final = 1024 * 1024
 _LARGEST: Final = 16 * _MIB
-"""Bytes of a review: an object before and after."""
+"""Limit of a review in bytes: an object before and after the change."""
 _TOGETHER: Final = 64 * _MIB
 _BODY_SECONDS: Final = 5.0
 _DRAIN: Final = 15.0
@@ -45,11 +45,11 @@ _log = logger("hooks.webhooks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDeps:
-    """What both servers stand on.
+    """The dependencies of both servers.
 
     Attributes:
         client: Writes the Secrets of the certificate, also in a replica that does not lead.
-        namespace: Of the program.
+        namespace: Namespace of the program.
     """
 
     settings: RunnerSettings
@@ -60,7 +60,7 @@ class WebhookDeps:
     namespace: str
 
     def certificates(self, server: WebhookSettings, callers: Callers) -> ServingCertificates:
-        """Return the certificate of a server: that of its files, else one of its own making."""
+        """Return the certificate of a server: from its files, else one made by the program."""
         if server.has_files:
             return CertificateFiles(
                 certificate=server.certificate,
@@ -69,7 +69,7 @@ class WebhookDeps:
                 callers=callers,
                 flags=server.flags,
             )
-        # Both servers share the Secrets, so each certificate has the names of both.
+        # Both servers share the Secrets, so the certificate is valid for the names of both.
         both = (self.settings.admission, self.settings.conversion)
         names = (server_names(item.service, self.namespace, item.url) for item in both)
         return Certificates(
@@ -83,11 +83,11 @@ class WebhookDeps:
 
 @dataclass(slots=True, kw_only=True)
 class AnsweringServer:
-    """One port at which the API server asks hooks.
+    """One port at which the API server calls hooks.
 
     Attributes:
-        name: Of it, for people.
-        posts: What answers, by the path.
+        name: Name of the server, for messages.
+        posts: Handlers by path.
     """
 
     name: str
@@ -103,10 +103,10 @@ class AnsweringServer:
     def of(
         cls, name: str, settings: WebhookSettings, deps: WebhookDeps, posts: Mapping[str, Respond]
     ) -> Self:
-        """Return a server that listens, and answers from `run` on.
+        """Return a server that listens already and answers once `run` is called.
 
         Raises:
-            InvalidSetting: The port is taken, or a file cannot be used.
+            InvalidSetting: The port is in use, or a file cannot be used.
         """
         callers = Callers(files=settings.client_ca, flag=f"{settings.flags}-client-ca")
         made = cls(
@@ -122,10 +122,10 @@ class AnsweringServer:
         return made
 
     def endpoint(self) -> Endpoint:
-        """Return where the API server finds it.
+        """Return the endpoint for the webhook configurations.
 
         Raises:
-            NotInstalled: It has no certificate yet.
+            NotInstalled: The server has no certificate yet.
         """
         if not self.certificates.bundle:
             raise NotInstalled(f"{self.name}: {self.certificates.problem or 'no certificate yet'}")
@@ -136,7 +136,7 @@ class AnsweringServer:
         )
 
     async def run(self) -> None:
-        """Serve until cancelled, then let the requests in flight end."""
+        """Serve until cancelled, then let requests in flight finish."""
         try:
             await self.certificates.obtain(self._warn)
             await self._serve()
@@ -172,17 +172,17 @@ class AnsweringServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """The servers of a program; None where no hook needs it."""
+    """The servers of a program; None for one that no hook needs."""
 
     admission: AnsweringServer | None
     conversion: AnsweringServer | None
 
     @classmethod
     def of(cls, deps: WebhookDeps, hooks: AnsweringHooks) -> Self:
-        """Return those that hooks need.
+        """Return the servers that the hooks need.
 
         Raises:
-            InvalidSetting: A port is taken, or a file cannot be used.
+            InvalidSetting: A port is in use, or a file cannot be used.
         """
         posts = admission_posts(hooks.admission, hooks.asked)
         conversions = conversion_posts(hooks.conversion, hooks.converters)
@@ -199,13 +199,13 @@ class Servers:
 
     @property
     def loops(self) -> dict[str, Awaitable[None]]:
-        """Return what serves."""
+        """Return the loops of the servers by name."""
         both = (self.admission, self.conversion)
         return {item.name: item.run() for item in both if item is not None}
 
     @property
     def endpoints(self) -> tuple[Callable[[], Endpoint], Callable[[], Endpoint]]:
-        """Return what gives where admission and conversion are asked for."""
+        """Return functions that return the endpoints for admission and conversion."""
         return _endpoint_of(self.admission), _endpoint_of(self.conversion)
 
 

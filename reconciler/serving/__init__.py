@@ -1,1 +1,1 @@
-"""HTTP and TLS of webhooks, and the words between the API server and one."""
+"""HTTP and TLS of webhooks, and the reviews that the API server exchanges with one."""

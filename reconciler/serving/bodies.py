@@ -1,9 +1,9 @@
-"""Reading of request bodies: so many bytes of them at the same time, and each in its time.
+"""Reading of request bodies, with limits on their total size and on the time of each.
 
-What is small is read at once. A larger body waits for its place first, and keeps it until the
-request is answered, because what is parsed from it is larger still. As long as somebody waits, a
-sender that does not get on gives its place up. Callers that nothing is known of have places of
-their own, so that the others do not wait for them.
+A small body is read at once. A larger one first waits for its place in a memory budget and keeps
+it until the request is answered, because the parsed object is larger still. While other requests
+wait, a sender that makes no progress loses its place. Callers that have not proved themselves have
+a budget of their own, so that the others do not wait for them.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from reconciler.serving.messages import Request
 from reconciler.serving.protocol import BODY_BUFFER, Connection
 
 SMALL: Final = BODY_BUFFER
-"""Bytes up to which a body needs no place: as many as a connection buffers anyway."""
+"""Bytes up to which a body needs no place: a connection buffers that many anyway."""
 _PATIENCE: Final = 1.0
-"""Seconds for a body to arrive while others wait for its place."""
+"""Seconds for a body to arrive while other requests wait for its place."""
 
 
 class Refused(Exception):
-    """A body is not read; the text says why and what to do.
+    """A body is not read; the text states the reason and the remedy.
 
     Attributes:
-        code: The HTTP status.
+        code: HTTP status.
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -39,9 +39,9 @@ class Bodies:
     """The bodies of one server.
 
     Attributes:
-        largest: Bytes that one may have.
-        together: Bytes that all large ones may have; strangers a quarter of them.
-        timeout: Seconds until one has to be there.
+        largest: Limit of one body in bytes.
+        together: Limit of all large bodies in bytes; a quarter of it is for unproven callers.
+        timeout: Seconds within which a body has to arrive.
     """
 
     largest: int
@@ -56,14 +56,14 @@ class Bodies:
 
     @property
     def held(self) -> int:
-        """Return the bytes of large bodies that have their place now."""
+        """Return the bytes of large bodies that currently have a place."""
         return self._known.used + self._strangers.used
 
     def size_of(self, request: Request) -> int:
-        """Return how many bytes a body has that may be read.
+        """Return the size of a body in bytes, if it may be read.
 
         Raises:
-            Refused: It may not.
+            Refused: It may not be read.
         """
         size = request.size
         if size is None:
@@ -78,21 +78,21 @@ class Bodies:
         """Return a body of at most `SMALL` bytes.
 
         Raises:
-            Refused: It comes too slowly.
-            ConnectionError: Its sender has left.
+            Refused: The body arrives too slowly.
+            ConnectionError: The caller has disconnected.
         """
-        # Most come with their heads, and need no timer.
+        # Most bodies arrive together with their heads and need no timer.
         if not request.whole:
             await self._receive(request, connection, loop_time() + self.timeout, None)
         return request.body()
 
     @contextlib.asynccontextmanager
     async def place(self, request: Request, connection: Connection) -> AsyncIterator[bytes]:
-        """Give a larger body, which keeps its place until the end.
+        """Yield a larger body, which keeps its place until the context ends.
 
         Raises:
-            Refused: It comes too slowly, or there is no place.
-            ConnectionError: Its sender has left.
+            Refused: The body arrives too slowly, or no place becomes free.
+            ConnectionError: The caller has disconnected.
         """
         end = loop_time() + self.timeout
         budget = self._known if connection.proven else self._strangers

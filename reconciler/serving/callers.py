@@ -1,7 +1,7 @@
-"""Who may call the webhooks: where a CA is configured, whoever has a certificate of it.
+"""Authentication of callers: with a CA configured, by a client certificate that it signed.
 
-The API server shows one when its AdmissionConfiguration says so. Without a CA whoever reaches the
-port is believed, because the API server has no other way to say who it is.
+The API server presents one if its AdmissionConfiguration says so. Without a CA, any caller that
+reaches the port is trusted, because the API server has no other way to authenticate itself.
 """
 
 import ssl
@@ -19,12 +19,12 @@ from reconciler.errors import InvalidSetting
 
 @dataclass(slots=True, kw_only=True)
 class Callers:
-    """What is asked of a caller.
+    """The requirements on a caller's certificate.
 
     Attributes:
-        files: Hold the CAs in PEM; none: nothing is asked.
-        flag: That names them, for people.
-        names: Common names or DNS names of which the certificate has one; empty: any.
+        files: Files with the CAs in PEM; empty if no certificate is required.
+        flag: Flag that names the files, for messages.
+        names: Accepted common names and DNS names; empty for any.
     """
 
     files: tuple[Path, ...] = ()
@@ -34,21 +34,21 @@ class Callers:
 
     @classmethod
     def of(cls, settings: AdmissionSettings) -> Self:
-        """Return what the settings say."""
+        """Return the requirements of the settings."""
         files = (Path(settings.client_ca_file),) if settings.client_ca_file else ()
         names = (name.strip() for name in settings.client_names.split(","))
         return cls(files=files, names=frozenset(names) - {""})
 
     @property
     def authenticated(self) -> bool:
-        """Return whether callers show a certificate, and are believed."""
+        """Return whether callers have to present a certificate."""
         return bool(self.files)
 
     def reload(self) -> bool:
-        """Read the files; tell whether they hold other CAs than before.
+        """Read the files; return whether they hold other CAs than before.
 
         Raises:
-            InvalidSetting: One cannot be read or holds no certificate; those before it count on.
+            InvalidSetting: A file cannot be read or has no certificate; the previous CAs stay.
         """
         before, found = self._bundle, "".join(self._read(file) for file in self.files)
         self._bundle = found
@@ -68,20 +68,20 @@ class Callers:
         return "".join(pem)
 
     def demand(self, context: ssl.SSLContext) -> None:
-        """Have a new TLS context ask callers for a certificate.
+        """Configure a new TLS context to request a certificate from callers.
 
-        Who has none gets through the handshake, and then an answer that says what is missing;
-        one that the CA did not sign, or that has ended, ends the handshake.
+        A caller without one completes the handshake and then receives an error with the reason; a
+        certificate that has expired or that the CA did not sign fails the handshake.
         """
         if self._bundle:
             context.verify_mode = ssl.CERT_OPTIONAL
             context.load_verify_locations(cadata=self._bundle)
 
     def refusal(self, certificate: Mapping[str, Any] | None) -> tuple[int, str] | None:
-        """Return status and text for a caller that is refused, None for one that is not.
+        """Return status and text for a caller that is refused, or None if it is accepted.
 
         Args:
-            certificate: Its own as `ssl` describes one that was verified, None without one.
+            certificate: Verified certificate in the form of `ssl`, or None without one.
         """
         if not self.files:
             return None

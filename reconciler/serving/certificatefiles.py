@@ -1,4 +1,4 @@
-"""A serving certificate that somebody else makes and renews, in files."""
+"""A serving certificate in files, which another program issues and renews."""
 
 import ssl
 from collections.abc import Callable
@@ -20,13 +20,13 @@ _log = logger("serving.certificates")
 
 @dataclass(slots=True, kw_only=True)
 class CertificateFiles:
-    """Loads a certificate, its key and its CA, and again when they change.
+    """Loads a certificate, its key and its CA, and reloads them when they change.
 
     Attributes:
-        flags: How the flags begin that name the files.
-        context: For the server; another one where anything has changed.
-        bundle: The CA in PEM; empty before the first `refresh`.
-        problem: Why nobody can be served; empty where all can.
+        flags: Prefix of the flags that name the files, for messages.
+        context: TLS context of the server; a new one after any change.
+        bundle: CA in PEM; empty before the first `refresh`.
+        problem: Why the server cannot serve; empty if it can.
     """
 
     certificate: Path
@@ -40,14 +40,14 @@ class CertificateFiles:
     _loaded: tuple[bytes, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        """Begin without a certificate."""
+        """Start with a context that has no certificate."""
         self.context = server_context(self.callers)
 
     def refresh(self) -> None:
-        """Load what has changed; what was loaded before serves on where that fails.
+        """Load what has changed; on failure, the previous certificate stays in use.
 
         Raises:
-            InvalidSetting: A file cannot be used; the text names it.
+            InvalidSetting: A file cannot be used; the message names it.
         """
         changed = self.callers.reload()
         bundle = self._read(self.ca)
@@ -67,12 +67,12 @@ class CertificateFiles:
         _log.info("certificate loaded", file=str(self.certificate))
 
     async def obtain(self, warn: Callable[[str], None]) -> None:
-        """Load it; who names files has them there."""
+        """Load the certificate, whose files have to exist already."""
         del warn
         self.refresh()
 
     async def run(self) -> None:
-        """Look for changes until cancelled."""
+        """Check for changes until cancelled."""
         await repeat(
             self._refresh,
             every=_EVERY,
@@ -85,7 +85,7 @@ class CertificateFiles:
         try:
             self.refresh()
         except InvalidSetting as error:
-            # A renewal may be half done; the next look finds the rest.
+            # A renewal may be only partly written; the next check finds the rest.
             raise Unavailable(str(error)) from error
 
     def _read(self, file: Path) -> bytes:

@@ -1,9 +1,9 @@
 """The CA and the serving certificate: shared by replicas through two Secrets, renewed in place.
 
-The Secrets are made by the manifests, and by the controller where somebody deleted them, always
-empty. Whichever replica is first fills what is empty or due; the others read it. A new CA joins
-the bundle beside the old one, and serving certificates follow at their own renewal, so that
-whoever trusts only the old bundle keeps trusting the server until the bundle has spread.
+The Secrets are created empty, by the manifests, and by the controller if they were deleted. The
+first replica fills what is empty or due; the others read it. A new CA joins the bundle beside the
+old one, and serving certificates follow at their own renewal, so that clients that trust only the
+old bundle keep trusting the server until the new bundle has spread.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ _CERTIFICATE, _KEY = "tls.crt", "tls.key"
 _ATTEMPTS = 5
 _CHECK_SECONDS = 60.0
 _RETRY_SECONDS = 2.0
-"""Without the CA no policy is in force, so what failed is tried again soon."""
+"""Short, because without the CA no policy is in force."""
 
 _log = logger("serving.certificates")
 
 
 class Secrets(Protocol):
-    """Named Secrets of the program's namespace, as `reconciler.kube.secrets` gives them."""
+    """Named Secrets of the program's namespace, as in `reconciler.kube.secrets`."""
 
     async def get(self, name: str) -> StoredSecret | None:
-        """Return it, None where there is none."""
+        """Return a Secret, or None if it does not exist."""
         ...
 
     async def fill(self, secret: StoredSecret) -> StoredSecret:
@@ -54,10 +54,10 @@ class Secrets(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretNames:
-    """What the two Secrets are called.
+    """The names of the two Secrets.
 
     Attributes:
-        cure: What to do where one is not there.
+        cure: Remedy for a missing Secret, for messages.
     """
 
     ca: str
@@ -73,37 +73,37 @@ ADMISSION: Final = SecretNames(
 
 
 class ServingCertificates(Protocol):
-    """What a server shows, and what vouches for it."""
+    """The certificate that a server presents, and its CA bundle."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Return what the next connection is accepted with."""
+        """Return the TLS context for the next connection."""
         ...
 
     @property
     def bundle(self) -> bytes:
-        """Return what clients check against, in PEM; empty while there is none."""
+        """Return the CA bundle for clients in PEM; empty as long as there is none."""
         ...
 
     @property
     def problem(self) -> str:
-        """Return why nobody can be served; empty where all can."""
+        """Return why the server cannot serve; empty if it can."""
         ...
 
     async def obtain(self, warn: Callable[[str], None]) -> None:
-        """Return when there is a certificate to begin with."""
+        """Return as soon as a certificate is loaded."""
         ...
 
     async def run(self) -> None:
-        """Keep it up to date until cancelled."""
+        """Keep the certificate up to date until cancelled."""
         ...
 
 
 def server_names(service: str, namespace: str, webhook_url: str) -> frozenset[str]:
-    """Return what the serving certificate must be valid for.
+    """Return the names that the serving certificate must be valid for.
 
     Raises:
-        InvalidSetting: The address is no https address.
+        InvalidSetting: The webhook URL is not an https address.
     """
     place = f"{service}.{namespace}"
     names = {service, place, f"{place}.svc", f"{place}.svc.cluster.local"}
@@ -117,13 +117,13 @@ def server_names(service: str, namespace: str, webhook_url: str) -> frozenset[st
 
 
 class Certificates:
-    """Keeps the TLS context supplied with a valid certificate, and with what callers must have.
+    """Keeps a TLS context with a valid certificate and with the requirements on callers.
 
     Attributes:
-        context: For the server; its certificate changes in place, open connections go on. Where
-            the CA of callers changes there is another one.
-        bundle: The certificates that clients check against; empty before the first `refresh`.
-        problem: Why the last refresh failed; empty when it did not.
+        context: TLS context of the server. A new certificate changes it in place, and open
+            connections continue; a new CA for callers replaces it.
+        bundle: CA certificates for clients; empty before the first `refresh`.
+        problem: Why the server cannot serve; empty if it can.
         on_change: Called with each loaded certificate.
     """
 
@@ -150,15 +150,15 @@ class Certificates:
         self._changed = asyncio.Event()
 
     def look(self) -> None:
-        """Somebody wrote or deleted the Secrets: refresh soon."""
+        """Refresh soon, because the Secrets were written or deleted."""
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Read the Secrets, fill what is empty or due, and load what changed.
+        """Read the Secrets, fill those that are empty or due, and load what changed.
 
         Raises:
             ClusterError: The Secrets cannot be read or written.
-            InvalidSetting: The CA of callers cannot be read.
+            InvalidSetting: The CA for callers cannot be read.
         """
         ca = await self._keep(self._called.ca, self._fresh_ca)
 
@@ -182,7 +182,7 @@ class Certificates:
         self.problem = ""
 
     async def obtain(self, warn: Callable[[str], None]) -> None:
-        """Return when there is a certificate to begin with."""
+        """Return as soon as a certificate is loaded."""
 
         async def once() -> None:
             try:
@@ -194,7 +194,7 @@ class Certificates:
         await until_done(once, lambda text: warn(f"no certificate: {text}"))
 
     async def run(self) -> None:
-        """Refresh for ever; a failure is logged and tried again, the old certificate serves on."""
+        """Refresh until cancelled; after a failure, log, retry and keep the old certificate."""
         pause, reported = _CHECK_SECONDS, ""
         while True:
             with contextlib.suppress(TimeoutError):
@@ -208,12 +208,12 @@ class Certificates:
                 if str(error) != reported:
                     _log.warning("cannot refresh the certificate", reason=str(error))
                 pause, reported = _RETRY_SECONDS, str(error)
-                # Only a certificate that ended makes the server useless.
+                # Only an expired certificate prevents the server from serving.
                 expired = self._loaded is None or self._loaded.until <= self._clock.now()
                 self.problem = str(error) if expired else ""
 
     async def _keep(self, name: str, fresh: Callable[[Pair | None], Pair | None]) -> Pair:
-        """Return the pair of a Secret; ``fresh`` gives a new one where the old one will not do."""
+        """Return the pair of a Secret; ``fresh`` returns a new one if it has to be replaced."""
         for _ in range(_ATTEMPTS):
             stored = await self._secrets.get(name)
             if stored is None:
@@ -242,12 +242,12 @@ class Certificates:
             return make_serving(ca, self._names, now)
         if not serving_is_due(old, ca, self._names, now):
             return None
-        # Replicas with different settings share one certificate: it keeps everyone's names.
+        # Replicas with different settings share one certificate, so it keeps all names.
         return make_serving(ca, self._names | old.names, now)
 
 
 def _parse(secret: StoredSecret) -> Pair | None:
-    """Return the pair of a Secret, None where it holds no usable one."""
+    """Return the pair of a Secret, or None if it holds no usable one."""
     data = secret.data
     if not data:
         return None
@@ -263,7 +263,7 @@ def _render(pair: Pair) -> dict[str, bytes]:
 
 
 def server_context(callers: Callers) -> ssl.SSLContext:
-    """Return a context without a certificate, which asks callers for theirs."""
+    """Return a context without a certificate that requests one from callers."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     callers.demand(context)
@@ -271,8 +271,8 @@ def server_context(callers: Callers) -> ssl.SSLContext:
 
 
 def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Let a context show a certificate from now on."""
-    # The ssl module reads only files; this one is ours alone and gone at once.
+    """Load a certificate into a context."""
+    # The ssl module reads only files; this one is private and deleted immediately.
     with tempfile.NamedTemporaryFile() as file:
         file.write(pair.key + pair.certificate)
         file.flush()

@@ -1,14 +1,14 @@
-"""Connections of the webhook port: how many there may be, and what each may cost.
+"""Connections of the webhook port, with limits on their number and on the cost of each.
 
-Whoever reaches the port can open connections and send nothing, or a byte from time to time. So a
-connection gets a deadline whenever something is expected of it, and where there are too many, one
-that never brought a whole request makes room for the next one. The API server keeps few
-connections and uses them again and again; they go last.
+Any client that reaches the port can open connections and send nothing, or a byte from time to
+time. So a connection has a deadline whenever data is due, and when there are too many, one that
+never delivered a whole request is closed for the next one. The API server keeps few connections
+and reuses them; they are closed last.
 
-Whoever reaches the port can also send more than anybody has asked for. What a connection holds
-before its request is worked on is limited on the whole way: in the kernel, in the TLS layer, in
-the HTTP parser and in the body. Multiplied by `--max-connections` it stays small beside the
-memory of the program.
+Such a client can also send more data than was requested. The memory of a connection before its
+request is processed is limited at every stage: in the kernel, in the TLS layer, in the HTTP
+parser and in the body. Multiplied by `--max-connections`, it stays small beside the memory of
+the program.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from reconciler.serving.messages import Request, Response
 from reconciler.serving.protocol import BODY_BUFFER, Connection, Stage
 
 _RECEIVE_BUFFER: Final = 64 * 1024
-"""Bytes that the kernel may hold for each connection; it doubles them for its own needs."""
+"""Bytes that the kernel may buffer per connection; it doubles them for its bookkeeping."""
 
 _PATROL: Final = 0.5
 _ACCEPT_PAUSE: Final = 0.2
-"""Seconds until the next try where the system has no file descriptors left."""
+"""Seconds until the next attempt when the system has no file descriptors left."""
 
 _log = logger("serving.connections")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a connection may cost.
+    """Limits of connections.
 
     Attributes:
-        connections: How many there may be.
+        connections: Largest number of open connections.
         header_timeout: Seconds for the TLS handshake, and for the head of each request.
     """
 
@@ -55,27 +55,27 @@ Context = Callable[[], ssl.SSLContext | None]
 
 
 class ConnectionMetrics(Protocol):
-    """What is counted of connections."""
+    """The metrics of connections."""
 
     @property
     def connections(self) -> Gauge:
-        """Return those that are open."""
+        """Return the gauge of open connections."""
         ...
 
     @property
     def connections_closed(self) -> Counter:
-        """Return those that were ended for their cost, by ``reason``."""
+        """Return the counter of connections closed for their cost, by ``reason``."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Listener:
-    """Accepts connections, and is the host of each.
+    """Accepts connections and is the host of each.
 
     Attributes:
-        answer: Asked about each request.
-        context: Asked for each connection, so that what it trusts may change.
-        buffer: What was read last, of whichever connection, until its protocol has taken it.
+        answer: Called with each request.
+        context: Called for each connection, so that its trusted CAs may change.
+        buffer: Read buffer shared by all connections, until the protocol has consumed it.
     """
 
     answer: Callable[[Request, Connection], Awaitable[Response]]
@@ -91,9 +91,9 @@ class Listener:
     _date: tuple[int, bytes] = (0, b"")
 
     def start(self, listening: socket.socket) -> None:
-        """Begin to accept from a socket that listens already and does not block."""
+        """Start to accept from a non-blocking socket that listens already."""
         self._socket = listening
-        # Those that are accepted have what it has.
+        # Accepted sockets inherit the option.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         self._tasks = [
             asyncio.create_task(self._accept(listening), name="accept"),
@@ -103,11 +103,11 @@ class Listener:
 
     @property
     def is_used(self) -> bool:
-        """Return whether anybody is connected."""
+        """Return whether there is any connection."""
         return bool(self._connections)
 
     async def close(self, within: float) -> None:
-        """Accept no more, let so many seconds for the requests in flight, end all connections."""
+        """Stop accepting, wait up to a limit in seconds for requests, end all connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,22 +126,22 @@ class Listener:
 
     @property
     def head_timeout(self) -> float:
-        """Return the seconds in which a head has to come."""
+        """Return the seconds within which a head has to arrive."""
         return self.limits.header_timeout
 
     def date(self) -> bytes:
-        """Return the time of day as HTTP writes it."""
+        """Return the current time in the format of HTTP."""
         second = int(self.clock.monotonic())
         if self._date[0] != second:
             self._date = second, format_datetime(self.clock.now(), usegmt=True).encode()
         return self._date[1]
 
     def is_current(self, connection: Connection) -> bool:
-        """Return whether a connection was accepted with the context of now."""
+        """Return whether a connection was accepted with the current context."""
         return connection.detail("sslcontext") is self.context()
 
     def refuse(self, connection: Connection, reason: str) -> None:
-        """End a connection for its cost."""
+        """Abort a connection for its cost."""
         self.metrics.connections_closed.labels(reason).inc()
         connection.abort()
 
@@ -180,7 +180,7 @@ class Listener:
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=limit
             )
         except (OSError, asyncio.CancelledError):
-            # Whoever wants something comes again; a scanner's bytes are no news.
+            # Clients reconnect if they need to; a scanner's bytes are not worth a log line.
             self._connections.discard(connection)
             self._left.set()
             accepted.close()
@@ -188,14 +188,14 @@ class Listener:
             connection.begun()
 
     async def _make_room(self) -> None:
-        """Return when one more connection may be there, if need be in place of another."""
+        """Return when there is room for one more connection, closing another one if necessary."""
         while len(self._connections) >= self.limits.connections:
             self._left.clear()
-            # Of those that are not here as a whole yet, nothing is lost.
+            # Closing a connection without a complete request loses nothing.
             idle = [item for item in self._connections if item.stage is not Stage.ANSWER]
             if idle:
                 chosen = min(idle, key=lambda item: (item.proven, item.used))
-                # It is gone with the next turns of the loop, and must not be chosen again.
+                # It closes only in later turns of the loop, and must not be chosen again.
                 self._connections.discard(chosen)
                 self.refuse(chosen, "crowded")
                 return
@@ -207,7 +207,7 @@ class Listener:
             begun = loop.time()
             await asyncio.sleep(_PATROL)
             now = loop.time()
-            # What came while this process stood still has not been looked at yet.
+            # Data that arrived while this process was stalled has not been read yet.
             late = now - begun - _PATROL
             for item in self._connections:
                 item.put_off(late)

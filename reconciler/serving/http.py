@@ -1,4 +1,4 @@
-"""HTTP in front of webhooks: limits, errors that say what to do, and an end without loss."""
+"""HTTP for webhooks: limits, errors that state a remedy, and a lossless shutdown."""
 
 import asyncio
 import socket
@@ -25,31 +25,31 @@ from reconciler.serving.review import BadReview
 Respond = Callable[[bytes], Awaitable[bytes]]
 """Returns the answer to a body; may raise `BadReview`."""
 Unknown = Callable[[Request], Response]
-"""Answers what nobody responds to."""
+"""Answers requests that no route handles."""
 
 _log = logger("serving.http")
 
 _LONGEST_FAREWELL = 10.0
-"""Seconds after which the end does not wait for callers that go on."""
+"""Seconds after which the shutdown stops waiting for callers that keep sending."""
 
 
 class TransportMetrics(ConnectionMetrics, Protocol):
-    """What is counted of callers and their connections."""
+    """The metrics of callers and their connections."""
 
     @property
     def callers_refused(self) -> Counter:
-        """Return the requests of callers that may not call, by ``code``."""
+        """Return the counter of requests from refused callers, by ``code``."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """What a server does with bytes.
+    """The transport settings of a server.
 
     Attributes:
-        drain_timeout: Seconds that requests in flight get at the end.
-        farewell: Seconds without any request before that. Until then an answer tells its caller to
-            connect anew.
+        drain_timeout: Seconds for requests in flight at shutdown.
+        farewell: Seconds without a request that must pass before that. Until then, each answer
+            asks its caller to reconnect.
     """
 
     bodies: Bodies
@@ -67,12 +67,12 @@ class HttpServer:
     def __init__(
         self, transport: Transport, route: Callable[[str], Respond | None], unknown: Unknown
     ) -> None:
-        """Take what answers.
+        """Initialize with the request handlers.
 
         Args:
-            transport: What holds for all paths.
-            route: Returns what answers a POST to a path, None for a path that is unknown.
-            unknown: Answers whatever else comes.
+            transport: Settings that apply to all paths.
+            route: Returns the handler for a POST to a path, or None for an unknown path.
+            unknown: Handles all other requests.
         """
         self._transport = transport
         self._route = route
@@ -82,7 +82,7 @@ class HttpServer:
         self._listener: Listener | None = None
 
     async def start(self, listening: socket.socket, context: Context) -> None:
-        """Begin to answer on a socket that listens already and does not block."""
+        """Start to answer on a non-blocking socket that listens already."""
         self._listener = Listener(
             answer=self._answer,
             context=context,
@@ -93,10 +93,10 @@ class HttpServer:
         self._listener.start(listening)
 
     async def close(self) -> None:
-        """End every connection after its next answer, let requests in flight end, close.
+        """End every connection after its next answer, wait for requests in flight, close.
 
-        A connection that were closed between two requests might meet the second one on its way,
-        and the API server calls a webhook once.
+        A connection closed between two requests might lose the second one in flight, and the API
+        server does not retry a webhook call.
         """
         self._ending = True
         if self._listener is None:
@@ -106,7 +106,7 @@ class HttpServer:
         await self._listener.close(self._transport.drain_timeout)
 
     async def _take_leave(self) -> None:
-        """Wait until the callers have left the connections that they use."""
+        """Wait until callers have stopped using their connections."""
         clock = self._transport.clock
         self._asked = begun = clock.monotonic()
         while (now := clock.monotonic()) < begun + _LONGEST_FAREWELL:
@@ -116,7 +116,7 @@ class HttpServer:
             await asyncio.sleep(left)
 
     async def _answer(self, request: Request, connection: Connection) -> Response:
-        """Answer callers that may call."""
+        """Answer a request if its caller is accepted."""
         self._asked = self._transport.clock.monotonic()
         if self._transport.callers.authenticated:
             certificate = cast("Mapping[str, Any] | None", connection.detail("peercert"))

@@ -1,4 +1,4 @@
-"""Requests and answers of HTTP/1.1, as far as the API server uses it with webhooks."""
+"""Requests and answers of HTTP/1.1, as far as the API server uses it for webhooks."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ _HEAD: Final = (
     b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nDate: %b\r\n"
 )
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-"""What a sender may wait for before its body."""
+"""The interim response that a client may expect before it sends a body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """An answer, whose body is JSON."""
+    """An answer with a JSON body."""
 
     body: bytes
     status: int = HTTPStatus.OK
@@ -27,13 +27,13 @@ class Response:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
-    """A request whose head is there, and whose body comes.
+    """A request whose head has arrived and whose body is arriving.
 
     Attributes:
-        path: Without the query.
-        headers: By their names in small letters.
-        whole: All of its body has come.
-        held: Bytes of the body that have come.
+        path: Path without the query.
+        headers: Values by lowercase name.
+        whole: Whether the whole body has arrived.
+        held: Bytes of the body that have arrived.
     """
 
     method: str
@@ -46,7 +46,7 @@ class Request:
     _news: asyncio.Future[None] | None = None
 
     def header(self, name: bytes) -> str:
-        """Return the value of a header, empty without one."""
+        """Return the value of a header, or "" without one."""
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
@@ -56,38 +56,38 @@ class Request:
 
     @property
     def size(self) -> int | None:
-        """Return how many bytes the body has, None where its sender does not say."""
+        """Return the size of the body in bytes, or None without a Content-Length."""
         found = self.headers.get(b"content-length")
         return None if found is None else int(found)
 
     def take(self, part: bytes) -> None:
-        """More of the body has come."""
+        """Append a part of the body."""
         self._parts.append(part)
         self.held += len(part)
         self._tell()
 
     def end(self) -> None:
-        """All of the body has come."""
+        """Mark the body as complete."""
         self.whole = True
         self._tell()
 
     def leave(self) -> None:
-        """The sender has left."""
+        """Record that the caller has disconnected."""
         self._has_left = True
         if not self.whole:
             self._parts.clear()
         self._tell()
 
     def body(self) -> bytes:
-        """Return what has come of the body; it is not kept here any longer."""
+        """Return the received body and release it here."""
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def arrive(self) -> bool:
-        """Wait until more of the body has come; return whether all of it has.
+        """Wait until more of the body has arrived; return whether it is complete.
 
         Raises:
-            ConnectionResetError: The sender has left.
+            ConnectionResetError: The caller has disconnected.
         """
         if not self._has_left:
             self._news = asyncio.get_running_loop().create_future()
@@ -105,7 +105,7 @@ class Request:
 
 
 def error_response(code: int, message: str) -> Response:
-    """Return an error in the form that the API server shows to people."""
+    """Return an error in the form that the API server shows to users."""
     status = {
         "apiVersion": "v1",
         "kind": "Status",
@@ -120,10 +120,10 @@ def render(response: Response, *, date: bytes, method: str = "", ends: bool = Fa
     """Return the bytes of an answer.
 
     Args:
-        response: What is answered.
-        date: The time of now, as HTTP writes it (RFC 9110 5.6.7).
-        method: Of the request; the answer to HEAD has no body.
-        ends: The connection ends with it.
+        response: Response to render.
+        date: Current time in the format of HTTP (RFC 9110 5.6.7).
+        method: Method of the request; the answer to HEAD has no body.
+        ends: Whether the connection ends after it.
     """
     code = response.status
     phrase = b"OK" if code == HTTPStatus.OK else HTTPStatus(code).phrase.encode()

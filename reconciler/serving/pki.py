@@ -1,4 +1,4 @@
-"""Making of certificates: one CA and what it signs; nothing here reads or writes anything."""
+"""Creation of a CA and of the certificates that it signs, without any I/O."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _SKEW = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A certificate and its key in PEM, with the bundle that vouches for it."""
+    """A certificate and its key in PEM, with the CA bundle that vouches for it."""
 
     certificate: bytes
     key: bytes
@@ -29,7 +29,7 @@ class Pair:
 
     @override
     def __repr__(self) -> str:
-        """Say nothing of the key."""
+        """Leave out the key."""
         return f"Pair(until={self.until.isoformat()})"
 
     @property
@@ -50,7 +50,7 @@ class Pair:
 
 
 def read_pair(certificate: bytes, key: bytes, bundle: bytes) -> Pair | None:
-    """Return the pair of PEM texts, None where they are not one; an empty bundle is itself."""
+    """Return a pair from PEM texts, or None if invalid; the bundle defaults to the certificate."""
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         private = serialization.load_pem_private_key(key, password=None)
@@ -113,7 +113,7 @@ def ca_is_due(ca: Pair, now: datetime) -> bool:
 
 
 def serving_is_due(serving: Pair, ca: Pair, names: frozenset[str], now: datetime) -> bool:
-    """Return whether the serving certificate ends soon, lacks a name or is of a foreign CA."""
+    """Return whether the certificate ends soon, lacks a name or is not of a bundled CA."""
     return (
         serving.until - now < _RENEWAL
         or not names <= serving.names

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one connection: one request at a time, and a time for everything expected of it.
+"""HTTP/1.1 on one connection: one request at a time, and a deadline for every expected step.
 
-A sender that goes on before its request is answered is answered that request, and then the
-connection ends: what it sent ahead is not kept, and HTTP has it send that again (RFC 9112 9.3).
+A client that sends data before its request is answered gets that answer, and then the connection
+ends: the extra data is dropped, and HTTP requires the client to resend it (RFC 9112 9.3).
 """
 
 import asyncio
@@ -18,70 +18,70 @@ from reconciler.observe.logs import logger
 from reconciler.serving.messages import CONTINUE, Request, Response, error_response, render
 
 IDLE_TIMEOUT: Final = 120.0
-"""Seconds that a connection may lie idle: the API server closes its own after 90 s, and should
-not meet one that is being closed here."""
+"""Seconds that a connection may be idle: the API server closes its own after 90 s, and must not
+use one that is being closed here."""
 
 HEAD_BUFFER: Final = 16 * 1024
-"""Bytes that are read at once while a head is expected."""
+"""Bytes per read while a head is expected."""
 BODY_BUFFER: Final = 64 * 1024
-"""Bytes that are read at once from a body; of one that has no place yet about twice as many."""
+"""Bytes per read from a body; without a place, about twice as many are buffered."""
 _UNASKED: Final = 8 * HEAD_BUFFER
-"""Bytes of a head, or of what comes before the request ahead of it is answered."""
+"""Limit in bytes of a head, and of data sent before the previous request is answered."""
 _RECORD: Final = 16 * 1024 + 512
-"""Bytes that a TLS record has at most, and some more."""
+"""Largest size of a TLS record in bytes, and some more."""
 
 _LINGERING: Final = 2.0
-"""Seconds in which what nobody wants may still come, so that its sender reads why."""
+"""Seconds in which unwanted data is drained, so that its sender can read the error."""
 _READING: Final = 30.0
-"""Seconds in which an answer has to be taken: the API server waits no longer for one."""
+"""Seconds in which an answer has to be read: the API server waits no longer for one."""
 
 _log = logger("serving.protocol")
 
 
 class Stage(enum.Enum):
-    """What a connection is at."""
+    """The stage of a connection."""
 
     IDLE = enum.auto()
-    """Nothing of the next request is there."""
+    """No data of the next request has arrived."""
     HEAD = enum.auto()
-    """A part of a head is there, or the first one is expected."""
+    """A part of a head has arrived, or the first head is expected."""
     BODY = enum.auto()
-    """The body of a request is not there yet."""
+    """The body of a request is not complete."""
     ANSWER = enum.auto()
-    """A whole request is there, and its answer is being made."""
+    """A whole request has arrived, and its answer is being made."""
     TAKING = enum.auto()
-    """The answer is made, and its reader has not taken it yet."""
+    """The answer is sent, but the caller has not read all of it."""
     REST = enum.auto()
-    """The last answer is given, and what still comes is not looked at."""
+    """The last answer is sent, and further data is dropped."""
 
 
-# Each request asks many times, and a member of an enum takes ten times as long as a global.
+# Compared many times per request, and an enum member takes ten times as long as a global.
 _IDLE, _HEAD, _BODY, _ANSWER, _TAKING, _REST = Stage
 
 
 class Host(Protocol):
-    """What connections share."""
+    """The state and operations that connections share."""
 
     @property
     def buffer(self) -> memoryview:
-        """Return where bytes come in, until the protocol of their connection has taken them."""
+        """Return the read buffer, shared until the protocol has consumed the data."""
         ...
 
     @property
     def head_timeout(self) -> float:
-        """Return the seconds in which a head has to come."""
+        """Return the seconds within which a head has to arrive."""
         ...
 
     def date(self) -> bytes:
-        """Return the time of day as HTTP writes it."""
+        """Return the current time in the format of HTTP."""
         ...
 
     def answer(self, request: Request, connection: "Connection", /) -> Awaitable[Response]:
-        """Return what is answered; a caller who has left may make it raise `ConnectionError`."""
+        """Return the answer; if the caller has disconnected, it may raise `ConnectionError`."""
         ...
 
     def refuse(self, connection: "Connection", reason: str) -> None:
-        """End a connection for its cost."""
+        """Abort a connection for its cost."""
         ...
 
     def leave(self, connection: "Connection") -> None:
@@ -97,10 +97,10 @@ class Connection(asyncio.BufferedProtocol):
     """One connection.
 
     Attributes:
-        proven: Its caller showed a certificate that counts, or has brought a whole request.
-        stage: What it is at.
-        deadline: When that has to end, on the loop's clock.
-        used: When it was used last, on the same clock.
+        proven: Whether its caller presented a valid certificate or sent a whole request.
+        stage: Current stage.
+        deadline: Time at which the stage has to end, on the loop's clock.
+        used: Time of the last use, on the same clock.
     """
 
     def __init__(self, host: Host) -> None:
@@ -124,15 +124,15 @@ class Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._patience: asyncio.Timeout | None = None
 
-    # What the transport calls.
+    # Called by the transport.
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asked by its class: those of uvloop with TLS are none of asyncio's.
+        # A cast, no isinstance: uvloop's TLS transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         if transport.get_extra_info("sslcontext") is not None:
-            # Below the lower limit there must be room for a record that is not whole, or
-            # reading would never go on.
+            # The lower limit must leave room for an incomplete record, or reading would never
+            # resume.
             cast("_TlsTransport", transport).set_read_buffer_limits(2 * _RECORD, _RECORD)
         self._parser = httptools.HttpRequestParser(self)
         self._expect(_HEAD, self._host.head_timeout)
@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._host.buffer[:nbytes])
         except httptools.HttpParserUpgrade:
-            # There is no other protocol; what follows would be its own.
+            # No other protocol is supported, and the following data would belong to it.
             self._is_ahead = True
         except httptools.HttpParserError as error:
             self._is_ahead = True
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        # The parser knows this connection as well, and would keep it until the next collection.
+        # The parser refers to this connection, a cycle that would live until the next collection.
         self._transport = self._parser = None
         if self._request is not None:
             self._request.leave()
@@ -191,25 +191,25 @@ class Connection(asyncio.BufferedProtocol):
             self._patience.reschedule(self._loop.time())
         self._host.leave(self)
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
-        """A request follows the one before."""
+        """Note the start of a message, which may be ahead of the current answer."""
         if self._request is not None:
             self._is_ahead = True
 
     def on_url(self, url: bytes) -> None:
-        """A part of the address is there."""
+        """Append a part of the request target."""
         if self._request is None:
             self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header is there."""
+        """Record a header."""
         if self._request is None:
             self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """The head is there; its answer begins when all is read that has come with it."""
+        """Start to answer; that begins when all data that came with the head is parsed."""
         if self._request is not None or self._parser is None or self._transport is None:
             return
         path = unquote_to_bytes(self._url.partition(b"?")[0]).decode(errors="replace")
@@ -221,23 +221,23 @@ class Connection(asyncio.BufferedProtocol):
         self._answering = self._loop.create_task(self._answer(self._request))
 
     def on_body(self, part: bytes) -> None:
-        """More of the body is there."""
+        """Add a part of the body to the request."""
         request, transport = self._request, self._transport
         if request is None or request.whole or transport is None or self.stage is not _BODY:
             return
         request.take(part)
-        # Until then it is read, so that a caller who leaves is noticed.
+        # Up to that size it is read, so that a disconnect is noticed.
         if not (self._is_wanted or self._is_paused) and request.held > BODY_BUFFER:
             self._is_paused = True
             transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        """All of the request is there: what comes now belongs to the next one."""
+        """Complete the request: further data belongs to the next one."""
         if self._request is not None and not self._request.whole and self.stage is _BODY:
             self._request.end()
             self.stage = _ANSWER
 
-    # What others call.
+    # Called by the host and by the handlers of requests.
 
     @property
     def is_answering(self) -> bool:
@@ -245,31 +245,31 @@ class Connection(asyncio.BufferedProtocol):
         return self._answering is not None
 
     def begin(self, handshake: asyncio.Task[None]) -> None:
-        """What opens it has begun."""
+        """Record the task that opens the connection."""
         self._opening = handshake
 
     def begun(self) -> None:
-        """What opened it has ended, well or not."""
+        """Record that opening the connection has ended, successfully or not."""
         self._opening = None
 
     def put_off(self, seconds: float) -> None:
-        """Give so much more time for what is expected."""
+        """Extend the deadline."""
         self.deadline += seconds
 
     def prove(self) -> None:
-        """The caller showed who it is, or brought a whole request."""
+        """Mark the caller as authenticated, or as one that sent a whole request."""
         self.proven = True
 
     def last(self) -> None:
-        """The answer that is being made is the last one of this connection."""
+        """End the connection after the current answer."""
         self._goes_on = False
 
     def detail(self, name: str) -> object:
-        """Return what the transport knows under a name, None where it is closed."""
+        """Return the transport's extra info under a name, or None if it is closed."""
         return None if self._transport is None else self._transport.get_extra_info(name)
 
     def want_body(self) -> None:
-        """Have the body of the request come."""
+        """Start to receive the body of the request."""
         request, transport = self._request, self._transport
         if request is None or request.whole or transport is None:
             return
@@ -279,11 +279,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @contextlib.asynccontextmanager
     async def patience(self, end: float) -> AsyncIterator[None]:
-        """Wait for something until a time of the loop, and no longer than the caller is there.
+        """Limit a wait to a time of the loop, and to the lifetime of the connection.
 
         Raises:
-            TimeoutError: It is too late.
-            ConnectionResetError: The caller has left.
+            TimeoutError: The time has passed.
+            ConnectionResetError: The caller has disconnected.
         """
         try:
             async with asyncio.timeout_at(end) as self._patience:
@@ -296,40 +296,40 @@ class Connection(asyncio.BufferedProtocol):
             self._patience = None
 
     def close(self) -> None:
-        """End it, after what is being sent."""
+        """Close the connection after the data that is being sent."""
         if self._transport is not None:
             self._close(self._transport)
         elif self._opening is not None:
             self._opening.cancel()
 
     def abort(self) -> None:
-        """End it now, whatever it is doing."""
+        """Abort the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
         elif self._opening is not None:
             self._opening.cancel()
 
     def overdue(self) -> None:
-        """End it, because its deadline has passed."""
+        """End the connection because its deadline has passed."""
         transport = self._transport
         if transport is None or self.stage not in (_IDLE, _REST):
             self._host.refuse(self, "slow")
         elif transport.is_closing():
-            # Nobody takes the answer.
+            # The caller does not read the answer.
             transport.abort()
         else:
             self._close(transport)
 
-    # How a request ends.
+    # Answering.
 
     async def _answer(self, request: Request) -> None:
         try:
             response = await self._host.answer(request, self)
         except ConnectionError:
-            # Nobody is there to read it.
+            # The caller has disconnected.
             self.abort()
             return
-        except Exception:  # noqa: BLE001  (whoever asked must get an answer)
+        except Exception:  # noqa: BLE001  (the API server must get an answer)
             _log.exception("request failed", path=request.path)
             self.last()
             text = "failed on this request because of a bug; its log says more"
@@ -339,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send(response, request)
 
     def _send(self, response: Response, request: Request | None = None) -> None:
-        """Give the answer to a request, or to what is none."""
+        """Send the answer to a request, or to data that is not a request."""
         self._request, self._headers, self._url = None, {}, b""
         transport = self._transport
         if transport is None:
@@ -349,11 +349,11 @@ class Connection(asyncio.BufferedProtocol):
         ends = lingers or not self._goes_on
         self.used = self._loop.time()
         method = "" if request is None else request.method
-        # Before it is written: writing may say at once that nobody takes it.
+        # Before the write, which may immediately call `pause_writing`.
         self._await_next()
         transport.write(render(response, date=self._host.date(), method=method, ends=ends))
         if lingers:
-            # To close where something is unread would have the caller lose the answer.
+            # Closing a socket with unread data would make the caller lose the answer.
             self._expect(_REST, _LINGERING)
             self._let_come(transport)
         elif ends:
@@ -372,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _let_come(self, transport: asyncio.Transport) -> None:
         self._is_wanted = True
-        # Not every transport with TLS says whether it is paused.
+        # Not every TLS transport reports whether it is paused.
         if self._is_paused:
             self._is_paused = False
             transport.resume_reading()

@@ -1,4 +1,4 @@
-"""AdmissionReview v1 and ConversionReview v1, the words between the API server and a webhook."""
+"""AdmissionReview v1 and ConversionReview v1, which the API server exchanges with webhooks."""
 
 import contextlib
 from base64 import b64encode
@@ -19,40 +19,40 @@ CONVERSION_VERSION = "apiextensions.k8s.io/v1"
 CONVERSION = "ConversionReview"
 
 _MOST_BRACKETS: Final = 50_000
-"""The API server stores ten thousand levels; to look through so many brackets takes some 30 ms."""
+"""The API server stores ten thousand levels; scanning so many brackets takes some 30 ms."""
 _PAYLOADS = frozenset({"object", "oldObject", "userInfo", "options", "operation"})
 _TEXTS: Final = ("uid", "operation", "subResource", "name", "namespace")
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
 
 class BadReview(RetrofitError):
-    """The body is no AdmissionReview that can be answered; says what it is instead."""
+    """The body is no AdmissionReview that can be answered; the text describes it."""
 
 
 def parse_review(body: bytes) -> AdmissionRequest:
     """Return the request of an AdmissionReview.
 
     Raises:
-        BadReview: It is not JSON, not an AdmissionReview v1, or not complete.
+        BadReview: The body is not JSON, not an AdmissionReview v1, or incomplete.
     """
     review, shallow = _review(body, KIND, API_VERSION)
     return _parse_request(review["request"], shallow=shallow)
 
 
 def decode_admission(body: bytes) -> dict[str, Any]:
-    """Return a whole AdmissionReview, with a request that has a uid.
+    """Return a whole AdmissionReview whose request has a uid.
 
     Raises:
-        BadReview: It is none, or has more levels than can be handed on.
+        BadReview: The body is none, or has more levels than can be passed on.
     """
     return _whole(body, KIND, API_VERSION)
 
 
 def decode_conversion(body: bytes) -> dict[str, Any]:
-    """Return a whole ConversionReview, with a request that has a uid and objects with versions.
+    """Return a whole ConversionReview whose request has a uid and objects with versions.
 
     Raises:
-        BadReview: It is none, or has more levels than can be handed on.
+        BadReview: The body is none, or has more levels than can be passed on.
     """
     review = _whole(body, CONVERSION, CONVERSION_VERSION)
     request = review["request"]
@@ -80,7 +80,7 @@ def _whole(body: bytes, kind: str, api_version: str) -> dict[str, Any]:
 
 
 def _review(body: bytes, kind: str, api_version: str) -> tuple[dict[str, Any], bool]:
-    """Return a review with a request, and whether it is without what is nested too deeply."""
+    """Return a review with a request, and whether parts nested too deeply were cut out."""
     review, shallow = _decode(body)
     if not isinstance(review, dict):
         raise BadReview(f"the body is a JSON {json_type(review)}, expected an {kind} object")
@@ -93,14 +93,14 @@ def _review(body: bytes, kind: str, api_version: str) -> tuple[dict[str, Any], b
 
 
 def _decode(body: bytes) -> tuple[Any, bool]:
-    """Return a body, and whether it is without what is nested too deeply to be kept."""
+    """Return a decoded body, and whether parts nested too deeply were cut out."""
     most = brackets(body)
     try:
         if most <= MOST_LEVELS:
             return orjson.loads(body), False
         with contextlib.suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):
             review = orjson.loads(body)
-            # Readers follow more levels than writers.
+            # The parser accepts more levels than the serializer.
             orjson.dumps(review)
             return review, False
         if most > _MOST_BRACKETS:
@@ -117,7 +117,7 @@ def _decode(body: bytes) -> tuple[Any, bool]:
 def allow(
     uid: str, *, warnings: Sequence[str] = (), patch: Sequence[Mapping[str, Any]] = ()
 ) -> bytes:
-    """Return the answer that lets a request pass, changed by a JSON patch (RFC 6902)."""
+    """Return the answer that allows a request, with a JSON patch (RFC 6902) if given."""
     answer: dict[str, Any] = {"allowed": True}
     if patch:
         answer["patchType"] = "JSONPatch"
@@ -126,13 +126,13 @@ def allow(
 
 
 def deny(uid: str, message: str, *, code: int, warnings: Sequence[str] = ()) -> bytes:
-    """Return the answer that refuses a request; the person at kubectl reads the message.
+    """Return the answer that denies a request; kubectl shows the message to the user.
 
     Args:
-        uid: Of the admission request.
-        message: What is wrong and what to do about it.
-        code: The HTTP status that the person's request ends with.
-        warnings: Shown besides.
+        uid: Uid of the admission request.
+        message: Problem and remedy.
+        code: HTTP status of the user's request.
+        warnings: Warnings shown to the user in addition.
     """
     status = {"code": code, "message": message}
     return _render(uid, {"allowed": False, "status": status}, warnings)
@@ -151,7 +151,7 @@ def converted(uid: str, objects: Sequence[Object]) -> bytes:
 
 
 def unconverted(uid: str, message: str) -> bytes:
-    """Return the answer that refuses a conversion; whoever wants the objects reads the message."""
+    """Return the answer that fails a conversion; the API server's client gets the message."""
     return _conversion(uid, {"result": {"status": "Failure", "message": message}})
 
 
@@ -171,8 +171,8 @@ def _parse_request(raw: Mapping[str, Any], *, shallow: bool) -> AdmissionRequest
     obj, old = _object(raw, "object"), _object(raw, "oldObject")
     meta = (obj or old or {}).get("metadata") or {}
     kind = _type_name(raw, "kind", "kind")
-    # The API server leaves the name out where it was generated, and gives a Namespace its own
-    # name as namespace.
+    # The API server omits the name if it is generated, and sends the name of a Namespace as its
+    # namespace too.
     is_namespace = kind.name == "Namespace" and not kind.group
     return AdmissionRequest(
         uid=uid,
@@ -205,7 +205,7 @@ def _type_name(raw: Mapping[str, Any], field: str, name: str) -> TypeName:
 
 def _object(raw: Mapping[str, Any], field: str) -> Object | None:
     obj = _mapping(raw, field, "request")
-    # The API server sends no others; everything that matches and records relies on it.
+    # The API server sends no other objects; matching and recording rely on it.
     if fault := object_fault(obj, f"request.{field}"):
         raise BadReview(fault)
     return obj or None

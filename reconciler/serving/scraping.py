@@ -1,8 +1,8 @@
-"""Metrics by HTTPS, for callers whose token may read them.
+"""Metrics over HTTPS, for callers whose token may read them.
 
-As controllers made with controller-runtime do: the API server is asked who the token is of
-(TokenReview), and whether they may ``get`` the path (SubjectAccessReview). The certificate is
-made at the start and signed by nobody.
+As with controller-runtime, the API server authenticates the token (TokenReview) and authorizes
+``get`` on the path (SubjectAccessReview). The certificate is made at the start and not signed by
+any CA that clients know.
 """
 
 import asyncio
@@ -27,40 +27,40 @@ from reconciler.errors import ClusterError
 
 PATH: Final = "/metrics"
 _REMEMBERED = 10.0
-"""Seconds for which an answer of the API server holds."""
+"""Seconds for which a decision of the API server is cached."""
 _MOST = 256
-"""Tokens about which an answer is remembered; beyond, the oldest is forgotten."""
+"""Limit of cached decisions; the oldest is evicted first."""
 _AT_ONCE = 4
-"""Callers about whom the API server is asked at the same time; the others wait."""
+"""Limit of concurrent reviews; other callers wait."""
 _PATIENCE = 5.0
 _LONGEST = 16 * 1024
-"""Characters of a token; that of a ServiceAccount has about a thousand."""
+"""Limit of a token in characters; that of a ServiceAccount has about a thousand."""
 
 
 class Reviewers(Protocol):
-    """Who a token is and what they may, as `reconciler.kube.tokenreviews` says."""
+    """Authentication and authorization of tokens, as in `reconciler.kube.tokenreviews`."""
 
     async def user(self, token: str) -> Mapping[str, Any] | None:
-        """Return the user of a token, None if it is not one."""
+        """Return the user of a token, or None if it is not valid."""
         ...
 
     async def may_get(self, user: Mapping[str, Any], path: str) -> bool:
-        """Return whether a user may get a path that is no object's."""
+        """Return whether the user may get a non-resource path."""
         ...
 
 
 class Scrapers:
-    """Decides who may read the metrics."""
+    """Decides which callers may read the metrics."""
 
     def __init__(self, reviewers: Reviewers, clock: Clock) -> None:
         self._reviewers = reviewers
         self._clock = clock
-        # By a digest: a token is in memory for as long as its request.
+        # By digest, so that a token is in memory only during its request.
         self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def status(self, authorization: str) -> int:
-        """Return 200 for a header of who may read them, else the status of the refusal."""
+        """Return 200 for a header that authorizes reading, else the status of the refusal."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > _LONGEST:
@@ -113,10 +113,10 @@ async def scraped(
     clock: Clock,
     more: Mapping[str, Callable[[], str]] | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the metrics of a process on a socket that listens already; None: nowhere.
+    """Serve the metrics of a process on a socket that listens already; do nothing for None.
 
-    More metrics, in their text form, may stand at paths of their own. Who may read those at
-    `PATH` may read them.
+    Further metrics in text form may be served at paths of their own, to the callers that may
+    read those at `PATH`.
     """
     if listener is None:
         yield
@@ -146,7 +146,7 @@ async def scraped(
 
 
 def _context(clock: Clock) -> ssl.SSLContext:
-    # Takes 8 MB of a controller, and most have their metrics read by HTTP.
+    # It takes 8 MB of a controller's memory, and most metrics are read by HTTP.
     from reconciler.serving.certificates import load_pair  # noqa: PLC0415
     from reconciler.serving.pki import make_ca, make_serving  # noqa: PLC0415
 

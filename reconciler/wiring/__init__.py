@@ -1,1 +1,1 @@
-"""Composition root: which adapter stands behind which port, for every entry point."""
+"""Composition root: binds adapters to ports for every entry point."""

@@ -1,4 +1,4 @@
-"""What answers the API server in the name of hooks."""
+"""Answers of hooks to the API server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from reconciler.services.hooks.snapshots import HookSnapshots
 from reconciler.services.ports.reporting import Events
 
 MOST_SNAPSHOTS: Final = 64 * 1024 * 1024
-"""Bytes of JSON of all snapshots of a program."""
+"""Limit of all snapshots of a program, in bytes of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringHooks:
-    """Hooks that the API server waits for, in every replica."""
+    """Hooks whose answer the API server waits for, in every replica."""
 
     snapshots: HookSnapshots
     admission: AdmissionAnswers
@@ -51,17 +51,17 @@ class AnsweringHooks:
         jq: JqWorkers,
         events: Events,
     ) -> Self:
-        """Return those of a program.
+        """Return the answering hooks of a program.
 
         Args:
-            client: In its own name.
-            clock: Of this machine.
-            namespace: Of the program.
-            hooks: That have such bindings.
-            answers: Runs them.
-            parallel: Processes at the same time.
+            client: Client of the program's own account.
+            clock: Clock of this machine.
+            namespace: Namespace of the program.
+            hooks: Hooks with bindings that the API server calls.
+            answers: Runs the hooks.
+            parallel: Limit of concurrent processes.
             jq: Evaluates the filters of snapshots.
-            events: Takes what people are to see.
+            events: Receives events for users.
         """
         informer = InformerDeps(
             kinds=KubeKinds(client, clock),

@@ -1,4 +1,4 @@
-"""What everything else of a program stands on, before anything works."""
+"""The foundation of a controller program: adapters and state, before any loop runs."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -28,14 +28,14 @@ from reconciler.wiring.shared import Warn, caught_up, exception_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The adapters of a controller, and what it knows of the cluster.
+    """The adapters of a controller, and its view of the cluster.
 
     Attributes:
-        clock: Of this machine; that of the API server is the cluster's.
-        known: The requests that wait.
-        live: The settings that hold now.
-        of_exceptions: Follows them; None where none are honoured.
-        isolation: Evaluates in processes of their own what takes long.
+        clock: Clock of this machine; the cluster's is that of the API server.
+        known: Waiting requests.
+        live: Current settings of the ConfigMap.
+        of_exceptions: Watch on exceptions, or None if they are disabled.
+        isolation: Runs long evaluations in child processes.
         warn: Called with a sentence for the log.
     """
 
@@ -53,7 +53,7 @@ class Base:
 
     @classmethod
     def of(cls, client: Client, settings: ControllerSettings, clock: Clock, warn: Warn) -> Self:
-        """Return that of a controller with these settings."""
+        """Return the base of a controller with these settings."""
         honoured = exception_settings(settings)
         watch = Watch(client, kinds_of(settings.installation).exceptions, clock, beat=BEAT)
         refreshed = partial(caught_up, watch) if honoured.enabled else at_once
@@ -77,7 +77,7 @@ class Base:
         )
 
     def global_context(self) -> GlobalContext:
-        """Return the `Loader` of rules: keeps the entries of a cluster, reads the rest of it."""
+        """Return the `Loader` of rules, which caches global entries and reads the rest."""
         settings, worker = self.settings, self.client.speaking_for(self.settings.background_user)
         protection = Protection.of(settings)
         of_entries = kinds_of(settings.installation).entries

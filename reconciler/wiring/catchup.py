@@ -1,4 +1,4 @@
-"""The search for lost triggers, joined to one cluster."""
+"""Catch-up passes, wired to one cluster."""
 
 from reconciler.api.updaterequest import Source
 from reconciler.kube.reader import KubeReader
@@ -15,7 +15,7 @@ from reconciler.wiring.controller import Services
 
 
 def catch_up_passes(base: Base, services: Services, observers: Observers) -> CatchUpPasses:
-    """Return the passes that a controller makes."""
+    """Return the catch-up passes of a controller."""
     worker = base.client.speaking_for(base.settings.background_user)
     cluster, dispatcher, page = base.cluster, services.dispatcher, base.settings.list_page
 

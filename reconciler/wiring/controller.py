@@ -1,4 +1,4 @@
-"""The use cases of a controller, each made when all that it needs is there."""
+"""The use cases of a controller, wired in the order of their dependencies."""
 
 import random
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from reconciler.wiring.base import Base
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The use cases of the controller, joined to one cluster."""
+    """The use cases of the controller, wired to one cluster."""
 
     cluster: KubeCluster
     index: PolicyStore
@@ -39,7 +39,7 @@ class Services:
 
     @classmethod
     def of(cls, base: Base, observers: Observers) -> Self:
-        """Return the services that a controller runs, which tell these observers."""
+        """Return the services of a controller, which notify the given observers."""
         settings, clock, cluster = base.settings, base.clock, base.cluster
         entries = base.global_context()
         lanes = Lanes.of(

@@ -1,4 +1,4 @@
-"""The hooks that the controller runs: those that are declared as objects."""
+"""The hooks that the controller runs: those declared as objects."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from reconciler.wiring.hooks import HookParts, hooks_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredHooks:
-    """Hooks of the whole cluster, and what removes their finished requests."""
+    """Hooks of the whole cluster, and the collector of their finished requests."""
 
     hooks: Hooks
     collector: FinishedRequestCollector
@@ -27,7 +27,7 @@ class DeclaredHooks:
 
     @classmethod
     def of(cls, base: Base, events: Events, term: Callable[[], int]) -> Self:
-        """Return those of a controller."""
+        """Return the declared hooks of a controller."""
         settings, cluster, jq = base.settings, base.cluster, JqWorkers()
         worker = base.client.speaking_for(settings.background_user)
         requests = KubeRequests(
@@ -60,7 +60,7 @@ class DeclaredHooks:
             protection=Protection.of(settings),
             runs_here=lambda hook: not hook.executable,
             runs_of=runs_of,
-            # A declared hook has no such binding.
+            # Declared hooks have no bindings that the API server calls.
             uncalled=lambda _hook, _binding: "",
             term=term,
             warn=base.warn,
@@ -69,7 +69,7 @@ class DeclaredHooks:
 
     @property
     def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Return what a leader does for them."""
+        """Return the leader's jobs for declared hooks."""
         return {"hooks": self._run, "finished requests of hooks": self.collector.run}
 
     async def _run(self) -> None:

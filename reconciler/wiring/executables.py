@@ -26,7 +26,7 @@ from reconciler.wiring.hooks import HookParts, hooks_of
 from reconciler.wiring.webhooks import CalledHooks
 
 _KEPT: Final = {State.COMPLETED: 600.0, State.SKIP: 600.0, State.FAILED: 86400.0}
-"""Seconds that finished requests are kept."""
+"""Retention of finished requests in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +52,19 @@ class ExecutableHooks:
         term: Callable[[], int],
         warn: Callable[[str], None],
     ) -> Self:
-        """Return those of a program.
+        """Return the executable hooks of a program.
 
         Args:
-            client: In its own name.
-            clock: Of this machine.
-            namespace: Of its Hooks and requests.
-            installation: Whose kind the requests are of.
-            specs: Of the Hooks that it runs: one that says something else is not run.
-            runs: Runs them.
-            called: Has the API server call them.
+            client: Client of the program's own account.
+            clock: Clock of this machine.
+            namespace: Namespace of the program's Hooks and requests.
+            installation: Installation of the requests.
+            specs: Specs of the program's Hooks; a stored Hook that differs is not run.
+            runs: Runs the hooks.
+            called: Registers hooks at the API server.
             jq: Evaluates the filters of bindings.
-            events: Takes what people are to see.
-            term: Gives the number of the term of who leads.
+            events: Receives events for users.
+            term: Returns the number of the leader's term.
             warn: Called with a sentence for the log.
         """
         requests = KubeRequests(
@@ -96,7 +96,7 @@ class ExecutableHooks:
             jq=jq,
             retention=Retention(seconds=_KEPT),
             events=events,
-            # What the account may change is for whoever gave it its rights.
+            # The rights that an administrator grants to the account are the only limit.
             protection=None,
             runs_here=runs_here,
             runs_of=lambda _: runs,

@@ -1,4 +1,4 @@
-"""The hooks of a program, joined to one cluster."""
+"""The hooks of a program, wired to one cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,15 +32,15 @@ _MOST_RECORDED: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookParts:
-    """What a program that runs hooks has.
+    """The dependencies of a program that runs hooks.
 
     Attributes:
-        client: In its own name; `worker` in that in which hooks read and write.
-        namespace: Of its requests.
-        hooks_in: The namespace of its hooks, empty for all, and those of the cluster.
-        protection: Tells what no hook changes; None where its rights alone say so.
-        runs_here: As of `HookDeps`, like `runs_of` and `uncalled`.
-        term: Gives the number of the term of who leads.
+        client: Acts as the program's own account; `worker` as the account of hooks.
+        namespace: Namespace of the requests.
+        hooks_in: Namespace of the hooks; empty for all, and for cluster hooks.
+        protection: Objects that no hook may change; None if only rights limit hooks.
+        runs_here: As in `HookDeps`, like `runs_of` and `uncalled`.
+        term: Returns the number of the leader's term.
     """
 
     client: Client

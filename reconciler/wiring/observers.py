@@ -1,4 +1,4 @@
-"""Who tells people what the work of a controller came to, joined to one cluster."""
+"""The observers of a controller, wired to one cluster."""
 
 from reconciler.kube.reports import KubeReports
 from reconciler.observe.attempt_log import AttemptLog

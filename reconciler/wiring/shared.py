@@ -1,4 +1,4 @@
-"""What both programs of the cluster make alike."""
+"""Wiring that the controller and the admission server share."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from reconciler.services.upkeep.coexistence import LEASES, KyvernoDetector
 Warn = Callable[[str], None]
 
 _PATIENCE: Final = 10.0
-"""Seconds that an attempt waits until the exceptions are known."""
+"""Seconds that an attempt waits for current exceptions."""
 
 
 async def caught_up(of_exceptions: Watch) -> None:
-    """Return when the exceptions that are known are those that are stored."""
+    """Return when the cached exceptions are the stored ones."""
     try:
         async with asyncio.timeout(_PATIENCE):
             await of_exceptions.caught_up()
@@ -31,16 +31,16 @@ async def caught_up(of_exceptions: Watch) -> None:
 
 
 def exception_settings(settings: ProcessSettings) -> ExceptionSettings:
-    """Return which exceptions a program with these settings honours."""
+    """Return the settings of exceptions for a program."""
     return ExceptionSettings(
         enabled=settings.enable_policy_exception, namespaces=settings.exception_namespace
     )
 
 
 def success_events(settings: ProcessSettings, live: SettingsHolder) -> Callable[[str], bool]:
-    """Return what tells of which actions events say that they went well.
+    """Return a predicate that reports whether a success event is wanted for an action.
 
-    Whether of any, the ConfigMap says before the flag.
+    A value in the ConfigMap takes precedence over the flag.
     """
 
     def wanted(action: str) -> bool:
@@ -55,7 +55,7 @@ def success_events(settings: ProcessSettings, live: SettingsHolder) -> Callable[
 def kyverno_detector(
     client: Client, settings: ProcessSettings, clock: Clock, warn: Warn
 ) -> KyvernoDetector:
-    """Return what looks whether a live Kyverno is there."""
+    """Return the detector of a live Kyverno."""
     return KyvernoDetector(
         leases=KubeLeases(client, settings.namespace),
         names=LEASES if settings.installation.stands_by else (),

@@ -1,4 +1,4 @@
-"""What has the API server call hooks."""
+"""Registration of hooks at the API server."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from reconciler.wiring.answering import AnsweringHooks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledHooks:
-    """What has the API server call them; a leader runs it."""
+    """Registers hooks at the API server; the leader runs it."""
 
     webhooks: HookWebhooks
     conversions: HookConversions
@@ -35,14 +35,14 @@ class CalledHooks:
         endpoints: tuple[Callable[[], Endpoint], Callable[[], Endpoint]],
         warn: Callable[[str], None],
     ) -> Self:
-        """Return that of a program.
+        """Return the registration for the hooks of a program.
 
         Args:
-            client: In its own name.
-            hooks: That are called.
-            namespace: Of the program.
-            name: Of the webhook configurations, and of the ClusterRole with which they go.
-            endpoints: Give where the servers for admission and for conversion are.
+            client: Client of the program's own account.
+            hooks: Hooks to register.
+            namespace: Namespace of the program.
+            name: Name of the webhook configurations and of the ClusterRole that owns them.
+            endpoints: Return the endpoints of the servers for admission and conversion.
             warn: Called with a sentence for the log.
         """
         admission, conversion = endpoints
@@ -65,12 +65,12 @@ class CalledHooks:
         )
 
     def uncalled(self, hook: HookRef, key: str) -> str:
-        """Return why the API server does not call a binding, by its key, empty where it does."""
+        """Return why the API server does not call a binding, by its key, or "" if it does."""
         keys = {item.binding.key for item in self.conversions.converters}
         return (self.conversions if key in keys else self.webhooks).problem(hook, key)
 
     def notify(self, accounts: HookAccounts) -> None:
-        """Have the statuses of hooks say what is in the way of their bindings."""
+        """Report problems of bindings to the statuses of their hooks."""
 
         def tell(hook: HookRef, key: str, problem: str) -> None:
             if (account := accounts.of(hook)) is not None:
@@ -80,7 +80,7 @@ class CalledHooks:
             keeper.assessed.subscribe(tell)
 
     def loops(self, client: Client, clock: Clock) -> dict[str, Awaitable[None]]:
-        """Return what a leader does for them."""
+        """Return the leader's loops for the registration."""
         found: dict[str, Awaitable[None]] = {"webhook configurations": self.webhooks.run()}
         if self.webhooks.asked:
             for kind in WEBHOOK_KINDS:
@@ -91,6 +91,6 @@ class CalledHooks:
         return found
 
     async def _look_at(self, watch: Watch) -> None:
-        """Restore at once what somebody else writes."""
+        """Restore the configurations at once after changes by other clients."""
         async for _ in watch.events():
             self.webhooks.look()
