@@ -17,7 +17,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from reconciler.errors import ClusterError, Throttled, Unavailable
+from reconciler.errors import ClusterError, Forbidden, Throttled, Unavailable
 
 T = TypeVar("T")
 
@@ -42,8 +42,13 @@ async def repeated(attempt: Callable[[], Awaitable[T]], first: ClusterError, lim
             raise failures.pop()
         return await attempt()
 
+    def passes(error: BaseException) -> bool:
+        # An API server that has just started refuses everything until it has read the roles.
+        starting = isinstance(first, Unavailable) and isinstance(error, Forbidden)
+        return starting or is_repeatable(error)
+
     retrying = AsyncRetrying(
-        retry=retry_if_exception(is_repeatable),
+        retry=retry_if_exception(passes),
         wait=_pause,
         stop=stop_any(stop_after_attempt(_ATTEMPTS), stop_before_delay(limit)),
         reraise=True,

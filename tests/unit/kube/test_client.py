@@ -80,6 +80,20 @@ async def test_what_does_not_pass_is_not(api, client, failure, error):
     assert len(api.seen) == 1
 
 
+async def test_a_refusal_right_after_an_outage_is_tried_again(api, client):
+    """As long as its authorizer has no roles, an API server that has started refuses all."""
+    refused = (403, b'{"message": "configmaps is forbidden: User \\"a\\" cannot list"}')
+    api.answer(ROUTE, (503, b"busy"), refused, refused, {"ok": True})
+    assert await client.json("GET", PATH) == {"ok": True}
+
+
+async def test_a_refusal_without_an_outage_is_not(api, client):
+    api.answer(ROUTE, (403, b"no"), {"ok": True})
+    with pytest.raises(Forbidden):
+        await client.json("GET", PATH)
+    assert len(api.seen) == 1
+
+
 async def test_repeating_is_bounded(api, client):
     api.answer(ROUTE, BUSY)
     with pytest.raises(Throttled, match="slow down"):
