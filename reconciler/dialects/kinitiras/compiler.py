@@ -1,4 +1,4 @@
-"""A policy becomes programs, or an error with its place."""
+"""The compiler from a policy of kinitiras to programs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from reconciler.errors import InvalidPolicy
 
 _SECONDS: Final = 3
 _PATCHED: Final = ("CREATE", "UPDATE")
-"""A request of another operation carries no object that could be changed."""
+"""Requests of other operations carry no object to change."""
 _OBJECT, _OLD = ("request", "object"), ("request", "oldObject")
 _PROJECTION: Final = Projection(
     object=frozenset({()}),
@@ -29,19 +29,19 @@ _PROJECTION: Final = Projection(
 )
 _WITHOUT_OLD: Final = replace(_PROJECTION, old_object=frozenset())
 _FIRST, _SECOND = 0, 1
-"""The tiers. Policies for the cluster are matched on the object as it came, those of its
-namespace on what they made of it; within a tier they follow one another by name."""
+"""The tiers. Cluster policies are matched on the object of the request, namespaced policies on
+the object that the cluster policies left. Within a tier, policies apply in the order of names."""
 
 
 def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
-    """Return the programs of a policy's rules.
+    """Return the compiled policy.
 
     Args:
-        policy: The object.
-        dialect: The name of this language.
+        policy: The policy.
+        dialect: The name of this dialect.
 
     Raises:
-        InvalidPolicy: It cannot be compiled; holds every place that is wrong.
+        InvalidPolicy: The policy is invalid; it holds all errors with their locations.
     """
     ref, meta = policy_ref(policy), policy["metadata"]
     validates = ref.kind == CLUSTER_VALIDATE_POLICIES.kind
@@ -92,7 +92,7 @@ def _sources(rule: OverrideRule | ValidateRule) -> tuple[Source, ...]:
 
 
 def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tuple[Program, ...]:
-    """Return the rules as they run on what exists: all that do not look at what was before."""
+    """Return the programs for existing objects, of all rules that do not read the old object."""
     if policy["kind"] == CLUSTER_VALIDATE_POLICIES.kind:
         raise InvalidPolicy(EXISTING, "rules that refuse do nothing to what exists; remove it")
     if not spec.selectors:
@@ -105,7 +105,7 @@ def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tup
 
 
 def _past(programs: Sequence[Program], existing: Sequence[Program]) -> Iterator[str]:
-    """Yield what does not run on what exists, although the policy wants that."""
+    """Yield warnings about rules that do not run on existing objects although that is enabled."""
     known = {item.rule for item in existing}
     for item in programs if existing else ():
         if item.rule not in known:

@@ -1,4 +1,4 @@
-"""Conditions that let a request pass or refuse it: ``template.condition``."""
+"""Conditions that allow or refuse a request: ``template.condition``."""
 
 import math
 import operator
@@ -30,7 +30,7 @@ _MODES: Final = ("reject", "allow")
 SIGNS: Final[Mapping[str, str]] = MappingProxyType(
     {"Equal": "==", "NotEqual": "!=", "Gt": ">", "Gte": ">=", "Lt": "<", "Lte": "<="}
 )
-"""How messages show a comparison; all others have no sign but their name."""
+"""The signs of conditions in messages; all other conditions are shown by name."""
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {"Gt": operator.gt, "Gte": operator.ge, "Lt": operator.lt, "Lte": operator.le}
 )
@@ -44,13 +44,13 @@ _CALCULATIONS: Final[Mapping[str, Callable[[Fraction, Fraction], Fraction]]] = M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A calculation with the value before it is compared."""
+    """A calculation on the value before the comparison."""
 
     operation: str
     operand: float
 
     def result(self, value: Any) -> Fraction:
-        """Return the result.
+        """Return the result of the calculation.
 
         Raises:
             EvaluationError: The value is no number.
@@ -61,61 +61,61 @@ class Process:
 
 
 class Refuses(Condition, Protocol):
-    """The requests that a rule refuses."""
+    """A condition under which a rule refuses a request."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Where what it looks at comes from."""
+        """The sources of the values that the condition reads."""
         ...
 
     def reason(self, context: Context) -> str:
-        """Return what the refusal says."""
+        """Return the message of the refusal."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """What any of several conditions refuses."""
+    """Several conditions, each of which refuses a request by itself."""
 
     conditions: tuple[Refuses, ...]
 
     @property
     def roots(self) -> frozenset[str]:
-        """All that they read."""
+        """The top-level names that the conditions read."""
         return frozenset().union(*(item.roots for item in self.conditions))
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """All that they read."""
+        """The paths that the conditions read."""
         return frozenset().union(*(item.reads for item in self.conditions))
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """All that they look at."""
+        """The sources of all conditions."""
         return tuple(source for item in self.conditions for source in item.sources)
 
     def evaluate(self, context: Context) -> ConditionResult:
-        """Decide; the last one says why the request is not refused."""
+        """Return the first result that refuses the request, or else the last result."""
         results = [item.evaluate(context) for item in self.conditions]
         return next((item for item in results if item.passed), results[-1])
 
     def reason(self, context: Context) -> str:
-        """Return what the first one says that refuses."""
+        """Return the message of the first condition that refuses."""
         refusing = (item for item in self.conditions if item.evaluate(context).passed)
         return next(refusing).reason(context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedWhen:
-    """The requests that a rule refuses; see `reconciler.engine.ports.Condition`.
+    """A comparison that refuses requests; see `reconciler.engine.ports.Condition`.
 
     Attributes:
-        condition: What is compared.
-        data: What is looked at, of the request or of what it leads to.
-        wanted: What it is compared with.
-        process: What is done with that before.
-        allows: The rule refuses what does not fit, and not what does.
-        text: What the refusal says.
+        condition: The comparison, as ``Equal``.
+        data: The source of the left side: a part of an object or of an answer.
+        wanted: The source of the right side.
+        process: A calculation on the right side before the comparison.
+        allows: The rule refuses requests that do not fit, instead of those that do.
+        text: The message of the refusal.
     """
 
     condition: str
@@ -127,27 +127,27 @@ class RefusedWhen:
 
     @property
     def roots(self) -> frozenset[str]:
-        """It reads the request."""
+        """The top-level name of the request."""
         return frozenset({"request"})
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """What its two sides read."""
+        """The paths that the two sides read."""
         return frozenset().union(*(source.reads for source in self.sources))
 
     def reason(self, context: Context) -> str:
-        """Return what the refusal says."""
+        """Return the message of the refusal."""
         del context
         return self.text
 
     def evaluate(self, context: Context) -> ConditionResult:
-        """Decide whether the request is refused.
+        """Return whether the request is refused.
 
         Raises:
-            EvaluationError: What is compared cannot be.
+            EvaluationError: The values cannot be compared.
         """
         fits = self._fits(context)
-        # What is not there does not fit: the original turns its answer round as a whole.
+        # A missing value does not fit. With `allows` it refuses: the original negates the result.
         if bool(fits) is not self.allows:
             return ConditionResult(passed=True)
         if fits is None:
@@ -158,13 +158,13 @@ class RefusedWhen:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Everything that is compared."""
+        """The sources of the values that are compared."""
         if self.wanted is None or self.condition in _EXISTENCE:
             return (self.data,)
         return (self.data, self.wanted)
 
     def _fits(self, context: Context) -> bool | None:
-        """Return whether the condition holds, None where there is nothing to compare."""
+        """Return whether the comparison holds, or None if a value is missing."""
         data, *others = values_of(self.sources, context)
         if self.condition in _EXISTENCE:
             return (data is not ABSENT) is (self.condition == "Exist")
@@ -182,10 +182,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _exact(number: float) -> Fraction:
-    """Return a number as it is written, so that 7 is 7% of 100.
+    """Return a number exactly as it is written, so that 7% of 100 equals 7.
 
     Raises:
-        EvaluationError: It is too large to be one.
+        EvaluationError: The number is not finite.
     """
     if not math.isfinite(number):
         raise EvaluationError("valueProcess takes a number")
@@ -220,10 +220,10 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def read_condition(raw: Any, location: str) -> RefusedWhen:
-    """Read a condition, of a policy for the whole cluster.
+    """Read a condition of a ClusterValidatePolicy.
 
     Raises:
-        InvalidPolicy: It is wrong.
+        InvalidPolicy: The condition is invalid.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
     condition, mode = fields.get("cond"), fields.get("affectMode") or "reject"
@@ -243,7 +243,7 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
         condition=condition,
         data=read_reference(fields.get("dataRef"), f"{location}.dataRef", ""),
         wanted=source,
-        # A list is compared with as it is.
+        # The calculation does not apply to lists.
         process=None if condition in _LISTS else process,
         allows=mode == "allow",
         text=str(fields.get("message") or "it is refused"),

@@ -1,4 +1,4 @@
-"""Programs in CUE, which another command evaluates: what they are given, and what they answer."""
+"""The CUE programs of policies, which a separate command evaluates: their input and output."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,13 +20,13 @@ _OPERATIONS: Final = ("add", "remove", "replace")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CueProgram:
-    """One program.
+    """A CUE program.
 
     Attributes:
         location: Of its text in the policy.
-        rendered: It is one that the original has made of a template, which finds everything
-            below ``data``; others find ``object``, and ``oldObject`` where they refuse.
-        refuses: It gives ``validate``, not ``patches``.
+        rendered: The original generated it from a template; its whole input is below ``data``.
+            Others get ``object``, and with `refuses` also ``oldObject``.
+        refuses: Its output is ``validate`` instead of ``patches``.
     """
 
     source: str = field(repr=False)
@@ -38,27 +38,27 @@ class CueProgram:
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """What it is given."""
+        """The paths of its input."""
         names = ("object", "oldObject") if self.rendered or self.refuses else ("object",)
         return frozenset(("request", name) for name in names)
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield nothing: it reads what it is given."""
+        """Yield nothing: the program reads nothing but its input."""
         return iter(())
 
     def of(self, context: Context) -> Any:
-        """Return what it gives, None where it gives nothing of the name.
+        """Return the output of the program, None where it has none of that name.
 
         Raises:
-            EvaluationError: It cannot be evaluated.
-            NeedsLoad: It has not been evaluated yet.
+            EvaluationError: The program cannot be evaluated.
+            NeedsLoad: The program has not been evaluated yet.
         """
         request = context.data["request"]
         obj, old = request.get("object") or {}, request.get("oldObject") or {}
         return self.given(context, obj, old)
 
     def given(self, context: Context, obj: Mapping[str, Any], old: Mapping[str, Any]) -> Any:
-        """Return what it gives for these objects, as `of`."""
+        """Return the output for these objects, as `of` does."""
         data: dict[str, Any] = {"object": obj}
         is_update = context.data["request"].get("operation") == "UPDATE"
         if self.rendered:
@@ -74,10 +74,10 @@ class CueProgram:
         return answer_to(load, context.loads, "the CUE program gives nothing")
 
     def patch(self, context: Context, obj: Mapping[str, Any]) -> tuple[Operation, ...]:
-        """Return the operations that it gives for an object.
+        """Return the operations that the program outputs for an object.
 
         Raises:
-            EvaluationError: It gives none that can be read.
+            EvaluationError: The output is no list of valid operations.
         """
         old = context.data["request"].get("oldObject") or {}
         found = self.given(context, obj, old)
@@ -96,18 +96,18 @@ class CueProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedByProgram:
-    """The requests that a program refuses; see `reconciler.engine.ports.Condition`."""
+    """A CUE program that refuses requests; see `reconciler.engine.ports.Condition`."""
 
     program: CueProgram
 
     @property
     def roots(self) -> frozenset[str]:
-        """It reads the request."""
+        """The top-level name of the request."""
         return frozenset({"request"})
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """What the program is given."""
+        """The paths of the program's input."""
         return self.program.reads
 
     @property
@@ -116,13 +116,13 @@ class RefusedByProgram:
         return (self.program,)
 
     def evaluate(self, context: Context) -> ConditionResult:
-        """Decide; a program that says nothing lets the request pass."""
+        """Return whether the request is refused, for which ``valid`` must be false."""
         verdict = self._verdict(context)
         refused = verdict.get("valid") is False
         return ConditionResult(passed=refused, message="" if refused else "valid is not false")
 
     def reason(self, context: Context) -> str:
-        """Return why it refuses."""
+        """Return the reason that the program gives, or a default."""
         return str(self._verdict(context).get("reason") or "it is refused")
 
     def _verdict(self, context: Context) -> Mapping[str, Any]:
@@ -137,10 +137,10 @@ class RefusedByProgram:
 def read_programs(
     fields: Mapping[str, Any], location: str, *, refuses: bool
 ) -> tuple[CueProgram, ...]:
-    """Read ``renderedCue``, unless it stands beside the template that it was made of, and ``cue``.
+    """Read ``renderedCue`` and ``cue``; beside its template, ``renderedCue`` is ignored.
 
     Raises:
-        InvalidPolicy: One is no text, or too long.
+        InvalidPolicy: A program is no text, or too long.
     """
     names = ("cue",) if fields.get("template") else ("renderedCue", "cue")
     return tuple(

@@ -1,4 +1,4 @@
-"""This language, as the registry knows it: policies of kinitiras."""
+"""The registry entry of the dialect for the policies of kinitiras."""
 
 from typing import Final
 

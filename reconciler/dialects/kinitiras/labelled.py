@@ -1,7 +1,7 @@
-"""The label that objects have to carry before any policy is asked about them.
+"""The label that an object must have for policies to apply to it.
 
-The original has it in its webhook configuration, as what people may change there; here each
-policy says what holds for it, so that the desk and the cluster agree.
+The original has it in its webhook configuration, where users may change it. Here an annotation
+of each policy decides, so that the desk and the cluster agree.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from reconciler.errors import InvalidPolicy
 
 LABEL: Final = ("kinitiras.kcloudlabs.io/webhook", "enabled")
 ANNOTATION: Final = f"{PREFIX}objects"
-"""On a policy: ``all`` concerns objects without the label, too; ``labelled`` is the default."""
+"""On a policy: ``all`` also includes objects without the label; ``labelled`` is the default."""
 
 _LABELLED, _ALL = "labelled", "all"
 _OBJECTS: Final = ("object", "oldObject")
 
 
 def read_label(policy: Object) -> tuple[str, str] | None:
-    """Return the label that objects of a policy have to carry, None where they need none.
+    """Return the label that a policy requires of objects, or None.
 
     Raises:
-        InvalidPolicy: The annotation says neither.
+        InvalidPolicy: The annotation has an unknown value.
     """
     annotations = (policy.get("metadata") or {}).get("annotations") or {}
     value = annotations.get(ANNOTATION, _LABELLED)
@@ -38,10 +38,10 @@ def read_label(policy: Object) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """That the object has a label, or had it before the request; and what else has to hold.
+    """Requires a label of the object, before or after the request, besides another condition.
 
     Attributes:
-        rest: The other condition of the rule; None: there is none.
+        rest: The other condition of the rule, or None.
     """
 
     label: tuple[str, str]
@@ -52,7 +52,7 @@ class Labelled:
     )
 
     def evaluate(self, context: Context) -> ConditionResult:
-        """Decide; see `reconciler.engine.ports.Condition`."""
+        """Return whether the label and the rest hold; see `reconciler.engine.ports.Condition`."""
         request = context.data["request"]
         if not any(self._is_on(request.get(name)) for name in _OBJECTS):
             name, value = self.label

@@ -1,7 +1,7 @@
-"""What the author of a policy should know that only its text shows.
+"""Findings about the text of a policy, for its author.
 
-Some of it is where the original program does something else than its documentation says: rules
-do what the documentation says.
+Some concern behaviour of the original that differs from its documentation. The dialect follows
+the documentation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ _IGNORED: Final = frozenset({"*", "CONNECT"})
 
 
 def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
-    """Yield what is not wrong, and hardly as meant."""
+    """Yield findings about parts that are valid, but may not do what the author intends."""
     spec = policy["spec"]
     for location, _ in compiled.cue:
         yield Finding(
@@ -89,7 +89,7 @@ def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _outside(home: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield where a namespaced policy is for objects of other namespaces."""
+    """Yield findings where the original applies a namespaced policy in other namespaces."""
     places = [item.get("namespace") for item in spec.get("resourceSelectors") or ()]
     cure = "make it a ClusterOverridePolicy if others are meant"
     text = f"kinitiras applies it in every namespace; here it is for namespace {home} only"
@@ -107,14 +107,14 @@ def _different(location: str, text: str, *, cure: str = "", level: Level = Level
 
 
 def _rules(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place and the text of each rule."""
+    """Yield the location and the fields of each rule."""
     for field in ("overrideRules", "validateRules"):
         for index, rule in enumerate(spec.get(field) or ()):
             yield f"spec.{field}[{index}]", rule
 
 
 def _references(place: str, rule: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place and the text of each reference of a rule."""
+    """Yield the location and the fields of each reference of a rule."""
     for path in _REFERENCES:
         found: Any = rule
         for step in path:

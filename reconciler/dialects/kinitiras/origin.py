@@ -1,4 +1,4 @@
-"""Typed edits, each of one field: what ``overriders.origin`` says."""
+"""Typed edits, each of one field: ``overriders.origin``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _RESOURCES: Final = frozenset({"resourceRequirements", "resourceOversell"})
 _FIELDS: Final = tuple(
     "resourcesOversell" if name == "resourceOversell" else name for name in _TYPES
 )
-"""The fields with the values; that of one type is not called like the type."""
+"""The fields that hold the values, named as their types except for ``resourcesOversell``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,11 @@ class OriginEdit:
     """The edit of one field.
 
     Attributes:
-        type: Which field.
+        type: The type of the edit, as ``labels``.
         operation: ``add``, ``replace`` or ``remove``.
-        whole: What is there is replaced and not merged with.
-        container: The index of the container whose resources it is about.
-        value: What the policy gives.
+        whole: The current value is replaced, not merged.
+        container: The index of the container whose resources are edited.
+        value: The value in the policy.
     """
 
     type: str
@@ -47,10 +47,10 @@ class OriginEdit:
     value: Any
 
     def patch(self, obj: Mapping[str, Any]) -> Operation:
-        """Return the operation that it means for an object.
+        """Return the operation for an object.
 
         Raises:
-            EvaluationError: The object has no such field.
+            EvaluationError: The object has no Pod, or no such container.
         """
         path = self._path(obj)
         current = Path(path).look_up(obj)
@@ -122,7 +122,7 @@ def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
     """Read the list of edits.
 
     Raises:
-        InvalidPolicy: For each place that is wrong.
+        InvalidPolicy: Edits are invalid; it holds all errors with their locations.
     """
     edits = read_each(_read, reading.sequence(raw, location), location)
     claimed: dict[int, str] = {}
@@ -164,7 +164,7 @@ def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ == "tolerations":
         return None if raw is None else list(read_tolerations(raw, location))
     if type_ == "hostNetwork":
-        # What is false or empty is left out of JSON where a program in Go wrote it.
+        # JSON written by Go programs omits false and empty values.
         return raw is not None and _checked(raw, bool, location, "true or false")
     if type_ == "schedulerName":
         return reading.string(raw, location) if raw else ""

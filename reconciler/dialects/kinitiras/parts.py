@@ -1,4 +1,4 @@
-"""The other parts of the programs; see `reconciler.engine.ports`."""
+"""The remaining parts of the programs; see `reconciler.engine.ports`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ from reconciler.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A policy adds no names to the data; see `reconciler.engine.ports.Binding`.
+    """The binding of a policy, which adds no names; see `reconciler.engine.ports.Binding`.
 
     Attributes:
-        sources: Where the values of the rule come from.
+        sources: The sources of the rule's values.
     """
 
     sources: tuple[Source, ...]
 
     @property
     def loads(self) -> bool:
-        """Whether one of them is outside of the request."""
+        """Whether a value is read from outside of the request."""
         return any(source.loads for source in self.sources)
 
     def bind(self, context: Context) -> Context:
@@ -39,16 +39,16 @@ class Names:
         return context
 
     def read_rights(self) -> Iterator[Need | ReadNeed]:
-        """Yield what reading them takes."""
+        """Yield the rights that reading the values requires."""
         for source in self.sources:
             yield from source.needs()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overriders:
-    """What a rule changes, in this order.
+    """The changes of a rule, in the order in which they are applied.
 
-    The original leaves out ``plaintext`` where there is ``origin``; its documentation does not.
+    The original ignores ``plaintext`` beside ``origin``, unlike its documentation.
     """
 
     template: TemplateEdit | None = None
@@ -59,14 +59,14 @@ class Overriders:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Where values come from."""
+        """The sources of the values."""
         source = self.template and self.template.source
         return (*((source,) if source else ()), *self.programs)
 
     @property
     def appends(self) -> bool:
-        """Whether it adds to lists by position."""
-        # What a program adds, nobody knows before.
+        """Whether a change may add to a list by position."""
+        # The operations of a program are not known before it is evaluated.
         return bool(self.programs) or any(
             item.name == "add" and bool(item.path) and _may_insert(item.path[-1])
             for item in self.plaintext
@@ -74,13 +74,13 @@ class Overriders:
 
     @property
     def convergence(self) -> Convergence:
-        """An operation that appends shows itself only at an object."""
+        """PROBED where operations may append, which only their effect on an object shows."""
         return Convergence.PROBED if self.plaintext or self.programs else Convergence.YES
 
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
     ) -> dict[str, Any]:
-        """Return the object with all changes."""
+        """Return the object with all changes applied."""
         del index, keys
         changed: dict[str, Any] = dict(obj)
         if self.template is not None:
@@ -97,7 +97,7 @@ def _may_insert(step: str) -> bool:
 
 
 def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
-    # A program may have replaced all of it.
+    # A program may have replaced the whole object.
     found = apply_operations(obj, operations, profile=EVANPHX4)
     if not isinstance(found, Mapping):
         raise EvaluationError(f"a patch leaves {reading.kind_of(found)} in place of the object")
@@ -106,12 +106,12 @@ def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What a rule says that refuses."""
+    """The message of a rule that refuses; see `reconciler.engine.ports.Refusal`."""
 
     policy: str
     refusal: Refuses
     heading: str = ""
 
     def message(self, context: Context) -> str:
-        """Return which policy refuses, and why."""
+        """Return the message: which policy refuses the request, and why."""
         return f"{self.policy}: {self.refusal.reason(context)}"

@@ -30,13 +30,13 @@ _KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectReference:
-    """A part of another object, which its name selects, or the first one that labels fit.
+    """A part of another object, selected by its name or as the first with matching labels.
 
     Attributes:
-        home: The namespace that the policy does not leave; else empty.
+        home: The namespace to which the policy is confined; empty where it is not.
         location: Of the reference in the policy.
-        namespace: May have placeholders, as `name` and the values in `labels`.
-        labels: None where it is named.
+        namespace: May contain placeholders, as may `name` and the values in `labels`.
+        labels: None where the object is named.
         path: Into the object.
     """
 
@@ -53,12 +53,11 @@ class ObjectReference:
     reads = _OBJECT
 
     def of(self, context: Context) -> Any:
-        """Return it, `ABSENT` where it, its object or what a placeholder names is not there.
+        """Return the part; `ABSENT` if it, its object or a placeholder's value is missing.
 
         Raises:
-            EvaluationError: The object is named and cannot be read, or a placeholder gives what
-                is no name.
-            NeedsLoad: It has not been read yet.
+            EvaluationError: The object cannot be read, or a placeholder gives no valid name.
+            NeedsLoad: The object has not been read yet.
         """
         load = self._load(context.data["request"])
         found = None if load is None else answer_to(load, context.loads, _failing(load))
@@ -74,7 +73,7 @@ class ObjectReference:
             reason = f"k8s: a policy of namespace {self.home} reads nothing outside of it"
             raise EvaluationError(reason).bare(reason)
         if not namespace:
-            # The program fails where only the name is given; its documentation means this.
+            # The original fails if only the name is given; this follows its documentation.
             namespace = self.home or (str(request.get("namespace") or "") if name else "")
         if namespace:
             check_name(namespace, "k8s.namespace")
@@ -88,7 +87,7 @@ class ObjectReference:
         )
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield the right that reading it takes."""
+        """Yield the right that reading the object requires."""
         namespace = "" if has_placeholder(self.namespace) else self.namespace
         yield ReadNeed(
             location=self.location,
@@ -102,10 +101,10 @@ class ObjectReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerReference:
-    """A part of the object's owner: of the first one that it names, as the original takes it.
+    """A part of the object's owner: of the first one that it names, as in the original.
 
     Attributes:
-        home: The namespace that the policy does not leave; else empty.
+        home: The namespace to which the policy is confined; empty where it is not.
         location: Of the reference in the policy.
         path: Into the owner.
     """
@@ -118,11 +117,11 @@ class OwnerReference:
     reads = _OBJECT
 
     def of(self, context: Context) -> Any:
-        """Return it, `ABSENT` where the owner does not have it.
+        """Return the part, or `ABSENT` if the owner does not have it.
 
         Raises:
-            EvaluationError: The object has no owner, or it cannot be read.
-            NeedsLoad: It has not been read yet.
+            EvaluationError: The object has no owner, or the owner cannot be read.
+            NeedsLoad: The owner has not been read yet.
         """
         request = context.data["request"]
         owner = _first_owner(request.get("object") or {})
@@ -135,14 +134,14 @@ class OwnerReference:
         )
         found = answer_to(load, context.loads, _failing(load))
         stored = (found.get("metadata") or {}).get("uid")
-        # Whoever writes an object writes who owns it, and does not know every uid.
+        # The author of an object chooses its ownerReferences, but does not know every uid.
         if owner.get("uid") and stored and owner["uid"] != stored:
             reason = "owner: the object of that name is another one by now"
             raise EvaluationError(reason).bare(reason)
         return self.path.look_up(found)
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield the right that reading it takes; only an object tells of what kind it is."""
+        """Yield the right to read any kind, as only the object names the kind of its owner."""
         right = Right(verb="get", group=ANY, resource=ANY, namespace=self.home)
         yield Need(location=self.location, options=(right,))
 
@@ -156,7 +155,7 @@ def _first_owner(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     if not (_API_VERSION.fullmatch(api_version) and _KIND.fullmatch(kind)):
         raise _refused("the object names none of a kind that there can be")
     if is_secret(split_api_version(api_version)[0], kind):
-        # The object's author chooses it, and may not be allowed to read it.
+        # The author of the object chooses the owner, and may not be allowed to read it.
         raise _refused("a Secret is never read as an owner")
     return owner
 
@@ -171,10 +170,10 @@ def _failing(load: ObjectLoad) -> str:
 
 
 def _selector_text(labels: Mapping[str, Any]) -> str:
-    """Return a selector as the API server takes it; no value is a pattern.
+    """Return a selector in the API server's syntax; its values are not patterns.
 
     Raises:
-        EvaluationError: A placeholder gives what no label is.
+        EvaluationError: A placeholder gives an invalid label.
     """
     equal = labels.get("matchLabels") or {}
     expressions = [
@@ -189,10 +188,10 @@ def _selector_text(labels: Mapping[str, Any]) -> str:
 
 
 def read_object_reference(raw: Any, path: Path, location: str, home: str) -> ObjectReference:
-    """Read ``k8s``: what selects another object.
+    """Read ``k8s``, the selection of another object.
 
     Raises:
-        InvalidPolicy: It is wrong, or leads out of the namespace of a policy.
+        InvalidPolicy: The reference is invalid, or leaves the namespace of the policy.
     """
     place = f"{location}.k8s"
     fields = reading.mapping(raw, place, allowed=_FIELDS)
@@ -241,7 +240,7 @@ def _check_labels(raw: Any, place: str) -> None:
 
 
 def _sampled(raw: Any) -> Any:
-    """Return a selector with something that can be a label in place of each placeholder."""
+    """Return a selector with a valid label in place of each text with a placeholder."""
     if isinstance(raw, str):
         return "x" if has_placeholder(raw) else raw
     if isinstance(raw, Mapping):
@@ -256,6 +255,6 @@ def _check_home(found: ObjectReference, place: str) -> None:
         reason = f"a policy of namespace {found.home} reads nothing outside of it"
         raise InvalidPolicy(f"{place}.namespace", reason)
     if is_secret(split_api_version(found.api_version)[0], found.kind):
-        # Its author may not be allowed to read what the programs may.
+        # The author of the policy may not be allowed to read what the controller may.
         reason = "a namespaced policy reads no Secrets; a ClusterOverridePolicy may"
         raise InvalidPolicy(f"{place}.kind", reason)

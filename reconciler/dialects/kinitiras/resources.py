@@ -9,7 +9,7 @@ from reconciler.engine.values.scalars import Quantity, format_quantity, parse_qu
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 _SHARED: Final = frozenset({"cpu", "memory", "storage", "ephemeral-storage"})
-"""What an oversell of ``origin`` is about; of anything else the original takes no share."""
+"""The resources that an oversell of ``origin`` scales; the original ignores all others."""
 CPU: Final = "cpu"
 _MILLI: Final = 10**6
 """Billionths in a thousandth."""
@@ -17,10 +17,10 @@ _ONE: Final = 10**9
 
 
 def read_factor(raw: Any, location: str) -> float:
-    """Read a share of an amount.
+    """Read a factor between 0 and 1.
 
     Raises:
-        InvalidPolicy: It does not lie between 0 and 1.
+        InvalidPolicy: The value is no number, or outside of these bounds.
     """
     value = _number(raw)
     if value is None or not 0 < value < 1:
@@ -29,10 +29,10 @@ def read_factor(raw: Any, location: str) -> float:
 
 
 def read_ratio(raw: Any, location: str) -> float:
-    """Read a factor that may also be 0, or more than all.
+    """Read a factor that may also be 0, 1 or greater.
 
     Raises:
-        InvalidPolicy: It is no such number.
+        InvalidPolicy: The value is no number, negative, or infinite.
     """
     value = _number(raw)
     if value is None or not 0 <= value < math.inf:
@@ -55,7 +55,7 @@ def _nearest(units: Fraction) -> int:
 def share(
     name: str, amount: Any, factor: float, *, to_whole: Callable[[Fraction], int] = _nearest
 ) -> str:
-    """Return a share of an amount: of CPU in thousandths, of everything else in whole units.
+    """Return a share of an amount, in thousandths for CPU, else in whole units.
 
     Raises:
         EvaluationError: The amount is no quantity.
@@ -64,7 +64,7 @@ def share(
     if quantity is None:
         raise EvaluationError(f"the amount of {name} is no quantity").bare("an amount is none")
     step = _MILLI if name == CPU else _ONE
-    # The factor is meant as it is written: 0.1 is a tenth.
+    # The factor counts in its decimal form: 0.1 is exactly a tenth.
     units = to_whole(quantity.nano * Fraction(str(factor)) / step)
     if name == CPU:
         return f"{units}m"
@@ -72,9 +72,9 @@ def share(
 
 
 def scaled(amounts: Mapping[str, Any], factors: Mapping[str, float]) -> dict[str, str]:
-    """Return shares of the amounts that there are factors for, without the last fraction.
+    """Return the shares of the amounts with a factor, rounded down.
 
-    What is 0 stays, and so does what is no processor, memory or storage.
+    Amounts of 0, and resources other than CPU, memory and storage, are not scaled.
     """
     return {
         name: share(name, amounts[name], factor, to_whole=math.floor)

@@ -1,4 +1,4 @@
-"""The fields of the policies, and the places where they are wrong."""
+"""The reader of the policies' fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,10 +42,10 @@ class ValidateRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A policy.
+    """The specification of a policy.
 
     Attributes:
-        selectors: None selects everything.
+        selectors: Without selectors, everything is selected.
         rules: In the order of the policy.
     """
 
@@ -58,11 +58,11 @@ def read_spec(raw: Any, *, validates: bool, home: str) -> Spec:
 
     Args:
         raw: As decoded.
-        validates: It is one that refuses requests.
-        home: The namespace that it does not leave; else empty.
+        validates: The policy is one that refuses requests.
+        home: The namespace to which the policy is confined; empty where it is not.
 
     Raises:
-        InvalidPolicy: For each place that is wrong.
+        InvalidPolicy: The policy is invalid; it holds all errors with their locations.
     """
     name = "validateRules" if validates else "overrideRules"
     read: Callable[[Any, str], OverrideRule | ValidateRule] = (
@@ -84,7 +84,7 @@ def _each(read: Callable[[Any, str], _Part], raw: Any, location: str) -> tuple[_
 
 
 def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
-    """Read operations; none is all that change an object, a star is CONNECT as well."""
+    """Read operations; an empty list means all except CONNECT, and a star means all."""
     named = reading.strings(raw, location)
     for index, name in enumerate(named):
         if name not in (*OPERATIONS, _EVERY):
@@ -93,7 +93,7 @@ def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
     if _EVERY in named and len(named) > 1:
         raise InvalidPolicy(location, "* stands for all operations; remove the others")
     if not named:
-        # Whoever names none hardly means that nobody may look into a container.
+        # A rule without operations is probably not meant to block exec into containers.
         return tuple(name for name in OPERATIONS if name != _CONNECT)
     return OPERATIONS if _EVERY in named else named
 

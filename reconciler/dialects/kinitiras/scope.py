@@ -1,4 +1,4 @@
-"""Which objects and requests a policy is for; see `reconciler.engine.ports.Match`."""
+"""The objects and requests that a policy applies to; see `reconciler.engine.ports.Match`."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,12 +22,12 @@ _NAMESPACE: Final = "Namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What any of some selectors selects, in some operations.
+    """The objects that any of the selectors selects, in requests of the operations.
 
     Attributes:
-        namespace: Of a namespaced policy, which it does not leave; else empty.
-        selectors: None selects everything.
-        operations: Which they are.
+        namespace: Of a namespaced policy, which is confined to it; else empty.
+        selectors: Without selectors, everything is selected.
+        operations: The operations of the rule.
     """
 
     namespace: str
@@ -37,21 +37,21 @@ class Scope:
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
-        """The literal namespaces of all that can match, None where one is open."""
+        """The only namespaces of matching objects, None where a selector does not name one."""
         if self.namespace:
             return (self.namespace,)
         return self._each([selector.namespace for selector in self.selectors])
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The literal names of all that can match, None where one is open."""
+        """The only names of matching objects, None where a selector does not name one."""
         return self._each([selector.name for selector in self.selectors])
 
     def _each(self, values: list[str]) -> tuple[str, ...] | None:
         return tuple(dict.fromkeys(values)) if values and all(values) else None
 
     def kinds(self) -> tuple[KindScope, ...]:
-        """Return the kinds, each with the operations of the rule that there are for it."""
+        """Return the kinds, each with the operations of the rule that the kind supports."""
         selectors = dict.fromkeys(selector.kind_selector for selector in self.selectors)
         found = (
             KindScope(selector=selector, operations=self._operations(selector))
@@ -60,12 +60,12 @@ class Scope:
         return tuple(item for item in found if item.operations)
 
     def _operations(self, selector: KindSelector) -> tuple[str, ...]:
-        """Return those that a kind has: one connects to nothing but subresources."""
+        """Return the operations for a kind: CONNECT for subresources, all others for objects."""
         connects = bool(selector.subresource)
         return tuple(name for name in self.operations if (name == _CONNECT) is connects)
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
-        """Return where the existing objects are, one place for each selector."""
+        """Return where to list the existing objects, one listing for each selector."""
         del requests
         return tuple(
             Listing(
@@ -79,7 +79,7 @@ class Scope:
         )
 
     def evaluate(self, subject: Subject) -> Verdict:
-        """Decide whether the rule concerns a subject."""
+        """Return whether the rule applies to a subject."""
         reason = self._why_not(subject)
         if reason:
             return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))
@@ -88,7 +88,7 @@ class Scope:
     def _why_not(self, subject: Subject) -> str:
         if subject.operation and subject.operation not in self.operations:
             return f"the rule is for {', '.join(self.operations)}, not for {subject.operation}"
-        # A request for a Namespace names it as its own; it lies in none.
+        # A request for a Namespace has its name as the namespace, too; the object is in none.
         is_namespace = subject.kind == _NAMESPACE and not subject.group
         place = "" if is_namespace else subject.namespace
         if self.namespace and place != self.namespace:

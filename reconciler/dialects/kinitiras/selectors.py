@@ -1,4 +1,4 @@
-"""Which objects a policy selects: by kind, namespace, name, labels and fields."""
+"""The selection of objects by kind, namespace, name, labels and fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,23 +31,23 @@ CONNECTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "NodeProxyOptions": ("Node", "proxy"),
     }
 )
-"""What a CONNECT carries, by its kind, and of which subresource that is."""
+"""By the kind of the object in a CONNECT request: the kind and subresource of the request."""
 
 
 class _NotText(Exception):
-    """A field leads to what is no text."""
+    """A field has a value that is no text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What has to hold of one field."""
+    """A requirement on one field."""
 
     path: tuple[str, ...]
     operator: str
     values: frozenset[str]
 
     def holds(self, obj: Mapping[str, Any]) -> bool:
-        """Return whether it does; it never does where the field is there and no text."""
+        """Return whether the field meets it; a field with a value that is no text never does."""
         try:
             value = self._value(obj)
         except _NotText:
@@ -78,7 +78,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """Objects of one kind."""
+    """A selector of objects of one kind."""
 
     api_version: str
     kind: str
@@ -88,7 +88,7 @@ class Selector:
     fields: tuple[Requirement, ...]
 
     def matches(self, obj: Mapping[str, Any], *, name: str, namespace: str) -> bool:
-        """Return whether an object is selected; one that is named needs nothing else."""
+        """Return whether an object is selected; with a name, labels and fields do not count."""
         if (obj.get("apiVersion"), obj.get("kind")) != (self.api_version, self.kind):
             return False
         if self.namespace and namespace != self.namespace:
@@ -101,12 +101,12 @@ class Selector:
 
     @property
     def required_labels(self) -> tuple[LabelRequirement, ...]:
-        """What of its labels the API server can filter by; an object that is named needs none."""
+        """The labels that the API server can filter by; none for a selector with a name."""
         return () if self.name or self.labels is None else self.labels.requirements
 
     @property
     def kind_selector(self) -> KindSelector:
-        """The kind, as webhooks and listings need it."""
+        """The kind in the form that webhooks and listings need."""
         group, version = split_api_version(self.api_version)
         kind, subresource = (self.kind, "") if group else CONNECTED.get(self.kind, (self.kind, ""))
         return KindSelector(group=group, version=version, kind=kind, subresource=subresource)
@@ -116,7 +116,7 @@ def read_selector(raw: Any, location: str) -> Selector:
     """Read a ResourceSelector.
 
     Raises:
-        InvalidPolicy: For each place that is wrong.
+        InvalidPolicy: The selector is invalid.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
     return Selector(
@@ -135,7 +135,7 @@ def _text(fields: Mapping[str, Any], name: str, location: str) -> str:
 
 
 def _labels(raw: Any, location: str) -> LabelSelector | None:
-    """Read a label selector; None selects everything. No key and no value is a pattern."""
+    """Read a label selector, without wildcards in keys and values; None selects everything."""
     if not raw:
         return None
     labels = reading.mapping(raw, location, allowed=("matchLabels", "matchExpressions"))
@@ -173,6 +173,6 @@ def _requirement(raw: Any, location: str) -> Requirement:
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """Split at dots; behind annotations there is one key, dots and all."""
+    """Split a field name at dots, except in the key of an annotation."""
     before, found, key = name.partition(_ANNOTATIONS)
     return (*before.split("."), "annotations", key) if found else tuple(name.split("."))

@@ -1,4 +1,4 @@
-"""References to what an HTTP service answers."""
+"""References to answers of HTTP services."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from reconciler.engine.values.scalars import SECOND, parse_duration
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 GIVEN: Final = "http"
-"""The name of data that stands in for an answer; only the desk binds it."""
+"""The name of data in place of an answer, which only the desk binds."""
 
 _FIELDS: Final = ("url", "method", "header", "params", "body", "auth")
 _AUTH: Final = (
@@ -37,23 +37,23 @@ _CREDENTIALS: Final = ("staticToken", "username", "password")
 _SECRET: Final = ("name", "namespace")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _HOST: Final = re.compile(r"https?://[^/?#{}]+(?:[/?#]|$)")
-"""The begin of an address whose host the policy writes out."""
+"""The beginning of a URL whose host has no placeholder."""
 _METHODS: Final = ("GET", "POST")
 _SECONDS: Final = 300.0
-"""How long a token is good where nobody says so."""
+"""The lifetime of a token where neither the policy nor the answer sets it."""
 _WRAPPER: Final = "body"
-"""What the original's own examples write in front of the way into an answer."""
+"""The step that the original's own examples put before the path into an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReference:
-    """A part of what a service answers in JSON.
+    """A part of the JSON answer of a service.
 
     Attributes:
-        home: The namespace whose Services the policy calls; empty: any that may be called.
-        url: May have placeholders, as the values of `params`.
+        home: The only namespace whose Services the policy may call; empty: any.
+        url: May contain placeholders, as may the values of `params`.
         body: JSON text of a POST.
-        token: Where the token comes from that is sent; None: none, or one among the headers.
+        token: The source of the call's token; None: it has none, or one among the headers.
         location: Of the reference in the policy.
         path: Into the answer.
     """
@@ -72,11 +72,11 @@ class ServiceReference:
     reads = frozenset({("request", "object"), (GIVEN,)})
 
     def of(self, context: Context) -> Any:
-        """Return it, `ABSENT` where the answer or what a placeholder names is not there.
+        """Return the part, or `ABSENT` if it or the value of a placeholder is missing.
 
         Raises:
-            EvaluationError: The service cannot be asked, or a value would lead elsewhere.
-            NeedsLoad: It has not been asked yet.
+            EvaluationError: The call fails, or a value would redirect it.
+            NeedsLoad: The service has not been called yet.
         """
         if GIVEN in context.data:
             return self._part(context.data[GIVEN])
@@ -113,7 +113,7 @@ class ServiceReference:
         )
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield what reading its Secret takes; a service is no part of the cluster's rights."""
+        """Yield the right to read the Secret; RBAC does not cover the call of a service."""
         secret = self.token and self.token.secret
         if secret:
             yield ReadNeed(
@@ -127,10 +127,10 @@ class ServiceReference:
 
 
 def read_service_reference(raw: Any, path: Path, location: str, home: str) -> ServiceReference:
-    """Read ``http``: which service is asked, and how.
+    """Read ``http``, the call of a service.
 
     Raises:
-        InvalidPolicy: It is wrong, or leads out of the namespace of a policy.
+        InvalidPolicy: The reference is invalid, or leaves the namespace of the policy.
     """
     place = f"{location}.http"
     fields = reading.mapping(raw, place, allowed=_FIELDS)
@@ -140,7 +140,7 @@ def read_service_reference(raw: Any, path: Path, location: str, home: str) -> Se
     headers, token = _read_auth(fields.get("auth"), f"{place}.auth", home)
     url = _read_url(fields.get("url"), f"{place}.url", home)
     if token is not None and token.secret is not None and not _HOST.match(url):
-        # Whoever writes the object would choose who is shown what the Secret holds.
+        # Otherwise the author of an object could choose the host that gets the credentials.
         reason = "with auth.secretRef the host takes no placeholder"
         raise InvalidPolicy(f"{place}.url", reason)
     return ServiceReference(
@@ -194,7 +194,7 @@ def _attempt(check: Callable[..., Any], *given: Any, location: str) -> None:
 def _read_auth(
     raw: Any, location: str, home: str
 ) -> tuple[tuple[tuple[str, str], ...], TokenSource | None]:
-    """Return the header that carries a token, or where one comes from."""
+    """Return the header that carries a token, or the source of a token."""
     if raw is None:
         return (), None
     fields = reading.mapping(raw, location, allowed=_AUTH)
@@ -224,7 +224,7 @@ def _read_auth(
 
 
 def _read_secret(raw: Any, location: str, home: str) -> SecretName | None:
-    """Read which Secret holds the credentials; a policy of a namespace names its own only."""
+    """Read the name of the Secret with the credentials; a namespaced policy uses its own only."""
     if raw is None:
         return None
     fields = reading.mapping(raw, location, allowed=_SECRET)

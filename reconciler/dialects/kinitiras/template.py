@@ -1,6 +1,7 @@
-"""Typed edits that a policy describes by ``overriders.template``.
+"""Typed edits: ``overriders.template``.
 
-The original makes a program of CUE of them and stores it in the policy; here they are edits.
+The original compiles them to a CUE program that it stores in the policy; here they are applied
+directly.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -52,10 +53,10 @@ class TemplateEdit:
     """One typed edit.
 
     Attributes:
-        type: What it is about.
+        type: The type of the edit, as ``labels``.
         operation: ``add``, ``replace`` or ``remove``.
         key: Of the annotation or label; empty where a map gives several.
-        source: Their value.
+        source: Of the value of the annotation or label, or of the map.
         given: The resources, factors, tolerations or affinity.
     """
 
@@ -66,10 +67,10 @@ class TemplateEdit:
     given: Any = None
 
     def operations(self, obj: Mapping[str, Any], context: Context) -> Iterator[Operation]:
-        """Yield what it means for an object.
+        """Yield the operations for an object.
 
         Raises:
-            EvaluationError: The object has nothing of the kind.
+            EvaluationError: The object has no such part, or the value cannot be used.
         """
         return _EDITS[self.type](self, obj, context)
 
@@ -103,7 +104,7 @@ def _entries(edit: TemplateEdit, obj: Mapping[str, Any], context: Context) -> It
 
 
 def _parts(obj: Mapping[str, Any], place: tuple[str, ...], *names: str) -> Iterator[Operation]:
-    """Yield what makes the maps that are not there."""
+    """Yield the operations that create missing maps."""
     for name in ("", *names):
         path = (*place, name) if name else place
         if not isinstance(Path(path).look_up(obj), Mapping):
@@ -137,7 +138,7 @@ def _oversell(
             if request is not ABSENT:
                 yield _drop((*place, "requests", name))
         elif is_given(limit) and not (name == CPU and request == "0"):
-            # Whoever asks for no processor at all means that.
+            # A request of no CPU is taken as deliberate.
             shares[name] = share(name, limit, factor)
     if shares:
         yield from _parts(obj, place, "requests")
@@ -176,7 +177,7 @@ def _affinity(
 
 
 def _joined(current: Any, wanted: Any) -> Any:
-    """Add terms to those that are there; what is there already stays one."""
+    """Return the current terms with the wanted ones added, without duplicates."""
     if isinstance(wanted, Mapping):
         outer = current if isinstance(current, Mapping) else {}
         terms = _joined(outer.get(_TERMS, []), wanted.get(_TERMS, []))
@@ -204,10 +205,10 @@ def read_template(raw: Any, location: str, home: str) -> TemplateEdit:
     Args:
         raw: As decoded.
         location: In the policy.
-        home: The namespace that the policy does not leave; else empty.
+        home: The namespace to which the policy is confined; empty where it is not.
 
     Raises:
-        InvalidPolicy: It is wrong.
+        InvalidPolicy: The edit is invalid.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
     type_, operation = fields.get("type"), fields.get("operation")
@@ -233,7 +234,7 @@ def _read_entries(
     key = key.removeprefix(prefix).removeprefix("/").replace("~1", "/").replace("~0", "~")
     source = read_source(fields, location, home)
     if isinstance(source, Constant) and isinstance(source.value, float):
-        # It comes out as it is written, 0.50 as 0.50.
+        # The value keeps its text: 0.50 stays 0.50.
         source = Constant(str(fields["value"]["float"]))
     several = isinstance(source, Constant) and isinstance(source.value, dict)
     if isinstance(source, Constant) and isinstance(source.value, list):

@@ -1,4 +1,4 @@
-"""The small notations in these policies: paths, placeholders, numbers."""
+"""The notations in these policies: paths, placeholders and numbers."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _LONGEST_INDEX: Final = 9
 
 
 class Absent:
-    """What is not there; null is there."""
+    """The type of `ABSENT`, which stands for a missing value; null is not missing."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ ABSENT: Final = Absent()
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A way through an object.
+    """A path into an object.
 
     Attributes:
         steps: Keys and indexes.
@@ -36,7 +36,7 @@ class Path:
 
     @property
     def text(self) -> str:
-        """The path as messages have it: ``spec.containers[0]."key-1"``."""
+        """The path in the form for messages: ``spec.containers[0]."key-1"``."""
         pieces: list[str] = []
         for step in self.steps:
             if isinstance(step, int):
@@ -47,7 +47,7 @@ class Path:
         return "".join(pieces)
 
     def look_up(self, obj: Any) -> Any:
-        """Return what is there, `ABSENT` where nothing is."""
+        """Return the value at the path, or `ABSENT`."""
         for step in self.steps:
             if isinstance(obj, Mapping):
                 obj = obj.get(str(step), ABSENT)
@@ -59,10 +59,10 @@ class Path:
 
 
 def read_texts(raw: Any, location: str) -> dict[str, str]:
-    """Read an object whose values are texts, whatever stands in them.
+    """Read an object whose values are texts of any content.
 
     Raises:
-        InvalidPolicy: For each value that is none.
+        InvalidPolicy: A value is no text; it holds an error for each.
     """
     fields = {} if raw is None else raw
     if not isinstance(fields, Mapping):
@@ -81,7 +81,7 @@ def read_path(raw: Any, location: str) -> Path:
     A key in the second notation may be quoted: ``metadata.labels."a/b"`` or ``["a/b"]``.
 
     Raises:
-        InvalidPolicy: It is neither.
+        InvalidPolicy: The text has neither form.
     """
     if not isinstance(raw, str) or not raw.strip("/"):
         raise InvalidPolicy(location, "expected a path, as /spec/replicas")
@@ -104,24 +104,24 @@ def _is_index(name: str) -> bool:
 
 
 def has_placeholder(text: str) -> bool:
-    """Return whether a text has something between double braces."""
+    """Return whether a text contains a placeholder in double braces."""
     return _PLACEHOLDER.search(text) is not None
 
 
 def pieces_of(text: str) -> list[tuple[str, bool]]:
-    """Return a text in pieces, each with whether it is the path of a placeholder."""
+    """Split a text into pieces, each with whether it is the path of a placeholder."""
     parts = _PLACEHOLDER.split(text)
     return [(part, bool(at % 2)) for at, part in enumerate(parts) if part or at % 2]
 
 
 def filled_pieces(text: str, obj: Mapping[str, Any]) -> list[tuple[str, bool]] | None:
-    """Return a text in pieces, each with whether it came out of an object.
+    """Fill placeholders and return the pieces, each with whether it comes from the object.
 
     Returns:
-        The pieces, None where a placeholder names what the object does not have.
+        The pieces, or None if the object does not have the field of a placeholder.
 
     Raises:
-        EvaluationError: A placeholder is empty, or names what is no text.
+        EvaluationError: A placeholder is empty, or its field is no text.
     """
     pieces: list[tuple[str, bool]] = []
     for part, is_path in pieces_of(text):
@@ -144,10 +144,10 @@ def _named(path: str, obj: Mapping[str, Any]) -> str | None:
 
 
 def filled(text: str, obj: Mapping[str, Any]) -> str | None:
-    """Put the texts of an object in place of placeholders; they are not looked at again.
+    """Fill placeholders with texts of an object; placeholders within these texts stay.
 
     Returns:
-        The text, None as `filled_pieces` gives it.
+        The text, or None as from `filled_pieces`.
 
     Raises:
         EvaluationError: As `filled_pieces`.
@@ -157,7 +157,7 @@ def filled(text: str, obj: Mapping[str, Any]) -> str | None:
 
 
 def filled_selector(selector: Mapping[str, Any], obj: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Fill the placeholders in the values of a label selector, None as `filled` gives it."""
+    """Fill the placeholders in the values of a label selector; None as from `filled`."""
     labels = {
         key: filled(value, obj) for key, value in (selector.get("matchLabels") or {}).items()
     }
@@ -184,7 +184,7 @@ def read_number(raw: Any, location: str) -> Number:
     """Read ``10``, ``"1.2"`` or ``"30%"``.
 
     Raises:
-        InvalidPolicy: It is no number.
+        InvalidPolicy: The value is no number or percentage.
     """
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         return Number(raw, is_percent=False)

@@ -1,4 +1,4 @@
-"""Tolerations: read, and merged with those that are there."""
+"""Reading of tolerations, and merging with those of an object."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
     """Read a list of tolerations, by the rules of the API server.
 
     Raises:
-        InvalidPolicy: For each one that it would refuse.
+        InvalidPolicy: The API server would refuse some; it holds an error for each.
     """
     return read_each(_read, reading.sequence(raw, location), location)
 
@@ -45,15 +45,15 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
 def replaced_tolerations(
     current: Sequence[Any], given: Sequence[Any], *, removes: bool
 ) -> list[Any]:
-    """Return the current tolerations with the given ones in place of those they are for.
+    """Return the current tolerations with the given ones in place of those that they match.
 
-    A given one is for all of its key, with ``Equal`` for those of its value among them; the last
-    that is for one counts.
+    A given toleration matches by its key and, unless its operator is ``Exists``, its value. If
+    several match, the last one counts.
 
     Args:
-        current: Those of the object.
-        given: Those of the policy.
-        removes: Nothing comes in their place.
+        current: The tolerations of the object.
+        given: The tolerations of the policy.
+        removes: The matching ones are removed, not replaced.
     """
     found = []
     for item in current:
@@ -74,12 +74,12 @@ def _is_for(given: Any, item: Any) -> bool:
 def merged_tolerations(
     current: Sequence[Any], given: Sequence[Any], *, removes: bool
 ) -> list[Any]:
-    """Return the given tolerations and those of the current that none of them stands for.
+    """Return the given tolerations, followed by the current ones that differ from all of them.
 
     Args:
-        current: Those of the object.
-        given: Those of the policy.
-        removes: The given ones are to go.
+        current: The tolerations of the object.
+        given: The tolerations of the policy.
+        removes: The given ones are removed, not added.
     """
     named = {_identity(item) for item in given}
     kept = [item for item in current if _identity(item) not in named]

@@ -1,4 +1,4 @@
-"""Values of a policy: constants, and references to what the request carries or leads to."""
+"""Values of a policy: constants, and references to the request, other objects and services."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,29 +25,29 @@ _SOURCES: Final = (*_OBJECTS, "k8s", "owner", "http")
 
 
 class Source(Protocol):
-    """Where a value comes from."""
+    """The source of a value."""
 
     @property
     def loads(self) -> bool:
-        """Whether it is read from outside of the request."""
+        """Whether the value is read from outside of the request."""
         ...
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths of the data that it reads, or makes up its mind by."""
+        """The context paths that the value depends on."""
         ...
 
     def of(self, context: Context) -> Any:
-        """Return the value, `ABSENT` where there is none.
+        """Return the value, or `ABSENT`.
 
         Raises:
-            EvaluationError: It cannot be read.
-            NeedsLoad: It has not been read yet.
+            EvaluationError: The value cannot be read.
+            NeedsLoad: The value has not been read yet.
         """
         ...
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield the rights that reading it takes."""
+        """Yield the rights that reading the value requires."""
         ...
 
 
@@ -56,13 +56,13 @@ class PartOf(Source, Protocol):
 
     @property
     def path(self) -> Path:
-        """The way to it."""
+        """The path to the part."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """What the policy says itself."""
+    """A value that the policy itself contains."""
 
     value: Any
 
@@ -70,7 +70,7 @@ class Constant:
     reads = frozenset[tuple[str, ...]]()
 
     def of(self, context: Context) -> Any:
-        """Return it."""
+        """Return the value."""
         del context
         return self.value
 
@@ -81,7 +81,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A part of the object as it is, or as it was."""
+    """A part of the object of a request, or of its old object."""
 
     field: str
     path: Path
@@ -89,9 +89,9 @@ class Reference:
     loads = False
 
     def of(self, context: Context) -> Any:
-        """Return it, `ABSENT` where the object does not have it.
+        """Return the part, or `ABSENT` if the object does not have it.
 
-        What is deleted is the object as it is; only an UPDATE has an old one.
+        A deleted object is the current one; only an UPDATE has an old object.
         """
         request = context.data["request"]
         if self.field == _OBJECTS["old"] and request.get("operation") == _DELETE:
@@ -100,7 +100,7 @@ class Reference:
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """Which of the two objects it is of."""
+        """The path of the object."""
         return frozenset({("request", self.field)})
 
     def needs(self) -> Iterator[Need | ReadNeed]:
@@ -109,10 +109,10 @@ class Reference:
 
 
 def read_constant(raw: Any, location: str) -> Constant:
-    """Read a value, of which exactly one type may be given.
+    """Read a constant, for which exactly one type has to be given.
 
     Raises:
-        InvalidPolicy: It has none or several, or is not of its type.
+        InvalidPolicy: No type or several are given, or the value has another type.
     """
     fields = reading.mapping(raw, location, allowed=_CONSTANTS)
     given = [name for name in _CONSTANTS if fields.get(name) is not None]
@@ -147,10 +147,10 @@ def read_reference(raw: Any, location: str, home: str) -> PartOf:
     Args:
         raw: As decoded.
         location: In the policy.
-        home: The namespace that the policy does not leave; else empty.
+        home: The namespace to which the policy is confined; empty where it is not.
 
     Raises:
-        InvalidPolicy: It is wrong, or leads out of that namespace.
+        InvalidPolicy: The reference is invalid, or leaves that namespace.
     """
     fields = reading.mapping(raw, location, allowed=_REFERENCE)
     source = fields.get("from")
@@ -172,7 +172,7 @@ def read_source(fields: Mapping[str, Any], location: str, home: str) -> Source |
     """Read ``value`` or ``valueRef``, None where neither is given.
 
     Raises:
-        InvalidPolicy: Both are given, or one is wrong.
+        InvalidPolicy: Both are given, or one is invalid.
     """
     constant, reference = fields.get("value"), fields.get("valueRef")
     if constant is not None and reference is not None:
@@ -184,11 +184,11 @@ def read_source(fields: Mapping[str, Any], location: str, home: str) -> Source |
 
 
 def values_of(sources: Sequence[Source], context: Context) -> list[Any]:
-    """Return the values of several sources, which are read side by side.
+    """Return the values of several sources, whose loads are requested together.
 
     Raises:
-        EvaluationError: One of them cannot be read.
-        NeedsLoad: Some have not been read yet; it names what all of them need.
+        EvaluationError: A value cannot be read.
+        NeedsLoad: Values have not been read yet; it holds the loads of all of them.
     """
     values: list[Any] = []
     unread: list[Load] = []
@@ -203,7 +203,7 @@ def values_of(sources: Sequence[Source], context: Context) -> list[Any]:
 
 
 def as_text(value: Any) -> str | None:
-    """Return the text of a single value, None where it is none."""
+    """Return the text of a text, number or boolean, or None for any other value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int):
@@ -214,5 +214,5 @@ def as_text(value: Any) -> str | None:
 
 
 def is_given(value: Any) -> bool:
-    """Return whether a reference found something."""
+    """Return whether a value is neither missing nor null."""
     return value is not ABSENT and value is not None

@@ -1,4 +1,4 @@
-"""Where the Pod of an object is: in itself, or in the template of a workload."""
+"""The path to the Pod of an object: the object itself, or the template of a workload."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -29,10 +29,10 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def pod_path(obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the way to the specification of the Pod.
+    """Return the path to the specification of the Pod.
 
     Raises:
-        EvaluationError: The object is of no kind that has one.
+        EvaluationError: The kind of the object has no Pod.
     """
     path = _PATHS.get(str(obj.get("kind")))
     if path is None:
@@ -43,10 +43,10 @@ def pod_path(obj: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def container_path(obj: Mapping[str, Any], index: int) -> tuple[str, ...]:
-    """Return the way to a container.
+    """Return the path to a container.
 
     Raises:
-        EvaluationError: There is none of that index.
+        EvaluationError: No container has that index.
     """
     path = (*pod_path(obj), "containers")
     if Path((*path, index)).look_up(obj) is ABSENT:

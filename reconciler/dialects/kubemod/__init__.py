@@ -1,4 +1,4 @@
-"""ModRules of KubeMod: they change or reject objects before these are stored."""
+"""KubeMod's ModRules, which change or reject objects before they are stored."""
 
 from reconciler.dialects.kubemod.dialect import KUBEMOD
 

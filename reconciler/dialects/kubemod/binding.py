@@ -1,7 +1,7 @@
-"""The node of a Pod, written on the Pod when it is bound, for rules that read it.
+"""The rule that annotates a Pod with its node when the Pod is bound, for rules that read the node.
 
-Before a Pod is stored nobody knows its node. A Pod that asks for it gets the node's name as an
-annotation, by which `syntheticRefs.node` is found when the annotation itself is written.
+A Pod has no node before it is bound. One with the annotation `inject-node-ref` then gets the
+node's name as another annotation. In the update that writes it, rules find the node by it.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ _READS: Final = frozenset({("request", "object"), ("request", "name"), ("request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundPod:
-    """The Pod that a binding is of: targets and mutation; see `reconciler.engine.ports`.
+    """The Pod of a binding, as targets and as mutation; see `reconciler.engine.ports`.
 
     Attributes:
-        home: The namespace that the rule does not leave; empty where it is open.
+        home: The namespace to which the rule is confined; empty where it is not.
     """
 
     home: str
@@ -41,7 +41,7 @@ class BoundPod:
     merge_keys: bool = field(default=False, repr=False)
 
     def queries(self, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
-        """Return the Pod, which has the name of its binding."""
+        """Return the query for the Pod, which has the name of its binding."""
         request = context.data["request"]
         query = TargetQuery(
             index=0,
@@ -55,12 +55,12 @@ class BoundPod:
         return [query], []
 
     def named_by_content(self, index: int) -> bool:
-        """Return that the request names it."""
+        """Return False: the request names the Pod."""
         del index
         return False
 
     def target_rights(self) -> tuple[TargetNeed, ...]:
-        """Return what changing the Pod needs."""
+        """Return the rights that changing the Pod requires."""
         return (
             TargetNeed(
                 location="spec",
@@ -78,13 +78,13 @@ class BoundPod:
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
     ) -> dict[str, Any] | Unmet:
-        """Return the Pod with the name of its node, where it asks for that."""
+        """Return the Pod annotated with its node, or why it is not annotated."""
         del index, keys
         meta = obj.get("metadata") or {}
         annotations = meta.get("annotations") or {}
         if annotations.get(_ASKS) != "true":
             return Unmet(reason=f'the Pod has no annotation {_ASKS}: "true"')
-        # A binding that the API server refused says less than the Pod.
+        # The Pod's own node comes first, as the API server may have refused the binding.
         bound = context.data["request"]["object"].get("target") or {}
         node = (obj.get("spec") or {}).get("nodeName") or bound.get("name")
         if not isinstance(node, str) or not NODE_NAME.fullmatch(node):
@@ -94,7 +94,7 @@ class BoundPod:
 
 
 def on_binding(program: Program, scope: Scope) -> Program:
-    """Return what writes the node's name on the Pods that a rule reads the node of."""
+    """Return the program that annotates Pods with their node, for a program that reads it."""
     pod = BoundPod(home=program.origin.namespace)
     match = replace(
         scope,

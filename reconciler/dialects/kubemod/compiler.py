@@ -1,4 +1,4 @@
-"""A rule becomes a program, or an error with its place."""
+"""The compiler from a ModRule to programs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -24,14 +24,14 @@ _NAMESPACE: Final = ("request", "namespace")
 
 
 def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
-    """Return the program of a rule.
+    """Return the compiled policy of a ModRule.
 
     Args:
-        policy: The object.
-        dialect: The name of this language.
+        policy: The ModRule.
+        dialect: The name of this dialect.
 
     Raises:
-        InvalidPolicy: It cannot be compiled; holds every place that is wrong.
+        InvalidPolicy: The rule is invalid; it holds all errors with their locations.
     """
     ref, meta = policy_ref(policy), policy["metadata"]
     rule = read_rule(policy.get("spec"))
@@ -62,7 +62,7 @@ def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
 
 
 def findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
-    """Yield what only the text of a rule shows."""
+    """Yield the findings about the text of a ModRule."""
     del compiled
     in_system = policy_ref(policy).namespace == SYSTEM_NAMESPACE
     yield from rule_findings(policy, read_rule(policy["spec"]), in_system=in_system)
@@ -72,7 +72,7 @@ def _programs(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Ite
     selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
     in_system = origin.everywhere
     if in_system and rule.pattern is None:
-        # It is for what is cluster-scoped: nobody has to be asked about the others.
+        # It applies to cluster-scoped objects only, so the webhook needs no other kinds.
         selectors = tuple(item for item in selectors if not is_namespaced(item))
     elif not in_system:
         selectors = inside_a_namespace(selectors)
@@ -111,7 +111,7 @@ def _programs(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Ite
 
 
 def _named(kind: KindSelector) -> str:
-    """Return how people write a kind, as ``Deployment.apps``."""
+    """Return the display form of a kind, as ``Deployment.apps``."""
     return kind.kind if kind.group in ("", "*") else f"{kind.kind}.{kind.group}"
 
 

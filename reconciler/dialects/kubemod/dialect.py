@@ -1,4 +1,4 @@
-"""This language, as the registry knows it: ModRules of KubeMod."""
+"""The registry entry of the dialect for KubeMod's ModRules."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a ModRule matches: select expressions, and what is wanted of their results."""
+"""The items of a ModRule's ``match``: select expressions and tests of their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ class Item:
     """One item of ``match``.
 
     Attributes:
-        location: In the rule.
-        values: Texts of which a result has to be one; None where nothing is said of that.
-        regex: What a result has to match, where no values are given.
-        every: All results have to fit; else one is enough.
-        negate: The outcome is turned round.
-        names_references: It looks at what is no part of the object itself.
+        location: Of the item in the rule, as ``spec.match[0]``.
+        values: The texts of which a result has to be one; None where the item lists none.
+        regex: The pattern that a result has to match, where no values are given.
+        every: All results have to fit, as with ``matchFor: All``; otherwise one is enough.
+        negate: The item holds where its test fails.
+        names_references: The expression reads synthetic references besides the object.
     """
 
     location: str
@@ -49,10 +49,10 @@ class Item:
         object.__setattr__(self, "names_references", "syntheticRefs" in self.select.source)
 
     def why_not(self, view: Mapping[str, Any], allowance: Allowance) -> str:
-        """Return why the item does not hold, empty where it does; never a value of the object.
+        """Return why the item does not hold, without values of the object; empty where it holds.
 
         Raises:
-            EvaluationError: Deciding it takes too long.
+            EvaluationError: The evaluation exceeds the allowance.
         """
         try:
             found = self.select.evaluate(view, allowance)
@@ -77,7 +77,7 @@ class Item:
             return False, "select gives nothing"
         allowance.spend(len(defined))
         for result in defined:
-            # One that fits decides; where all have to, one that does not.
+            # The first result that fits decides; with All, the first that does not.
             if self._fits(text_of(result), allowance) is not self.every:
                 return _OTHERS if self.every else _FITS
         return _FITS if self.every else _NONE
@@ -88,7 +88,7 @@ class Item:
         return self.regex is None or matches(self.regex, text, allowance)
 
     def accepts_text(self, text: str) -> bool:
-        """Return whether the item holds where select gives one text."""
+        """Return whether the item holds if its expression returns a single text."""
         return self._fits(text, Allowance()) is not self.negate
 
 
@@ -102,10 +102,10 @@ def matches(regex: Regex, text: str, allowance: Allowance) -> bool:
 
 
 def read_items(raw: Any, location: str) -> tuple[Item, ...]:
-    """Read the list of items, which all have to hold.
+    """Read the list of items, all of which have to hold.
 
     Raises:
-        InvalidPolicy: For each place that is wrong.
+        InvalidPolicy: Items are invalid; it holds all errors with their locations.
     """
     items = sequence(raw, location)
     if not items:
@@ -143,7 +143,7 @@ def _item(raw: Any, location: str) -> Item:
 
 
 def text_in(fields: Mapping[str, Any], name: str, location: str, errors: ErrorList) -> str | None:
-    """Read a text that may be left out; what is none is noted."""
+    """Read an optional text, and record an error for any other value."""
     value = fields.get(name)
     if value is None:
         return None
@@ -151,7 +151,7 @@ def text_in(fields: Mapping[str, Any], name: str, location: str, errors: ErrorLi
 
 
 def _text(value: Any, location: str) -> str:
-    """Read a text; a number or a boolean of a file is one, though no cluster takes it."""
+    """Read a text, or a number or boolean of a file, which the API server would refuse."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -160,10 +160,10 @@ def _text(value: Any, location: str) -> str:
 
 
 def read_regex(pattern: str | None, location: str) -> Regex | None:
-    """Compile a regular expression that may be left out.
+    """Compile an optional regular expression.
 
     Raises:
-        InvalidPolicy: It is none.
+        InvalidPolicy: The regular expression is invalid.
     """
     if pattern is None:
         return None
@@ -174,7 +174,7 @@ def read_regex(pattern: str | None, location: str) -> Regex | None:
 
 
 def _values(fields: Mapping[str, Any], location: str) -> frozenset[str] | None:
-    """Return the wanted texts; one value counts before several, both before a pattern."""
+    """Return the accepted texts; ``matchValue`` takes precedence over ``matchValues``."""
     with ErrorList() as errors:
         one = text_in(fields, "matchValue", location, errors)
         place = f"{location}.matchValues"

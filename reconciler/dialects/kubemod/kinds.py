@@ -1,4 +1,4 @@
-"""The kinds that a ModRule is for, as far as its text tells them."""
+"""The kinds that a ModRule applies to, as far as its text determines them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -36,7 +36,7 @@ DEFAULT_KINDS: Final = tuple(
         ),
     )
 )
-"""What a rule is for that says nothing of kinds: the list that KubeMod ships."""
+"""The kinds of a rule that names none: the list that KubeMod ships."""
 
 _CLUSTER_SCOPED: Final = frozenset(
     {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}
@@ -44,21 +44,21 @@ _CLUSTER_SCOPED: Final = frozenset(
 
 
 def inside_a_namespace(selectors: tuple[KindSelector, ...]) -> tuple[KindSelector, ...]:
-    """Return the kinds of which objects may be in a namespace; all where none is known to be.
+    """Return the kinds that may be namespaced; all of them where every one is cluster-scoped.
 
-    A rule that says nothing of kinds, or names others as well, is for those that it can meet.
+    A rule of an ordinary namespace never matches objects of the other kinds.
     """
     return tuple(item for item in selectors if item.kind not in _CLUSTER_SCOPED) or selectors
 
 
 def is_namespaced(selector: KindSelector) -> bool:
-    """Return whether a kind is one of the default ones, and namespaced."""
+    """Return whether a kind is one of the namespaced default kinds."""
     known = {kind.kind for kind in DEFAULT_KINDS}
     return selector.kind in known - _CLUSTER_SCOPED
 
 
 def kinds_of(items: Sequence[Item], annotation: str) -> tuple[KindSelector, ...]:
-    """Return the kinds that the items name, else the annotation's, else the default ones."""
+    """Return the kinds that the items name, else those of the annotation, else the defaults."""
     named = _agreed(items, "kind")
     if named is None:
         given = tuple(parse_kind(part.strip()) for part in annotation.split(",") if part.strip())
@@ -79,7 +79,7 @@ def kinds_of(items: Sequence[Item], annotation: str) -> tuple[KindSelector, ...]
 
 
 def tells_kinds(items: Sequence[Item]) -> bool:
-    """Return whether the items name the kinds."""
+    """Return whether the items determine the kinds."""
     return _agreed(items, "kind") is not None
 
 
@@ -92,7 +92,7 @@ def _groups(versions: frozenset[str] | None) -> Iterator[tuple[str, str]]:
 
 
 def _agreed(items: Sequence[Item], field: str) -> frozenset[str] | None:
-    """Return the only texts that a field can have where all items hold; None: any."""
+    """Return the only texts that a field can have if all items hold, or None for any text."""
     agreed: frozenset[str] | None = None
     for item in items:
         if item.negate:
@@ -105,7 +105,7 @@ def _agreed(items: Sequence[Item], field: str) -> frozenset[str] | None:
 
 
 def _compared(node: Node, field: str) -> frozenset[str] | None:
-    """Return the only texts that a field can have where an expression is true; None: any."""
+    """Return the only texts that a field can have if an expression is true, or None for any."""
     match node:
         case Infix("==", left, Constant(str(text))) if _reads(left, field):
             return frozenset({text})
@@ -125,5 +125,5 @@ def _compared(node: Node, field: str) -> frozenset[str] | None:
 
 
 def _reads(node: Node, field: str) -> bool:
-    """Return whether an expression is a field of the object, and nothing else."""
+    """Return whether an expression is just a top-level field of the object."""
     return node == Path(from_root=True, steps=(Key(Constant(field)),))

@@ -1,7 +1,7 @@
-"""What the author of a ModRule should know: it works, but hardly as meant.
+"""Findings about ModRules that are valid, but probably do not do what their author intends.
 
-Most of it is where the language does something else than its documentation says; rules do what
-the original program does.
+Most findings concern behaviour of KubeMod that differs from its documentation. The dialect
+follows the behaviour.
 """
 
 import re
@@ -27,12 +27,12 @@ _QUOTED: Final = re.compile(r'".*"|\'.*\'', re.DOTALL)
 
 
 def rule_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[Finding]:
-    """Yield what the text of a rule shows.
+    """Yield the findings about the text of a rule.
 
     Args:
-        policy: The object, for what is ignored of it.
-        rule: The same, read.
-        in_system: The rule is one for the whole cluster.
+        policy: The ModRule, for fields that the compiler ignores.
+        rule: The same ModRule, as read.
+        in_system: The rule is in the system namespace, and so applies to the whole cluster.
     """
     for item in rule.items:
         yield from _item_findings(item)
@@ -88,7 +88,7 @@ def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
 
 
 def _may_be_undefined(left: Node, right: Node) -> bool:
-    """Return whether a path is compared with a literal; an element itself is always there."""
+    """Return whether a path is compared with a literal; a path without steps is always defined."""
     paths = [side for side in (left, right) if isinstance(side, Path) and side.steps]
     return bool(paths) and any(isinstance(side, Constant) for side in (left, right))
 
@@ -113,7 +113,7 @@ def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
 
 
 def _is_guarded(rule: Rule, edit: Edit) -> bool:
-    """Return whether an item of the rule, or its select, looks at the list that grows."""
+    """Return whether an item of the rule, or the edit's select, reads the list that grows."""
     *_, name = (part[0] for part in edit.path.parts[:-1] if part and not str(part[0]).isdecimal())
     trees = [item.select.tree for item in rule.items]
     if edit.select is not None:

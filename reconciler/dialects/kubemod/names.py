@@ -1,11 +1,11 @@
-"""Names that mean something in this language."""
+"""Names with a special meaning to the dialect."""
 
 from typing import Final
 
 from reconciler.api.meta import PREFIX
 
 SYSTEM_NAMESPACE: Final = "kubemod-system"
-"""Rules in it are for the whole cluster."""
+"""The namespace whose rules apply to the whole cluster."""
 
 KINDS_ANNOTATION: Final = f"{PREFIX}kinds"
-"""The kinds of a rule whose text does not tell them, as ``Pod, apps/v1/Deployment``."""
+"""The kinds of a rule whose items do not determine them, as ``Pod, apps/v1/Deployment``."""

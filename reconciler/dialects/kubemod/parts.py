@@ -1,4 +1,4 @@
-"""The parts of a ModRule's program beside its scope and its patch."""
+"""The parts of a ModRule's program other than its scope and its patch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _READS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """The items of a rule, which all have to hold; see `reconciler.engine.ports.Condition`."""
+    """The items of a rule, all of which have to hold; see `reconciler.engine.ports.Condition`."""
 
     items: tuple[Item, ...]
     references: References
@@ -28,7 +28,7 @@ class Items:
     reads: frozenset[tuple[str, ...]] = field(default=_READS, repr=False)
 
     def evaluate(self, context: Context) -> ConditionResult:
-        """Decide; the first item that does not hold is named."""
+        """Return whether all items hold, with the reason of the first that does not."""
         view = View(context, context.data["request"]["object"] or {}, self.references)
         for item in self.items:
             seen = view.full() if item.names_references else view.plain
@@ -39,10 +39,10 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """A ModRule adds no names to the data; see `reconciler.engine.ports.Binding`.
+    """The binding of a ModRule, which adds no names; see `reconciler.engine.ports.Binding`.
 
     Attributes:
-        home: The namespace that the rule does not leave, empty where there is none.
+        home: The namespace to which the rule is confined; empty where it is not.
     """
 
     references: References
@@ -58,13 +58,13 @@ class Names:
         return context
 
     def read_rights(self) -> Iterator[Need]:
-        """Return what reading the references takes."""
+        """Return the rights that reading the references requires."""
         return self.references.needs(self.home)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What a rule of type Reject says; see `reconciler.engine.ports.Refusal`."""
+    """The message of a rule of type Reject; see `reconciler.engine.ports.Refusal`."""
 
     rule: str
     text: Message | None
@@ -72,7 +72,7 @@ class Rejection:
     heading: str = "operation rejected by the following ModRule(s):"
 
     def message(self, context: Context) -> str:
-        """Return the name of the rule, and what it says; it rejects even if that fails."""
+        """Return the name of the rule and its message, or only the name if the message fails."""
         if self.text is None:
             return self.rule
         view = View(context, context.data["request"]["object"] or {}, self.references)

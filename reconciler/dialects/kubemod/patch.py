@@ -1,4 +1,4 @@
-"""The patch of a ModRule: operations made of the object as the rule found it."""
+"""The patch of a ModRule: operations computed from the object before any is applied."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from reconciler.languages.gval import Selection, compile_selection
 from reconciler.languages.gval.syntax import Descent, Key, Script
 
 MAX_OPERATIONS: Final = 10_000
-"""Operations that a rule may make of one object; no object has so many parts to be changed."""
+"""The most operations that a rule may make for one object; no real object needs as many."""
 
 _FIELDS: Final = ("op", "select", "path", "value")
 _OPERATIONS: Final[Mapping[str, OperationName]] = {
@@ -32,7 +32,7 @@ _OPERATIONS: Final[Mapping[str, OperationName]] = {
 }
 _PLACEHOLDER: Final = re.compile(r"#(\d+)")
 _STEPS: Final = 256
-"""What an operation takes of an allowance beside its value."""
+"""The steps of the allowance that an operation costs beside its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class PathTemplate:
     """A path in which ``#0``, ``#1`` and so on stand for captured keys.
 
     Attributes:
-        parts: Those between the slashes, each in pieces: texts, and numbers of keys.
-        highest: The highest number of a key that it names, -1 without any.
-        constant: The path where it names none.
+        parts: The parts between the slashes, each split into texts and key numbers.
+        highest: The highest key number in the path, -1 where it has none.
+        constant: The path if it has no key numbers, else empty.
     """
 
     location: str
@@ -58,22 +58,22 @@ class PathTemplate:
 
     @property
     def ends_a_list(self) -> bool:
-        """Return whether it is the place behind the last element of a list."""
+        """Return whether the path ends behind the last element of a list."""
         return bool(self.parts) and self.parts[-1] in (("-",), ("-1",))
 
     @property
     def may_insert(self) -> bool:
-        """Return whether adding there may add one more element to a list."""
+        """Return whether an add at the path may insert an element into a list."""
         (*_, last) = self.parts
         if len(last) != 1:
             return False
         return isinstance(last[0], int) or last[0] == APPEND or parse_index(last[0]) is not None
 
     def filled(self, keys: Sequence[int | str]) -> Pointer:
-        """Return the path for captured keys; a key is one part, or of one, whatever is in it.
+        """Return the path with captured keys filled in; a slash in a key does not split a part.
 
         Raises:
-            EvaluationError: It names a key that was not captured.
+            EvaluationError: The path names a key that was not captured.
         """
         if self.highest < 0:
             return self.constant
@@ -92,10 +92,10 @@ class PathTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One item of ``patch``: an operation, or one for each hit of a path.
+    """One item of ``patch``: an operation, or one for each hit of its select.
 
     Attributes:
-        path: Where no path selects, placeholders in it are plain text.
+        path: Without a select, placeholders in it are plain text.
     """
 
     name: OperationName
@@ -107,7 +107,7 @@ class Edit:
         """Return the operations in the order in which they are applied.
 
         Raises:
-            EvaluationError: A value or a path cannot be made.
+            EvaluationError: A value or a path cannot be computed.
         """
         if self.select is None:
             value = self.value.of(view)
@@ -121,17 +121,17 @@ class Edit:
             for hit in self.select.hits(view.full(), view.context.allowance)
         ]
         if self.name == "remove":
-            # What is removed moves what stands behind it.
+            # A removal shifts the elements behind it, so the last one is removed first.
             found.sort(key=lambda operation: _order(operation.path), reverse=True)
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """What a rule makes of an object; see `reconciler.engine.ports.Mutation`.
+    """The mutation of a ModRule; see `reconciler.engine.ports.Mutation`.
 
     Attributes:
-        appends: It may add to lists by position.
+        appends: An operation may add to a list by position.
     """
 
     edits: tuple[Edit, ...]
@@ -145,12 +145,12 @@ class Patch:
     ) -> dict[str, Any]:
         """Return the object with all operations applied.
 
-        In a request what client-side apply stored of the object is changed as well, so that the
-        next apply does not take the change back. In an object that exists it would hide the
-        change from whoever applies it next.
+        In a request, the annotation of client-side apply is patched as well, so that the next
+        apply does not revert the change. In an existing object, that would hide the change from
+        the next apply.
 
         Raises:
-            EvaluationError: An operation cannot be made, or does not fit the object.
+            EvaluationError: An operation cannot be computed, or does not fit the object.
         """
         del keys
         view = View(context, obj, self.references)
@@ -177,7 +177,7 @@ class Patch:
 
 
 def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
-    """Return an object whose last applied configuration is patched, too, where that fits."""
+    """Return an object with its last-applied-configuration patched too, if the patch fits it."""
     meta = obj.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     text = annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
@@ -198,7 +198,7 @@ def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -
 
 
 def _order(path: Pointer) -> list[tuple[int, str]]:
-    """Return what sorts the places of a document: indexes as numbers, parents first."""
+    """Return the sort key of a path: indexes compare as numbers, and parents come first."""
     return [(-1, part) if (place := parse_index(part)) is None else (place, "") for part in path]
 
 
@@ -209,7 +209,7 @@ def read_patch(raw: Any, location: str, references: References) -> Patch:
     """Read the list of operations.
 
     Raises:
-        InvalidPolicy: For each place that is wrong.
+        InvalidPolicy: Operations are invalid; it holds all errors with their locations.
     """
     edits = read_each(_edit, sequence(raw, location), location)
     appends = any(edit.name == "add" and edit.path.may_insert for edit in edits)
@@ -256,11 +256,11 @@ def read_path(text: str | None, location: str, *, captures: bool) -> PathTemplat
 
     Args:
         text: As written.
-        location: Of it.
-        captures: Whether there are keys to put in; else a placeholder is plain text.
+        location: Of the path in the rule.
+        captures: Select captures keys to fill in; otherwise placeholders are plain text.
 
     Raises:
-        InvalidPolicy: It is none.
+        InvalidPolicy: The text is no JSON pointer, empty, or too deep.
     """
     try:
         pointer = parse_pointer(text or "")
@@ -284,7 +284,7 @@ def _pieces(part: str) -> tuple[str | int, ...]:
 def _check_captures(path: PathTemplate, select: Selection) -> None:
     """Refuse a placeholder that no hit can fill."""
     several = [step for step in select.tree.steps if not isinstance(step, Key | Script)]
-    # How many keys ``..`` captures is another thing for each hit.
+    # The number of keys that ``..`` captures differs between hits.
     if any(isinstance(step, Descent) for step in several) or path.highest < len(several):
         return
     known = "no wildcard or filter, and so no key"

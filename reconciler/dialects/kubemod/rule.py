@@ -1,4 +1,4 @@
-"""The fields of a ModRule, and the places where they are wrong."""
+"""The reader of a ModRule's fields."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,10 +32,10 @@ class Rule:
     """A ModRule.
 
     Attributes:
-        patch: None where it rejects.
-        message: Of a rejection, None where it has none of its own.
-        pattern: Of the namespaces of a rule of the system namespace.
-        names_node: It reads on what node a Pod is.
+        patch: None for a rule of type Reject.
+        message: Of a rejection; None where the rule sets none.
+        pattern: Of the namespaces, for a rule of the system namespace.
+        names_node: The rule reads the node of a Pod.
     """
 
     tier: int
@@ -52,7 +52,7 @@ def read_rule(spec: Any) -> Rule:
     """Read the specification of a rule.
 
     Raises:
-        InvalidPolicy: For each place that is wrong.
+        InvalidPolicy: The rule is invalid; it holds all errors with their locations.
     """
     with ErrorList() as errors:
         fields = mapping(spec, "spec", allowed=_FIELDS, errors=errors)
@@ -125,7 +125,7 @@ def _message(fields: Mapping[str, Any], kind: Any, errors: ErrorList) -> Message
 
 
 def _texts(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Yield all texts in which a rule can name a reference."""
+    """Yield all texts of a rule that can name a reference."""
     for list_name in ("match", "patch"):
         parts = fields.get(list_name)
         for part in parts if isinstance(parts, list) else ():

@@ -1,4 +1,4 @@
-"""Which objects and requests a ModRule is for, before its expressions are asked."""
+"""The objects and requests that a ModRule applies to, before its expressions are evaluated."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,10 +17,10 @@ from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.values.regexes import Regex
 
 IGNORE_LABEL: Final = "admission.kubemod.io/ignore"
-"""On a Namespace, with the value ``true``: no ModRule concerns what is in it, or itself."""
+"""On a Namespace, with the value ``true``: no ModRule applies to it or to objects in it."""
 
 _EXISTING: Final = frozenset({"CREATE", "UPDATE"})
-"""Operations of which a rule names one that is also for what exists."""
+"""A rule for any of these operations also applies to existing objects."""
 _MATCH: Final = Verdict(decision=Decision.MATCH)
 
 
@@ -29,12 +29,12 @@ class Scope:
     """The objects of some kinds in some namespaces.
 
     Attributes:
-        home: The namespace of the rule, where it is an ordinary one; empty for a rule of the
-            system namespace.
-        pattern: Of the namespaces of a rule of the system namespace; None: what is cluster-scoped.
-        operations: Which it is for.
-        selectors: The kinds that it is for.
-        subresource: Of the objects that it is for; nearly always none.
+        home: The namespace of the rule; empty for a rule of the system namespace.
+        pattern: Of the namespaces, for a rule of the system namespace; None selects cluster-scoped
+            objects.
+        operations: The operations of the rule.
+        selectors: The kinds of the objects.
+        subresource: The subresource of the requests; empty for all but bindings of Pods.
     """
 
     home: str
@@ -49,21 +49,21 @@ class Scope:
 
     @property
     def namespace(self) -> str:
-        """The namespace that the rule does not leave; empty for a rule of the system namespace."""
+        """The namespace to which the rule is confined; empty for one of the system namespace."""
         return self.home
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
-        """The same as a list, None where it is open."""
+        """That namespace in a tuple, None where the rule is not confined."""
         return (self.home,) if self.home else None
 
     @property
     def names(self) -> None:
-        """Expressions tell, and nobody else."""
+        """None, because only the expressions restrict names."""
         return
 
     def may_be(self, kind: str) -> bool:
-        """Return whether objects of a kind may be among those that it is for."""
+        """Return whether the rule may apply to objects of a kind."""
         return self.table.names is None or kind in self.table.names
 
     def kinds(self) -> tuple[KindScope, ...]:
@@ -73,14 +73,14 @@ class Scope:
         )
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
-        """Return where the existing objects are."""
+        """Return where to list the existing objects."""
         del requests
         return (Listing(kinds=self.selectors, namespaces=self.namespaces, names=None),)
 
     def evaluate(self, subject: Subject) -> Verdict:
-        """Decide whether the rule is for a subject."""
+        """Return whether the rule applies to a subject."""
         is_namespace = subject.kind == "Namespace" and not subject.group
-        # The API server says of a Namespace that it is in itself.
+        # The API server sends the name of a Namespace as its namespace, too.
         namespace = "" if is_namespace else subject.namespace
         if reason := self._why_not(subject, namespace):
             return Verdict(decision=Decision.NO_MATCH, reasons=(reason,))

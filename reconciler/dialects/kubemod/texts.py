@@ -1,4 +1,4 @@
-"""Expressions that parse, but mean something that nobody can have meant."""
+"""The check for expressions that parse, but cannot mean what their author intended."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -11,13 +11,13 @@ from reconciler.languages.gval.syntax import Call, Infix, Node, Path, Variable
 
 
 def refuse_misreadings(tree: Node, location: str) -> None:
-    """Refuse what the original takes, and fails to evaluate whatever the object is.
+    """Refuse expressions that the original accepts, but fails to evaluate for every object.
 
-    That is a subtraction of names, a call of a function that there is not, an operator whose
-    literal operands do not fit it, and a literal regular expression that is none.
+    These are a subtraction of names, a call of an unknown function, an operator whose literal
+    operands have wrong types, and an invalid literal regular expression.
 
     Raises:
-        InvalidPolicy: For each of them.
+        InvalidPolicy: The tree contains such parts; it holds an error for each.
     """
     with ErrorList() as errors:
         for node in parts_of(tree):
@@ -36,7 +36,7 @@ def _misread(node: Any) -> str:
 
 
 def parts_of(node: Any) -> Iterator[Any]:
-    """Yield a part of an expression and all parts in it."""
+    """Yield a node of an expression and all nodes below it."""
     if isinstance(node, tuple):
         for part in node:
             yield from parts_of(part)

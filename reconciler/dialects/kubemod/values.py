@@ -1,4 +1,4 @@
-"""Values of patches and messages of rejections: texts, mostly Go templates."""
+"""Values of patches and messages of rejections, which are texts or Go templates."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ _KEY: Final = re.compile(r"\.#(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A text that becomes a YAML value: as it stands, or what a template makes of it.
+    """A value of a patch: the YAML value of a text, or of the text that a template renders.
 
     Attributes:
-        constant: The value where the text is no template.
+        constant: The value, where the text is no template.
     """
 
     location: str
@@ -27,7 +27,7 @@ class Value:
 
     @property
     def converges(self) -> bool:
-        """Return whether it is the same each time that it is made of the same object."""
+        """Return whether the same object always gives the same value."""
         return self.template is None or self.template.converges
 
     def of(self, view: View, item: Any = None, keys: Sequence[int | str] = ()) -> Any:
@@ -35,11 +35,11 @@ class Value:
 
         Args:
             view: Of the object.
-            item: What ``.SelectedItem`` is.
-            keys: What ``.SelectKeyParts`` are.
+            item: The value of ``.SelectedItem``.
+            keys: The values of ``.SelectKeyParts``.
 
         Raises:
-            EvaluationError: The template fails, or what it makes is no YAML.
+            EvaluationError: The template fails, or renders invalid YAML.
         """
         if self.template is None:
             return self.constant
@@ -60,7 +60,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a rejection says."""
+    """The message of a rejection."""
 
     location: str
     template: gotemplate.Template = field(compare=False)
@@ -77,10 +77,10 @@ class Message:
 
 
 def read_value(text: str | None, location: str) -> Value:
-    """Read the value of a patch; without one it is null.
+    """Read the value of a patch, which is null by default.
 
     Raises:
-        InvalidPolicy: It is no template, or no YAML.
+        InvalidPolicy: The text is no valid template or no valid YAML.
     """
     source = _KEY.sub(r"(index .SelectKeyParts \1)", "null" if text is None else text)
     if "{{" in source:
@@ -95,7 +95,7 @@ def read_message(text: str, location: str) -> Message:
     """Read the message of a rejection.
 
     Raises:
-        InvalidPolicy: It is no template.
+        InvalidPolicy: The text is no valid template.
     """
     return Message(location=location, template=_compiled(text, location))
 
@@ -123,6 +123,6 @@ def _rendered(
 
 
 def _key_part(key: int | str) -> int | str:
-    """Return a captured key as a template sees it: the original reads numbers in their texts."""
+    """Return a captured key for a template; a key of digits is an integer, as in the original."""
     is_number = isinstance(key, int) or (key.isdecimal() and str(int(key)) == key)
     return gotemplate.Int(key) if is_number else key

@@ -1,6 +1,6 @@
-"""What a ModRule sees: the object, and what KubeMod calls synthetic references.
+"""The data that a ModRule reads: the object, and KubeMod's synthetic references.
 
-A reference is read from outside when an expression or a template that names it is evaluated.
+A reference is loaded when an expression or a template that names it is evaluated.
 """
 
 import re
@@ -16,7 +16,7 @@ from reconciler.errors import EvaluationError
 
 REFERENCES: Final = "syntheticRefs"
 NODE_ANNOTATIONS: Final = ("ref.kubemod.io/nodename", "ref.kubemod.io/node")
-"""On a Pod: the name of its node. The original writes and reads the first, and documents both."""
+"""On a Pod: the name of its node. The original documents both, but writes and reads the first."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 _NAMED: Final = re.compile(rf'{REFERENCES}(?:\s*\.\s*|\s*\[\s*"|\s*")(namespace|node)\b')
@@ -27,14 +27,14 @@ _REQUESTS: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """Which references a rule names."""
+    """The synthetic references that a rule names."""
 
     namespace: bool = False
     node: bool = False
 
     @classmethod
     def in_texts(cls, texts: Iterable[str]) -> "References":
-        """Return those that some texts name; one that names them as a whole means all."""
+        """Return the references that texts name; ``syntheticRefs`` by itself names all."""
         names: set[str] = set()
         for text in texts:
             named = _NAMED.findall(text)
@@ -46,13 +46,13 @@ class References:
         return self.namespace or self.node
 
     def needs(self, home: str) -> Iterator[Need]:
-        """Yield the rights that reading them takes.
+        """Yield the rights that reading the references requires.
 
         Args:
-            home: The namespace of all objects that the rule is for; empty where it is open.
+            home: The namespace to which the rule is confined; empty where it is not.
         """
         if self.namespace:
-            # To RBAC a Namespace is in itself.
+            # RBAC treats a Namespace as an object within itself.
             right = replace(Right.of("get", NAMESPACES, name=home), namespace=home)
             yield Need(location="spec", options=(right,))
         if self.node:
@@ -61,13 +61,13 @@ class References:
 
 
 class View:
-    """An object as a rule sees it.
+    """An object, with and without its synthetic references.
 
     Attributes:
-        context: Of the request that carries it.
+        context: Of the request with the object.
         obj: The object.
-        references: Which of them the rule names.
-        plain: The object without them, and without its managed fields.
+        references: The references that the rule names.
+        plain: The object without references and managed fields.
     """
 
     __slots__ = ("_full", "context", "obj", "plain", "references")
@@ -81,22 +81,22 @@ class View:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the object; that of a Namespace is none."""
+        """The namespace of the object; empty for a Namespace."""
         if self.obj.get("kind") == "Namespace" and self.obj.get("apiVersion") == "v1":
             return ""
         return str(self.context.data["request"].get("namespace") or "")
 
     @property
     def is_request(self) -> bool:
-        """Whether the object is about to be written; else it exists, and nobody asked."""
+        """Whether the object is that of a request; otherwise it is an existing object."""
         return self.context.data["request"].get("operation") in _REQUESTS
 
     def full(self) -> Mapping[str, Any]:
         """Return the object with the references that the rule names.
 
         Raises:
-            EvaluationError: One of them cannot be read.
-            NeedsLoad: One of them has not been read yet.
+            EvaluationError: A reference cannot be read.
+            NeedsLoad: A reference has not been loaded yet.
         """
         if self._full is None:
             if self.references:
@@ -120,7 +120,7 @@ class View:
         names = [annotations.get(name) for name in NODE_ANNOTATIONS]
         if not self.is_request:
             names.append((self.obj.get("spec") or {}).get("nodeName"))
-        # Whoever writes a Pod writes its annotations: the name becomes a part of a path.
+        # The author of a Pod controls its annotations, and the name becomes part of a URL path.
         valid = (name for name in names if isinstance(name, str) and NODE_NAME.fullmatch(name))
         return next(valid, "")
 

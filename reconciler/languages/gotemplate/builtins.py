@@ -1,4 +1,4 @@
-"""The functions that text/template has by itself."""
+"""The built-in functions of text/template."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -128,7 +128,7 @@ def _not(value: Any) -> bool:
 
 
 def _basic(value: Any) -> str:
-    """Give the kind by which a value is compared; empty where it has none."""
+    """Return the basic kind of a value for comparisons; empty where it has none."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Int):
@@ -192,7 +192,7 @@ def _ge(one: Any, other: Any) -> bool:
 
 
 def _text(run: Run, values: tuple[Any, ...]) -> str:
-    """Print what an escaping function gets."""
+    """Print the arguments of an escaping function."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     shown = [deref(value) for value in values]

@@ -1,4 +1,4 @@
-"""Strings and numbers as a template writes them."""
+"""The string, character and number literals of templates."""
 
 import math
 import re
@@ -26,10 +26,10 @@ _BYTE: Final = 255
 
 
 def unquoted(text: str) -> str:
-    """Give what a quoted or raw string stands for.
+    """Return the value of a quoted or raw string literal.
 
     Raises:
-        ValueError: It has an escape that there is not.
+        ValueError: The literal has an invalid escape.
     """
     if text[0] == "`":
         return text[1:-1].replace("\r", "")
@@ -65,10 +65,10 @@ def _escape(found: re.Match[str]) -> bytes:
 
 
 def character(text: str, position: int) -> Constant:
-    """Read a character constant, which is an integer.
+    """Read a character literal, which is an integer.
 
     Raises:
-        ValueError: It is not one character.
+        ValueError: The literal is not a single valid character.
     """
     inner = text[1:-1]
     if inner.startswith("\\"):
@@ -85,10 +85,10 @@ def character(text: str, position: int) -> Constant:
 
 
 def number(text: str, position: int) -> Constant:
-    """Read a number; the way it is written says what it is where no type is asked for.
+    """Read a number literal, whose notation decides its type where none is expected.
 
     Raises:
-        ValueError: It is none, or it is too large.
+        ValueError: The literal is no number, or too large.
     """
     if text[-1] == "i":
         imaginary = parse_float(text[:-1])
@@ -108,10 +108,10 @@ def number(text: str, position: int) -> Constant:
 
 
 def complex_number(text: str, position: int) -> Constant:
-    """Read the sum of a real and an imaginary number.
+    """Read a complex literal, the sum of a real and an imaginary number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: One of the two numbers is invalid.
     """
     middle = max(
         index

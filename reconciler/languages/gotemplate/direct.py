@@ -1,8 +1,8 @@
-"""Templates of nothing but texts and fields, rendered without an evaluator.
+"""The fast path for templates of texts and fields only, which need no evaluator.
 
-Most templates are of that sort, and most fields are texts. Whatever is otherwise, as a field that
-is not there or steps that do not suffice, is left to the evaluator, which begins anew: until then
-nothing was counted.
+Most templates are of this form, and most of their fields are texts. In all other cases, as with a
+missing field or too few steps, the evaluator renders the template from the start: the fast path
+counts no steps before it succeeds.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from reconciler.languages.gotemplate.nodes import Action, Command, Field, Node, 
 from reconciler.languages.gotemplate.values import Pointer, Record
 
 Part = str | tuple[str, ...]
-"""A text, or the names that lead to one."""
+"""A text, or the names of the fields that lead to one."""
 
 
 def parts_of(body: tuple[Node, ...]) -> tuple[Part, ...] | None:
-    """Return the parts of such a template, None where it is another."""
+    """Return the parts of a template of texts and fields, or None for any other template."""
     parts: list[Part] = []
     for node in body:
         match node:
@@ -33,7 +33,7 @@ def parts_of(body: tuple[Node, ...]) -> tuple[Part, ...] | None:
 
 
 def render(parts: tuple[Part, ...], data: Any, limits: Limits, allowance: Allowance) -> str | None:
-    """Return what the parts give, and count what it costs; None leaves it to the evaluator."""
+    """Return the rendered parts and count the cost, or None where the evaluator has to render."""
     pieces: list[str] = []
     steps = length = 0
     for part in parts:
@@ -46,7 +46,7 @@ def render(parts: tuple[Part, ...], data: Any, limits: Limits, allowance: Allowa
         if text is None:
             return None
         length += len(text)
-        # Each write is counted with all that stands before it.
+        # As in the evaluator, each write costs the length of all output so far.
         steps += length
         pieces.append(text)
     left = allowance.left - RENDERING
@@ -57,7 +57,7 @@ def render(parts: tuple[Part, ...], data: Any, limits: Limits, allowance: Allowa
 
 
 def _text_at(value: Any, names: tuple[str, ...]) -> str | None:
-    """Return the text that names lead to, None where anything else is there."""
+    """Return the text that field names lead to, or None for any other value."""
     for name in names:
         if type(value) is Pointer:
             value = value.target

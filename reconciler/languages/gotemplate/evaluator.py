@@ -1,4 +1,4 @@
-"""A parsed template rendered on data, as text/template of Go 1.19 executes it."""
+"""The evaluator of parsed templates, with the semantics of text/template of Go 1.19."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -51,7 +51,7 @@ _INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
 
 
 class _Absent:
-    """A command that is not fed by another one."""
+    """The type of `_ABSENT`, which stands for a missing receiver or pipeline value."""
 
 
 _ABSENT: Final = _Absent()
@@ -59,14 +59,14 @@ _ABSENT: Final = _Absent()
 
 @dataclass(slots=True)
 class Rendering:
-    """A template that is being rendered.
+    """One rendering of a template.
 
     Attributes:
-        text: Of the template, for places.
-        functions: What it may call, by name.
-        templates: Those that it defines, by name.
-        run: What it may cost.
-        written: The pieces of its result.
+        text: Of the template, for the positions in errors.
+        functions: The functions that it may call, by name.
+        templates: The templates that it defines, by name.
+        run: Counts the cost.
+        written: The pieces of the output.
     """
 
     text: str
@@ -82,7 +82,7 @@ class Rendering:
         """Render a body on data.
 
         Raises:
-            EvaluationError: It cannot be rendered on this data.
+            EvaluationError: The template cannot be rendered on this data.
         """
         self._variables = [("$", data)]
         self._walk_all(body, data)
@@ -99,7 +99,7 @@ class Rendering:
             limit = self.run.limits.depth
             raise self._fault(position, f"nested deeper than {limit} levels while it is rendered")
 
-    # -- what is written ---------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------
 
     def _walk_all(self, body: Body, dot: Any) -> None:
         for node in body:
@@ -163,7 +163,7 @@ class Rendering:
         if items:
             self._iterate(node, items)
         elif node.otherwise is not None:
-            with suppress(BreakRange):  # as in the original: it is the inner range that ends
+            with suppress(BreakRange):  # as in the original: the inner range ends
                 self._walk_all(node.otherwise, dot)
 
     def _iterate(self, node: Control, items: list[tuple[Any, Any]]) -> None:
@@ -182,7 +182,7 @@ class Rendering:
                 del self._variables[mark:]
 
     def _bind(self, pipe: Pipe, index: Any, item: Any, mark: int) -> None:
-        """Give the variables of a range their values; with one of them it is the element."""
+        """Set the variables of a range; a single variable is set to the element."""
         names = pipe.declared
         if not names:
             return
@@ -204,7 +204,7 @@ class Rendering:
         self._depth -= 1
         self._variables = outer
 
-    # -- what is evaluated -------------------------------------------------------------------
+    # -- evaluation --------------------------------------------------------------------------
 
     def _pipe(self, pipe: Pipe, dot: Any) -> Any:
         value: Any = _ABSENT
@@ -299,7 +299,7 @@ class Rendering:
         dot: Any,
         final: Any,
     ) -> Any:
-        """Follow fields; the last may be a method and get the arguments."""
+        """Return the value at a path of fields; the last may be a method and get the arguments."""
         last = len(names) - 1
         for index, name in enumerate(names):
             if type(value) is dict and (index < last or (not arguments and final is _ABSENT)):
@@ -384,7 +384,7 @@ class Rendering:
         dot: Any,
         final: Any,
     ) -> Any:
-        """Evaluate arguments up to the first that decides, as ``and`` and ``or`` do."""
+        """Evaluate arguments up to the first that decides the result of ``and`` or ``or``."""
         value: Any = MISSING
         for argument in arguments:
             value = self._argument(argument, signature.VALUE, dot)
@@ -407,7 +407,7 @@ class Rendering:
         return self._typed(self._operand(node, dot), wanted, node.position)
 
     def _constant(self, node: Constant, wanted: str) -> Any:
-        """Give a constant the type that is wanted; a number has none before."""
+        """Return a constant with the wanted type; a number literal is untyped."""
         value = node.value
         match wanted:
             case signature.ANY | signature.VALUE:
@@ -423,7 +423,7 @@ class Rendering:
         raise self._fault(node.position, f"{wanted} is expected")
 
     def _typed(self, value: Any, wanted: str, position: int) -> Any:
-        """Check that a value has the type that is wanted."""
+        """Return a value, after a check that it has the wanted type."""
         if wanted in {signature.ANY, signature.VALUE}:
             return None if value is MISSING else value
         if value is MISSING:
@@ -436,7 +436,7 @@ class Rendering:
             raise self._fault(position, f"{wanted} is expected, and not {found}")
         return value
 
-    # -- what is wrong -----------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------
 
     def _fault(self, position: int, reason: str) -> EvaluationError:
         line, column = place(self.text, position)

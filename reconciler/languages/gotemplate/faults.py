@@ -1,13 +1,13 @@
-"""What is wrong with a template, and what ends a part of it early."""
+"""Syntax errors of templates, and the exceptions behind ``break`` and ``continue``."""
 
 from reconciler.errors import RetrofitError
 
 
 class TemplateSyntaxError(RetrofitError):
-    """A text that is no template.
+    """A template has invalid syntax.
 
     Attributes:
-        message: What is wrong.
+        message: The error, without its position.
         line: From 1.
         column: From 1.
     """
@@ -22,14 +22,14 @@ class TemplateSyntaxError(RetrofitError):
 
 
 class BreakRange(Exception):
-    """The innermost range ends."""
+    """Ends the innermost range."""
 
 
 class ContinueRange(Exception):
-    """The innermost range goes on with its next element."""
+    """Continues the innermost range with its next element."""
 
 
 def place(text: str, position: int) -> tuple[int, int]:
-    """Give line and column of a position, both from 1."""
+    """Return the line and column of a position, both from 1."""
     before = text[:position]
     return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1

@@ -1,4 +1,4 @@
-"""Numbers and texts in the width, precision and flags of a verb, as Go's fmt writes them."""
+"""Formatting of numbers and texts by the width, precision and flags of a verb of Go's fmt."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _GENERAL: Final = 6
 
 @dataclass(slots=True)
 class Spec:
-    """What stands between the % and the verb.
+    """The flags, width and precision between the % and the verb.
 
     Attributes:
         sharp: ``#``
@@ -31,8 +31,8 @@ class Spec:
         plus: ``+``
         minus: ``-``
         space: a space
-        width: Characters at least, None where it has none.
-        precision: What is behind the point, None where there is none.
+        width: The minimum number of characters, or None.
+        precision: The number behind the point, or None.
         sharp_v: ``%#v``
     """
 
@@ -46,18 +46,18 @@ class Spec:
     sharp_v: bool = False
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
-        """Fill a text up to the width."""
+        """Return a text padded to the width."""
         if not self.width or len(text) >= self.width:
             return text
         filling = ("0" if self.zero and zeros else " ") * (self.width - len(text))
         return text + filling if self.minus else filling + text
 
     def truncated(self, text: str) -> str:
-        """Cut a text to as many characters as the precision says."""
+        """Return a text, cut to as many characters as the precision allows."""
         return text if self.precision is None else text[: self.precision]
 
     def string(self, text: str, verb: str) -> str | None:
-        """Write a text; None where the verb is none for texts."""
+        """Return the formatted text, or None if the verb does not apply to texts."""
         match verb:
             case "v" if self.sharp_v:
                 return self.quoted(text)
@@ -71,7 +71,7 @@ class Spec:
                 return None
 
     def quoted(self, text: str) -> str:
-        """Write a text in quotes."""
+        """Return the formatted text in quotes."""
         text = self.truncated(text)
         if (self.sharp or self.sharp_v) and not self.sharp_v and can_backquote(text):
             return self.pad(f"`{text}`")
@@ -91,11 +91,11 @@ class Spec:
         return self.pad(text)
 
     def boolean(self, value: bool, verb: str) -> str | None:  # noqa: FBT001
-        """Write a truth value; None where the verb is none for it."""
+        """Return the formatted boolean, or None if the verb does not apply to booleans."""
         return self.pad("true" if value else "false") if verb in "tv" else None
 
     def integer(self, value: int, verb: str) -> str | None:
-        """Write an integer; None where the verb is none for it."""
+        """Return the formatted integer, or None if the verb does not apply to integers."""
         unsigned = isinstance(value, Uint)
         match verb:
             case "v" if self.sharp_v and unsigned:
@@ -144,7 +144,7 @@ class Spec:
         return self.pad(text, zeros=False)
 
     def real(self, value: float, verb: str) -> str | None:
-        """Write a float; None where the verb is none for it."""
+        """Return the formatted float, or None if the verb does not apply to floats."""
         form = "g" if verb == "v" else "f" if verb == "F" else verb
         if form not in set("beEfgGxX"):
             return None
@@ -169,7 +169,7 @@ class Spec:
         return self.pad(number)
 
     def complex_number(self, value: complex, verb: str) -> str | None:
-        """Write a complex number; None where the verb is none for it."""
+        """Return the formatted complex number, or None if the verb does not apply to it."""
         plus = self.plus
         first = self.real(value.real, verb)
         self.plus = True
@@ -223,7 +223,7 @@ def _hexadecimal(value: float, precision: int) -> str:
 
 
 def _pointed(number: str, form: str, precision: int) -> str:
-    """Give a number its point and, in a general form, the zeros that %g leaves out."""
+    """Return a number with its point and, in a general form, the zeros that %g omits."""
     # Not for X: with a capital letter the original adds no zeros.
     digits = (_GENERAL if precision < 0 else precision) if form in "gGx" else 0
     ends = [

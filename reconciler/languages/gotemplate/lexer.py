@@ -1,4 +1,4 @@
-"""The tokens of a template, as text/template of Go 1.19 reads them."""
+"""The lexer of templates, with the tokens of text/template of Go 1.19."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ _UNENDED: Final = {
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     TEXT = auto()
     LEFT = auto()
@@ -65,7 +65,7 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """A piece of a template, as it is written there."""
+    """A token with its text in the template."""
 
     kind: Kind
     text: str
@@ -77,10 +77,10 @@ _SINGLE: Final = {"|": Kind.PIPE, "=": Kind.ASSIGN}
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of a template, the end as the last one.
+    """Yield the tokens of a template; the last one has the kind END.
 
     Raises:
-        TemplateSyntaxError: There is something that is no token.
+        TemplateSyntaxError: The text contains an invalid token.
     """
     position = 0
     while (start := text.find(_LEFT, position)) >= 0:
@@ -114,7 +114,7 @@ def _comment_end(text: str, start: int) -> int:
 
 
 def _closing(text: str, position: int) -> tuple[int, bool] | None:
-    """Give where an action ends that is closed at a position, and whether it trims."""
+    """Return the end of the closing delimiter at a position and whether it trims, or None."""
     if text.startswith(_RIGHT, position):
         return position + len(_RIGHT), False
     if text[position : position + 1] in _SPACE and text.startswith("-" + _RIGHT, position + 1):
@@ -133,10 +133,10 @@ def _is_word(character: str) -> bool:
 
 
 class _Action:
-    """What stands between the delimiters.
+    """The lexer of one action, between its delimiters.
 
     Attributes:
-        position: Of the next character; behind the closing delimiter at the end.
+        position: Of the next character; in the end behind the closing delimiter.
     """
 
     def __init__(self, text: str, position: int) -> None:

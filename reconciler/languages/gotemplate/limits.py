@@ -1,4 +1,4 @@
-"""Bounds on what compiling and rendering a template may cost; templates come from other people."""
+"""Limits on the cost of compiling and rendering templates, whose authors are not trusted."""
 
 from collections.abc import Sized
 from dataclasses import dataclass
@@ -11,16 +11,15 @@ from reconciler.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of one template.
+    """The limits of one template.
 
     Attributes:
         source: Characters of its text.
         nesting: Levels of control structures and parentheses in its text.
-        depth: Levels of both that it may be in while it is rendered, templates that call templates
-            included.
+        depth: Levels of both during the rendering, including templates that call templates.
         steps: Steps of one rendering.
-        output: Characters of what it gives, and of any text that a function makes.
-        elements: Elements of a list that a function makes.
+        output: Characters of the output, and of any text that a function returns.
+        elements: Elements of a list that a function returns.
     """
 
     source: int = 65_536
@@ -34,13 +33,13 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 RENDERING: Final = 160
-"""Steps that a rendering takes beside what it works through."""
+"""The steps that a rendering costs beside those for its nodes and data."""
 _CALL: Final = 160
-"""Steps that a call takes beside what it works through."""
+"""The steps that a call costs beside those for its arguments and result."""
 
 
 class Run:
-    """One rendering: what is left of its steps, and what surrounds it."""
+    """The limits, the remaining steps and the environment of one rendering."""
 
     __slots__ = ("_steps", "allowance", "environment", "left", "limits")
 
@@ -54,18 +53,18 @@ class Run:
         self.limits = limits
         self.allowance = allowance
         self.environment = environment
-        # It takes no more than is left for everything that is evaluated.
+        # A rendering may use no more steps than the shared allowance has left.
         self.left = self._steps = min(limits.steps, allowance.left)
 
     def settle(self) -> None:
-        """Take what it cost out of the allowance that it shares; called once, at its end."""
+        """Take the used steps from the shared allowance; called once, at the end."""
         self.allowance.take(self._steps - self.left)
 
     def spend(self, steps: int) -> None:
-        """Count steps that are about to be done.
+        """Count steps before they are executed.
 
         Raises:
-            EvaluationError: There are not so many left.
+            EvaluationError: Fewer steps are left.
         """
         self.left -= steps
         if self.left < 0:
@@ -74,22 +73,22 @@ class Run:
             )
 
     def visit(self, elements: int) -> None:
-        """Count elements that are about to be looked at or copied."""
+        """Count elements before they are read or copied."""
         self.spend(elements * STEPS_OF_ELEMENT)
 
     def call(self, arguments: list[Any]) -> None:
-        """Count a call and what it gets."""
+        """Count a call and its arguments."""
         self.spend(_CALL + sum(len(each) for each in arguments if isinstance(each, Sized)))
 
     def write(self, length: int) -> None:
-        """Refuse a text that would be too long, before it is built, and count it."""
+        """Count a text before it is built, and refuse one that would be too long."""
         if length > self.limits.output:
             reason = f"the template makes a text of more than {self.limits.output} characters"
             raise EvaluationError(reason).bare(reason)
         self.spend(length)
 
     def grow(self, elements: int) -> None:
-        """Refuse a list that would be too long, before it is built, and count it."""
+        """Count a list before it is built, and refuse one that would be too long."""
         if elements > self.limits.elements:
             reason = f"the template makes a list of more than {self.limits.elements} elements"
             raise EvaluationError(reason).bare(reason)

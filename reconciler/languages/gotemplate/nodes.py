@@ -1,4 +1,4 @@
-"""The parts of a parsed template; a position is that of a character in its text."""
+"""The AST nodes of a template; a position is the offset of a character in its text."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """What a template is at: ``.``."""
+    """The current value: ``.``."""
 
     position: int
 
@@ -20,13 +20,13 @@ class Nil:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A string, a truth value or a number without a type.
+    """A string, a boolean or an untyped number.
 
     Attributes:
         position: Of its first character.
-        value: What it is where no type is asked for; an integer that does not fit is None.
-        whole: What it is as an integer, None where it is none.
-        real: What it is as a float, None where it is none.
+        value: The value where no type is expected; None for an integer that does not fit.
+        whole: The value as an integer, or None.
+        real: The value as a float, or None.
     """
 
     position: int
@@ -62,7 +62,7 @@ class Identifier:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """``(...).a.b``: fields of what an operand gives."""
+    """``(...).a.b``: fields of the value of an operand."""
 
     position: int
     operand: "Operand"
@@ -79,13 +79,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """Commands that each get what the one before gives, as their last argument.
+    """Commands, each of which gets the value of the previous one as its last argument.
 
     Attributes:
         position: Of its first character.
         commands: At least one.
         declared: Names of the variables that get the result.
-        assigns: They exist already.
+        assigns: The variables exist already.
     """
 
     position: int
@@ -129,14 +129,14 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """``if``, ``with`` or ``range``.
+    """A control structure.
 
     Attributes:
         position: Of its pipeline.
-        keyword: Which.
-        pipe: What it depends on.
-        body: What it holds.
-        otherwise: What stands behind ``else``, None where there is none.
+        keyword: ``if``, ``with`` or ``range``.
+        pipe: Its condition, or the value to iterate over.
+        body: Its nodes.
+        otherwise: The nodes behind ``else``, or None without one.
     """
 
     position: int
@@ -148,7 +148,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Another template in its place: ``{{template "name" pipeline}}``."""
+    """The call of another template: ``{{template "name" pipeline}}``."""
 
     position: int
     name: str

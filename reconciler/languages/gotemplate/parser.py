@@ -1,4 +1,4 @@
-"""A template parsed into nodes, as text/template of Go 1.19 parses it."""
+"""The parser of templates, with the grammar of text/template of Go 1.19."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -41,11 +41,11 @@ _OPERANDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A template and those that it defines.
+    """A template and the templates that it defines.
 
     Attributes:
         body: Of the template itself.
-        defined: The others, by name.
+        defined: The bodies of the defined templates, by name.
         called: The names of all functions in it.
     """
 
@@ -62,11 +62,11 @@ def parse(
     Args:
         text: Of the template.
         known: The names of the functions that it may call.
-        unknown: Says what is wrong with the name of any other.
-        limits: Its text is no longer and not nested deeper.
+        unknown: Returns the error message for the name of any other function.
+        limits: The limits on the length and nesting of the text.
 
     Raises:
-        TemplateSyntaxError: It is none.
+        TemplateSyntaxError: The text is no valid template.
     """
     if len(text) > limits.source:
         reason = f"the template is longer than {limits.source} characters"
@@ -82,7 +82,7 @@ def _is_empty(body: Body) -> bool:
 
 @dataclass(slots=True)
 class _Scope:
-    """What holds within one template definition."""
+    """The state of the parser within one template definition."""
 
     variables: list[str] = field(default_factory=lambda: ["$"])
     ranges: int = 0
@@ -104,7 +104,7 @@ class _Parser:
     called: set[str] = field(default_factory=set)
 
     def template(self) -> Body:
-        """Parse the whole."""
+        """Parse the whole text."""
         body: list[Node] = []
         while self._peek().kind is not Kind.END:
             if self._at_keyword("define"):
@@ -155,7 +155,7 @@ class _Parser:
         self._define(name)
 
     def _define(self, name: str) -> None:
-        """Parse the body of a definition; a later empty one does not replace an earlier."""
+        """Parse the body of a definition; an empty one does not replace an earlier one."""
         outer, self.scope = self.scope, _Scope()
         start = self.index
         body = self._nested(self._ended_list)
@@ -188,7 +188,7 @@ class _Parser:
         """Parse up to an ``end`` or ``else``, or to the end of the whole template.
 
         Args:
-            until_define: It is the outermost: a definition or the end of the text ends it, too.
+            until_define: The list is the outermost: a definition or the end of the text ends it.
         """
         body: list[Node] = []
         while True:

@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 
 
 def sprint(run: Run, values: Sequence[Any]) -> str:
-    """Print values; a space stands between two that are no strings."""
+    """Print values, with a space between two that are no strings."""
     pieces: list[str] = []
     previous = True
     for index, value in enumerate(values):
@@ -70,7 +70,7 @@ class _Printer:
         if verb == "T":
             return self.spec.pad(self.spec.truncated(type_name(value)))
         if verb == "w" and isinstance(value, list | dict):
-            # It is for errors alone, and what else has parts is refused as a whole.
+            # %w is for errors only: a list or map is refused as a whole, not by element.
             return f"%!w({type_name(value)}={self._value(value, 'v', 0)})"
         return self._value(value, verb, 0)
 
@@ -110,7 +110,7 @@ class _Printer:
         return f"{'interface {}(nil)' if self.spec.sharp_v else _NIL}"
 
     def _bad(self, value: Any, verb: str) -> str:
-        # A value with a text of its own is shown without it.
+        # An integer with a String method is shown as a number.
         is_whole = isinstance(value, Int)
         text = self.spec.integer(value, "v") if is_whole else self._scalar(value, "v")
         return f"%!{verb}({type_name(value)}={text})"
@@ -146,12 +146,12 @@ class _Printer:
 
 
 def sprintf(run: Run, form: str, values: Sequence[Any]) -> str:
-    """Print values as a form says."""
+    """Print values in a format."""
     return _Form(run, form, values).written()
 
 
 class _Form:
-    """A form that is worked through from left to right."""
+    """A format that is processed from left to right."""
 
     def __init__(self, run: Run, form: str, values: Sequence[Any]) -> None:
         self._run = run
@@ -166,7 +166,7 @@ class _Form:
         self._pieces: list[str] = []
 
     def written(self) -> str:
-        """Give the whole text."""
+        """Return the whole text."""
         form = self._form
         while True:
             percent = form.find("%", self._position)
@@ -186,7 +186,7 @@ class _Form:
         self._pieces.append(text)
 
     def _verb(self) -> bool:
-        """Print what a % and what follows it stand for; return whether the form goes on."""
+        """Print an operand for the verb behind a %, and return whether the format continues."""
         self._given, self._good, self._indexed = {}, True, False
         while (flag := self._at()) in _FLAGS:
             self._given[_FLAGS[flag]] = True
@@ -218,10 +218,10 @@ class _Form:
         else:
             value = self._values[self._argument]
             if given.get("minus"):
-                given["zero"] = False  # zeros stand only to the left
+                given["zero"] = False  # zeros pad only on the left
             if verb == "v":
                 given["sharp_v"] = given.pop("sharp", False)
-                given["plus"] = False  # with this verb it asks for names of fields
+                given["plus"] = False  # %+v requests field names, not signs
             self._run.write((given.get("width") or 0) + (given.get("precision") or 0))
             self._write(_Printer(self._run, Spec(**given)).argument(value, verb))
             self._argument += 1
@@ -274,7 +274,7 @@ class _Form:
         return int(value) if isinstance(value, Int) and abs(value) <= _LARGEST else None
 
     def _index(self) -> None:
-        """Take an explicit index of an argument, as ``[2]``."""
+        """Parse an explicit argument index, as ``[2]``."""
         self._indexed = False
         if self._at() != "[":
             return

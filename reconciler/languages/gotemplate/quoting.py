@@ -1,4 +1,4 @@
-"""Strings and characters quoted as Go's strconv quotes them."""
+"""Quoting of strings and characters as in Go's strconv."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _REPLACEMENT: Final = 0xFFFD
 
 
 def quote(text: str, mark: str = '"', *, ascii_only: bool = False) -> str:
-    """Write a text in quotes; what cannot be printed becomes an escape."""
+    """Return a text in quotes, with escapes for characters that cannot be printed."""
     plain = text.isprintable() and mark not in text and "\\" not in text
     if plain and (text.isascii() or not ascii_only):
         return f"{mark}{text}{mark}"
@@ -38,12 +38,12 @@ def _escaped(character: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT00
 
 
 def quote_character(code: int, *, ascii_only: bool = False) -> str:
-    """Write a character in single quotes."""
+    """Return a character in single quotes."""
     return quote(chr(valid(code)), "'", ascii_only=ascii_only)
 
 
 def valid(code: int) -> int:
-    """Give a code point, that of the replacement character where there is no such one."""
+    """Return a code point, or that of the replacement character for an invalid one."""
     return code if 0 <= code <= _LAST and code not in _SURROGATES else _REPLACEMENT
 
 

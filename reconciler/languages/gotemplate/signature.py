@@ -1,4 +1,4 @@
-"""What a function of a template takes and gives, and what calling it may cost."""
+"""The functions that templates may call: parameters, properties and failures."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ FLOAT: Final = "float64"
 MAP: Final = "map[string]interface {}"
 ANY: Final = "interface {}"
 VALUE: Final = "reflect.Value"
-"""Any value, also none."""
+"""Any value, or no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Function:
         parameters: The types of the fixed arguments.
         rest: The type of each further argument, None where there may be none.
         pure: Equal arguments give an equal result.
-        mutates: It changes a map that it gets.
-        decides: What an argument has to be true as for the further ones not to be evaluated,
-            None where all of them always are.
+        mutates: It changes a map among its arguments.
+        decides: The truth value of an argument after which no further ones are evaluated; None
+            where all of them always are.
     """
 
     call: Callable[..., Any]
@@ -41,10 +41,10 @@ class Function:
 
 
 class Failure(Exception):
-    """A function refuses what it got.
+    """A function refuses its arguments.
 
     Attributes:
-        quotes: The text is the template's own, or quotes values.
+        quotes: The message comes from the template, or quotes values.
     """
 
     def __init__(self, reason: str, *, quotes: bool = False) -> None:
@@ -64,7 +64,7 @@ def function(
 
 
 def plain(call: Callable[..., Any], *parameters: str, rest: str | None = None) -> Function:
-    """Describe a function that needs nothing of the run; its arguments were counted already."""
+    """Describe a function that does not need the run; its arguments are counted already."""
 
     def called(_run: Run, *arguments: Any) -> Any:
         return call(*arguments)
@@ -76,11 +76,11 @@ Family = Mapping[str, Function]
 
 
 def family(functions: dict[str, Function], **aliases: str) -> Family:
-    """Give functions by name.
+    """Return functions and their aliases by name.
 
     Args:
         functions: By name.
-        aliases: Further names, each with the name that it stands for.
+        aliases: Further names, each with the name of its function.
     """
     named = {alias: functions[name] for alias, name in aliases.items()}
     return MappingProxyType(functions | named)

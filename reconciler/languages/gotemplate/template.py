@@ -25,11 +25,11 @@ SPRIG: Final[Mapping[str, Function]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template that was compiled.
+    """A compiled template.
 
     Attributes:
-        text: As it was written.
-        converges: It gives the same each time it is rendered on the same data.
+        text: The source.
+        converges: Each rendering on the same data gives the same text.
     """
 
     text: str
@@ -48,7 +48,7 @@ class Template:
         allowance: Allowance = UNLIMITED,
         environment: EvaluationEnvironment = NOTHING_KNOWN,
     ) -> str:
-        """Render it as `render_bytes` does; what is not UTF-8 becomes U+FFFD."""
+        """Render the template as `render_bytes` does; bytes that are not UTF-8 become U+FFFD."""
         text = self._render(data, allowance, environment)
         return text if text.isascii() else encode(text).decode("utf-8", "replace")
 
@@ -59,17 +59,17 @@ class Template:
         allowance: Allowance = UNLIMITED,
         environment: EvaluationEnvironment = NOTHING_KNOWN,
     ) -> bytes:
-        """Render it; the data stays as it is, whatever the template does to it.
+        """Render the template; functions that change maps change a copy of the data.
 
         Args:
-            data: What ``.`` is; usually a `Record`. Its plain integers are floats, as Go reads
-                those of JSON.
-            allowance: What it may cost.
+            data: The value of ``.``, usually a `Record`. Plain integers in it are floats, as Go
+                decodes those of JSON.
+            allowance: The steps that the rendering may cost.
             environment: The time, and random numbers, for the functions that need them.
 
         Raises:
-            EvaluationError: It cannot be rendered on this data. Its text may quote what the
-                template itself says; `without_values` never does.
+            EvaluationError: The template cannot be rendered on this data. The message may quote
+                text of the template; `without_values` never does.
         """
         return encode(self._render(data, allowance, environment))
 
@@ -99,11 +99,11 @@ def compile(  # noqa: A001 - as that of the standard library's re
 
     Args:
         text: Of the template.
-        functions: What it may call: `SPRIG`, or `BUILTIN`, which text/template has by itself.
-        limits: What it may cost.
+        functions: The functions that it may call: `SPRIG`, or `BUILTIN`, those of text/template.
+        limits: On its size, and on the cost of each rendering.
 
     Raises:
-        TemplateSyntaxError: It is none, or it calls a function that there is not.
+        TemplateSyntaxError: The text is no valid template, or calls an unknown function.
     """
     parsed = parse(text, known=functions, unknown=registry.why_unknown, limits=limits)
     called = [functions[name] for name in parsed.called]

@@ -1,9 +1,9 @@
-"""What values are: those of Go, in Python's.
+"""The values of Go, represented in Python.
 
-`bool`, `str`, `float` and `complex` are what they are called; `list` and `dict` are slices of and
-maps to values of any type; None is a nil interface. A plain `int` comes from JSON and so is a
-float64, as Go reads it; Go's integers have types of this module. A byte that belongs to no
-character stands in a `str` as the lone surrogate that Python's ``surrogateescape`` makes of it.
+`bool`, `str`, `float` and `complex` represent bool, string, float64 and complex128; `list` and
+`dict` represent slices of and maps to values of any type; None is a nil interface. A plain `int`
+comes from JSON and so is a float64, as in Go; the integers of Go have types of this module. In a
+`str`, a byte that belongs to no character is a lone surrogate, as with ``surrogateescape``.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ _BITS: Final = 63
 
 
 class Missing:
-    """No value at all, as what a map does not have; that is not the same as nil."""
+    """The type of `MISSING`: no value at all, as for a missing key, which differs from nil."""
 
     __slots__ = ()
 
@@ -62,32 +62,32 @@ class Uint8(Uint):
 
 
 class Opaque(ABC):
-    """A value of a type with methods and a text of its own, as a time or a version."""
+    """A value of a type with methods and a String form, as a time or a version."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def type_name(self) -> str:
-        """Give the name of its type."""
+        """Return the name of the type."""
 
     @property
     @abstractmethod
     def kind(self) -> str:
-        """Give the kind of its type."""
+        """Return the kind of the type."""
 
     @abstractmethod
     def text(self) -> str:
-        """Give what its method String gives."""
+        """Return the result of its method String."""
 
     @abstractmethod
     def json(self) -> str:
-        """Give the text that stands for it in JSON."""
+        """Return its text in JSON, before quoting."""
 
     @classmethod
     @abstractmethod
     def methods(cls) -> "Mapping[str, Function]":
-        """Give its methods by name; each takes the value as its first argument."""
+        """Return the methods by name; each takes the value as its first argument."""
 
 
 class Slice(list[Any]):
@@ -95,7 +95,7 @@ class Slice(list[Any]):
 
     Attributes:
         element: The name of the type of its elements.
-        nil: It is none.
+        nil: The slice is nil.
     """
 
     __slots__ = ("element", "nil")
@@ -113,7 +113,7 @@ class Map(dict[str, Any]):
 
     Attributes:
         element: The name of the type of its values.
-        nil: It is none.
+        nil: The map is nil.
     """
 
     __slots__ = ("element", "nil")
@@ -135,7 +135,7 @@ class Pointer:
 
 @value_class(frozen=True, slots=True)
 class Record:
-    """A struct, as data at the root: a field that it does not have is an error.
+    """A struct, as for data at the root; the use of an unknown field is an error.
 
     Attributes:
         name: Of its type, with a ``*`` where the template gets a pointer to it.
@@ -147,18 +147,18 @@ class Record:
 
 
 def wrapped(value: int) -> int:
-    """Give what 64 bits with a sign hold of an integer."""
+    """Return an integer wrapped to 64 bits with a sign."""
     value &= UINT64_MAX
     return value - UINT64_MAX - 1 if value >> _BITS else value
 
 
 def loaded(value: Any) -> Any:
-    """Give a value that was read from data: a number of JSON is a float64."""
+    """Return a value that was read from data, with a JSON number as a float64."""
     return float(value) if type(value) is int else value
 
 
 def deref(value: Any) -> Any:
-    """Give what a pointer to an interface points to, else the value itself."""
+    """Return the target of a pointer to an interface, or any other value itself."""
     while type(value) is Pointer:
         value = loaded(value.target)
     return value
@@ -170,24 +170,24 @@ def is_nil(value: Any) -> bool:
 
 
 def truth(value: Any) -> bool:
-    """Return whether ``if`` takes a value as true: it is not the zero value of its type."""
+    """Return whether a value is true for ``if``: it is not the zero value of its type."""
     if isinstance(value, Opaque | Record | Pointer):
         return True
     return value is not MISSING and bool(value)
 
 
 def length(value: str) -> int:
-    """Count the bytes of a string."""
+    """Return the number of bytes of a string."""
     return len(value) if value.isascii() else len(encode(value))
 
 
 def encode(value: str) -> bytes:
-    """Give the bytes of a string."""
+    """Return the bytes of a string."""
     return value.encode("utf-8", "surrogateescape")
 
 
 def decode(content: bytes) -> str:
-    """Give the string of bytes."""
+    """Return the string of some bytes."""
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -204,7 +204,7 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 def type_name(value: Any) -> str:
-    """Give the name of a value's type, as %T writes it."""
+    """Return the name of a value's type, as %T prints it."""
     name = _NAMES.get(type(value))
     if name is not None:
         return name
@@ -218,7 +218,7 @@ def type_name(value: Any) -> str:
 
 
 def kind(value: Any) -> str:
-    """Give the kind of a value's type, as reflect names it; that of no value is ``invalid``."""
+    """Return the kind of a value's type, as named by reflect; ``invalid`` for no value."""
     if isinstance(value, list):
         return "slice"
     if isinstance(value, dict):
@@ -236,12 +236,12 @@ _NOTHING: Final = (None, MISSING)
 
 
 def deep_equal(one: Any, other: Any, visit: Callable[[int], None]) -> bool:
-    """Return whether reflect.DeepEqual finds two values equal: types count, too.
+    """Return whether two values are equal by reflect.DeepEqual, which also compares types.
 
     Args:
-        one: Any.
-        other: Any.
-        visit: Counts what is looked at.
+        one: Any value.
+        other: Any value.
+        visit: Counts the compared values.
     """
     waiting = [(one, other)]
     while waiting:

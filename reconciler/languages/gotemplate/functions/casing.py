@@ -1,4 +1,4 @@
-"""Upper and lower case, and the forms that names of programs have."""
+"""Upper and lower case, and the case styles of identifiers."""
 
 from collections.abc import Callable
 from typing import Final
@@ -36,7 +36,7 @@ def _separates(character: str) -> bool:
 
 
 def _untitle(text: str) -> str:
-    """Lower the first letter of each word."""
+    """Change the first letter of each word to lower case."""
     previous = " "
     pieces: list[str] = []
     for each in runes(text):
@@ -67,7 +67,7 @@ def _is_connector(character: str) -> bool:
 
 
 def _camel(text: str) -> str:
-    """Join words with capitals; connectors at the start stay, and of several all but one."""
+    """Change to camel case; leading connectors stay, and of several in a row all but one."""
     rest = runes(text)
     start = next((at for at, each in enumerate(rest) if not _is_connector(each)), 0)
     if all(map(_is_connector, rest)):
@@ -126,7 +126,7 @@ def _word_end(text: str, start: int, kind: str) -> int:
         return start + 1
     if category(following) == "Lu":
         end = _while(text, start + 1, lambda each: category(each) == "Lu")
-        # The last capital begins the next word where small letters follow it.
+        # The last capital begins the next word if lower-case letters follow it.
         return end - 1 if end < len(text) and _is_alphabet(text[end]) else end
     return _while(text, start + 1, _continues_word)
 
@@ -152,7 +152,7 @@ def _while(text: str, position: int, holds: Callable[[str], bool]) -> int:
 
 
 class _Joined:
-    """Words that are joined in small letters, with a connector between them."""
+    """Joins words in lower case, with a connector between them."""
 
     def __init__(self, words: list[tuple[str, str]], connector: str) -> None:
         self._words = words
@@ -161,7 +161,7 @@ class _Joined:
         self._pieces: list[str] = []
 
     def text(self) -> str:
-        """Give the whole text."""
+        """Return the whole text."""
         while self._at < len(self._words) - 1:
             kind, word = self._words[self._at]
             self._at += 1
@@ -173,11 +173,11 @@ class _Joined:
         return "".join(self._pieces)
 
     def _next(self) -> str:
-        """Give the kind of the next word, empty at the end."""
+        """Return the kind of the next word, empty at the end."""
         return self._words[self._at][0] if self._at < len(self._words) else ""
 
     def _write(self, word: str) -> None:
-        # Only what is a capital, which one of two letters is not.
+        # Capitals only; a digraph in title case stays.
         self._pieces += (lower(each) if category(each) == "Lu" else each for each in word)
 
     def _take_word(self) -> None:

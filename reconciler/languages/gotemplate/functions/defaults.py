@@ -1,4 +1,4 @@
-"""Values that stand in for others, and ends that a template asks for."""
+"""Defaults and choices between values, and ``fail``."""
 
 from typing import Any
 

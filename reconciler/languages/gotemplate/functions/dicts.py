@@ -51,7 +51,7 @@ def _pluck(key: str, *maps: _Values) -> list[Any]:
 
 
 def _keys(run: Run, *maps: _Values) -> Slice:
-    # In order, where the original has none.
+    # Sorted, where the order of the original is random.
     run.grow(sum(map(len, maps)))
     return strings(key for entries in maps for key in sorted(entries))
 
@@ -102,7 +102,7 @@ def _merged(run: Run, into: _Values, others: tuple[_Values, ...], *, overwrite: 
 
 
 def _merge_into(run: Run, into: _Values, other: _Values, *, overwrite: bool, depth: int) -> None:
-    """Merge as mergo does: what has a value stays, unless it is overwritten."""
+    """Merge as mergo does: a key keeps its value, unless values are overwritten."""
     if depth > run.limits.depth:
         raise Failure(f"maps are nested deeper than {run.limits.depth} levels")
     run.visit(len(other))

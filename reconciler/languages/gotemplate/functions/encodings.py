@@ -15,7 +15,7 @@ _PAD: Final = ord("=")
 _BASE64: Final = frozenset((string.ascii_letters + string.digits + "+/").encode())
 _BASE32: Final = frozenset((string.ascii_uppercase + "234567").encode())
 _UNEVEN: Final = frozenset({1, 3, 6})
-"""Digits of a last group that stand for no whole number of bytes."""
+"""Numbers of digits in a last group that encode no whole number of bytes."""
 
 
 def _of_bytes(work: Callable[[bytes], str]) -> Function:
@@ -49,12 +49,12 @@ def _bare(content: bytes) -> bytes:
 
 
 def _illegal(name: str, position: int) -> str:
-    # What cannot be decoded gives the text of an error, as in the original.
+    # Invalid input results in the text of an error, as in the original.
     return f"illegal {name} data at input byte {position}"
 
 
 def _base64_fault(content: bytes) -> int | None:
-    """Give the byte at which the decoder of Go stops, None where it does not."""
+    """Return the position of the byte at which Go's decoder stops, or None."""
     kept = [(at, byte) for at, byte in enumerate(content) if byte not in b"\r\n"]
     first = next((index for index, (_, byte) in enumerate(kept) if byte not in _BASE64), None)
     if first is None:
@@ -73,7 +73,7 @@ def _base64_fault(content: bytes) -> int | None:
 
 
 def _base32_fault(content: bytes) -> int | None:
-    """Give the byte at which the decoder of Go stops, None where it does not."""
+    """Return the position of the byte at which Go's decoder stops, or None."""
     first = next((index for index, byte in enumerate(content) if byte not in _BASE32), None)
     if first is None:
         rest = len(content) % 8

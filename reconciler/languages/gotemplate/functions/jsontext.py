@@ -33,10 +33,10 @@ _SURROGATE: Final = 0xD800
 
 
 class _Writer:
-    """Writes a value.
+    """Writes a value as JSON.
 
     Attributes:
-        indent: What one level adds to the start of a line; empty for one line.
+        indent: The indentation of one level; empty to write a single line.
     """
 
     def __init__(self, run: Run, *, indent: str = "", html: bool = True) -> None:
@@ -45,10 +45,10 @@ class _Writer:
         self._escaped = _HTML if html else _ESCAPED
 
     def text(self, value: Any, depth: int = 0) -> str:
-        """Give the text of a value.
+        """Return the JSON text of a value.
 
         Raises:
-            Failure: JSON has none.
+            Failure: JSON cannot represent the value.
         """
         self._run.visit(1)
         if depth > self._run.limits.depth:
@@ -122,7 +122,7 @@ def _or_nothing(writer: _Writer, value: Any) -> str:
     try:
         return writer.text(value)
     except Failure:
-        return ""  # as in the original: the twin whose name begins with must fails
+        return ""  # as in the original; only the must variant fails
 
 
 def _must_to_json(run: Run, value: Any) -> str:
@@ -164,7 +164,7 @@ def _never(_text: str) -> float:
 
 
 def _sound(run: Run, value: Any) -> Any:
-    """Put the replacement character where an escape gives half of a character."""
+    """Replace lone surrogates, which come from escapes, with the replacement character."""
     run.visit(1)
     if isinstance(value, str):
         return _LONE.sub("\ufffd", value)
@@ -177,7 +177,7 @@ def _sound(run: Run, value: Any) -> Any:
 
 def _from_json(run: Run, text: str) -> Any:
     try:
-        # What could be read stays where an error is ignored: all but such numbers.
+        # The original ignores the error and keeps all values but numbers beyond float64.
         return _read(run, text, _real_or_none)
     except Failure:
         return None

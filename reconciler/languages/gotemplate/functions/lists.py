@@ -116,10 +116,10 @@ def _chunk(run: Run, size: int, value: Any) -> Slice:
     if size > 0:
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
     elif size < -1 and len(items) == 1:
-        # As the original divides, a negative size makes one chunk of a single element ...
+        # In the original's division, a negative size makes one chunk of a single element ...
         chunks = [items]
     elif size < 0 and 1 < len(items) <= 1 - size:
-        # ... and none of as many as it says, or one more.
+        # ... and no chunk if the list has at most one element more than the absolute size.
         chunks = []
     else:
         raise Failure("a chunk has one element at least")
@@ -127,7 +127,7 @@ def _chunk(run: Run, size: int, value: Any) -> Slice:
 
 
 def _twice(name: str, described: Function) -> dict[str, Function]:
-    """Give a function under its name and that of its twin, which fails the same way here."""
+    """Return a function by its name and that of its must variant, which is the same here."""
     return {name: described, f"must{name[0].upper()}{name[1:]}": described}
 
 

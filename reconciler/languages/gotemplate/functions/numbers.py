@@ -1,4 +1,4 @@
-"""Numbers: converted, counted, and calculated with."""
+"""Conversion of numbers, arithmetic, and sequences of integers."""
 
 import math
 from collections.abc import Callable
@@ -32,12 +32,12 @@ _EXACT: Final = Context(prec=4_000, Emax=999_999, Emin=-999_999, rounding=ROUND_
 _QUOTIENT: Final = Decimal("1e-16")
 _HUGE: Final = 10**400
 _OPERAND: Final = 2_000
-"""Steps that an operation on decimal numbers takes."""
+"""The steps that an operation on decimal numbers costs."""
 _ONE, _TWO, _THREE = 1, 2, 3
 
 
 def to_int64(value: Any) -> int:
-    """Give a value as an integer of 64 bits; 0 where it is none."""
+    """Return a value as an integer of 64 bits; 0 if it cannot be converted."""
     value = deref(value)
     if isinstance(value, bool):
         return int(value)
@@ -50,17 +50,17 @@ def to_int64(value: Any) -> int:
 
 def _cut(value: float) -> int:
     if not math.isfinite(value) or not INT64_MIN <= value <= INT64_MAX:
-        return INT64_MIN  # what the processor gives for what does not fit
+        return INT64_MIN  # the processor's result for values that do not fit
     return min(int(value), INT64_MAX)
 
 
 def to_int(value: Any) -> Int:
-    """Give a value as an ``int``; 0 where it is none."""
+    """Return a value as an ``int``; 0 if it cannot be converted."""
     return Int(to_int64(value))
 
 
 def to_float(value: Any) -> float:
-    """Give a value as a float; 0 where it is none."""
+    """Return a value as a float; 0 if it cannot be converted."""
     value = deref(value)
     if isinstance(value, str):
         number = parse_float(value)
@@ -71,7 +71,7 @@ def to_float(value: Any) -> float:
 
 
 def clamped(text: str) -> int:
-    """Read a decimal integer: the nearest of 64 bits, 0 where the text is none."""
+    """Read a decimal integer, limited to 64 bits; 0 if the text is not an integer."""
     value = parse_integer(text, 10, low=-_HUGE, high=_HUGE)
     return max(INT64_MIN, min(INT64_MAX, value)) if value is not None else 0
 
@@ -150,7 +150,7 @@ def _ceil(value: Any) -> float:
 def _whole(rounded: Callable[[float], int], value: Any) -> float:
     number = to_float(value)
     whole = float(rounded(number)) if math.isfinite(number) else number
-    return math.copysign(whole, number)  # zero has a sign, too
+    return math.copysign(whole, number)  # zero keeps its sign, too
 
 
 def _round(value: Any, places: int, *up_from: float) -> float:
@@ -179,7 +179,7 @@ def _decimally(combine: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., 
                 result = combine(result, _decimal(other))
             except (DivisionByZero, InvalidOperation) as error:
                 raise Failure("a division by zero, or a number of too many digits") from error
-        return float(result) + 0.0  # the original has no zero with a sign
+        return float(result) + 0.0  # the original has no negative zero
 
     return calculated
 
@@ -214,7 +214,7 @@ def _stepped(run: Run, start: int, stop: int, step: int) -> Slice:
     if (stop < start) != (step < 0) or not step:
         return Slice(element=INT)
     first, end, width = int(start), int(stop), int(step)
-    # The length of a range is asked only once it is known that Python can say it.
+    # Calculated without len(), which fails for ranges beyond sys.maxsize.
     run.grow(-((first - end) // width))
     return Slice(map(Int, range(first, end, width)), INT)
 

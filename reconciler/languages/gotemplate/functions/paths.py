@@ -4,7 +4,7 @@ from reconciler.languages.gotemplate.signature import STRING, Family, family, pl
 
 
 def _clean(path: str) -> str:
-    """Give the shortest path that means the same."""
+    """Return the shortest equivalent path."""
     rooted = path.startswith("/")
     parts: list[str] = []
     for part in path.split("/"):

@@ -1,4 +1,4 @@
-"""Random values; the environment is their source."""
+"""Random values, from the random numbers of the environment."""
 
 import base64
 import string
@@ -19,7 +19,7 @@ from reconciler.languages.gotemplate.signature import (
 from reconciler.languages.gotemplate.values import Int
 
 _PACE: Final = 32
-"""A character that is drawn takes the time of so many that are copied."""
+"""Drawing a random character costs as much as copying this many characters."""
 _ASCII: Final = "".join(map(chr, range(32, 127)))
 _UUID_BYTES: Final = 16
 _BYTE: Final = 256

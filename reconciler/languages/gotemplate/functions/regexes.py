@@ -25,7 +25,7 @@ _TEMPLATE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _NAMED: Final = re.compile(r"\(\?<")
-"""A group with a name as RE2 takes it, and Go 1.19 does not."""
+"""A named group in a syntax that RE2 accepts and Go 1.19 does not."""
 _QUOTED: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
@@ -41,7 +41,7 @@ def _compiled(run: Run, pattern: str) -> Regex:
 
 
 def _spans(run: Run, regex: Regex, text: str) -> Iterator[Any]:
-    """Yield the matches; an empty one right behind another is none."""
+    """Yield the matches, except for an empty one directly behind another match."""
     pace = pace_of(regex)
     run.spend(_SEARCH + len(text) * pace // 4)
     end = -1
@@ -133,7 +133,7 @@ def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Any], st
 
 
 def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | int]:
-    """Split a replacement into texts and numbers of groups; what does not exist is empty."""
+    """Split a replacement into texts and group numbers; a group that does not exist is empty."""
     pieces: list[str | int] = []
     position = 0
     for found in _TEMPLATE.finditer(template):

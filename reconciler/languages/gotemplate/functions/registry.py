@@ -1,4 +1,4 @@
-"""All functions of Sprig that templates may call, and why some cannot be."""
+"""The Sprig functions that templates may call, and the reasons why others are refused."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -66,7 +66,7 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def why_unknown(name: str) -> str:
-    """Say why a function cannot be called."""
+    """Return the error message for a function that cannot be called."""
     if name in _REFUSED:
         return f"the function {name} cannot be used here: {_REFUSED[name]}"
     return f"there is no function {name}"

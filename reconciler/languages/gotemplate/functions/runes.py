@@ -1,4 +1,4 @@
-"""Characters as Go classifies and maps them: each by itself, by the categories of Unicode."""
+"""Classes and case mappings of single characters, as in Go's unicode package."""
 
 import unicodedata
 from typing import Final
@@ -11,7 +11,7 @@ _LONE: Final = range(0xDC80, 0xDD00)
 
 
 def runes(text: str) -> str:
-    """Give the characters of a string; a byte that belongs to none becomes U+FFFD."""
+    """Return the characters of a string; a byte that belongs to none becomes U+FFFD."""
     if text.isascii():
         return text
     return "".join("\ufffd" if ord(each) in _LONE else each for each in text)
@@ -23,12 +23,12 @@ def is_space(character: str) -> bool:
 
 
 def category(character: str) -> str:
-    """Give the general category of a character."""
+    """Return the Unicode general category of a character."""
     return unicodedata.category(character)
 
 
 def upper(text: str) -> str:
-    """Map each character to upper case; what would become two stays."""
+    """Map each character to upper case, if that is a single character."""
     return text.upper() if text.isascii() else "".join(map(_upper, text))
 
 
@@ -45,7 +45,7 @@ def title(character: str) -> str:
 
 def _upper(character: str) -> str:
     mapped = character.upper()
-    # Where it would become two, the one that has both in it is the one of title case.
+    # If upper case has several characters, title case may have a single one.
     return mapped if len(mapped) == 1 else title(character)
 
 

@@ -1,4 +1,4 @@
-"""Strings: taken apart, put together, searched and quoted.
+"""Functions that split, join, search and quote strings.
 
 Positions and lengths count bytes, as in the original.
 """
@@ -28,12 +28,12 @@ _DOTS = b"..."
 
 
 def strval(run: Run, value: Any) -> str:
-    """Give the text of a value, as most functions of Sprig do."""
+    """Return the text of a value, as most functions of Sprig convert it."""
     return text_of(run, value)
 
 
 def strslice(run: Run, value: Any) -> list[str]:
-    """Give the texts of the elements of a list that are not null, or that of a single value."""
+    """Return the texts of the elements of a list that are not null, or that of a single value."""
     if isinstance(value, list):
         run.visit(len(value))
         return [strval(run, loaded(item)) for item in value if item is not None]
@@ -41,7 +41,7 @@ def strslice(run: Run, value: Any) -> list[str]:
 
 
 def strings(items: Iterable[str]) -> Slice:
-    """Give a slice of strings."""
+    """Return a slice of strings."""
     return Slice(items, STRING)
 
 
@@ -97,14 +97,14 @@ def _abbreviated(content: bytes, offset: int, width: int) -> bytes:
 
 
 def _nospace(text: str) -> str:
-    # Byte by byte, as the original does it: each byte that is kept becomes a character.
+    # Byte by byte, as in the original: each byte that is kept becomes a character.
     content = encode(text)
     kept = [chr(byte) for byte in content if not is_space(chr(byte))]
     return text if len(kept) == len(content) else "".join(kept)
 
 
 def _initials(text: str) -> str:
-    content = "".join(map(chr, encode(text)))  # byte by byte, as well
+    content = "".join(map(chr, encode(text)))  # byte by byte, too
     before = f" {content}"
     return "".join(
         each
@@ -154,11 +154,11 @@ def _wrapped(run: Run, text: str, width: int, line_break: bytes, *, cuts: bool) 
     """Break lines at spaces.
 
     Args:
-        run: Counts what it costs.
-        text: Of one line.
+        run: Counts the cost.
+        text: The text to break.
         width: Bytes of a line.
         line_break: Between lines.
-        cuts: A word that is longer than a line is cut.
+        cuts: Words longer than a line are cut.
     """
     content, width, offset = encode(text), max(width, 1), 0
     run.write(len(content) + (len(content) // width + 1) * len(line_break))
@@ -200,7 +200,7 @@ def _join(run: Run, separator: str, value: Any) -> str:
 
 
 def _parts(run: Run, separator: str, text: str, count: int = -1) -> list[str]:
-    """Split a text; an empty separator gives its characters."""
+    """Split a text at a separator; an empty one splits it into characters."""
     if count == 0:
         return []
     parts = list(text) if not separator else text.split(separator, count - 1 if count > 0 else -1)
@@ -235,7 +235,7 @@ def _to_strings(run: Run, value: Any) -> Slice:
 def _sort_alpha(run: Run, value: Any) -> Slice:
     texts = strings([text_of(run, value)]) if value is None else _to_strings(run, value)
     run.visit(len(texts))
-    texts.sort(key=encode)  # a list of texts is sorted where it is, as in the original
+    texts.sort(key=encode)  # a list of texts is sorted in place, as in the original
     return texts
 
 

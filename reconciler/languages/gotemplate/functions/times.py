@@ -1,7 +1,7 @@
 """Times and durations.
 
-Local time is UTC, whatever the machine says. Where the original takes the present, it is the time
-that the environment gives.
+Local time is UTC, regardless of the machine's time zone. The current time comes from the
+evaluation environment.
 """
 
 import re
@@ -48,7 +48,7 @@ _DATE: Final = "2006-01-02"
 _LAST_YEAR: Final = 9999
 _LONGEST: Final = 1024
 _COMPILING: Final = 64
-"""A layout costs as much as so many times its characters."""
+"""The steps that a layout costs for each of its characters."""
 _DAY: Final = 24 * 3600
 _UNITS: Final = (
     ("y", 365 * _DAY), ("mo", 30 * _DAY), ("d", _DAY), ("h", 3600), ("m", 60), ("s", 1),
@@ -71,12 +71,12 @@ class Duration(Int64):
     type_name = _DURATION
 
     def text(self) -> str:
-        """Give what its method String gives."""
+        """Return the result of the method String."""
         return format_duration(int(self))
 
     @classmethod
     def methods(cls) -> Mapping[str, Function]:
-        """Give its methods by name."""
+        """Return the methods by name."""
         return _DURATION_METHODS
 
 
@@ -87,12 +87,12 @@ class Month(Int):
     type_name = "time.Month"
 
     def text(self) -> str:
-        """Give what its method String gives."""
+        """Return the result of the method String."""
         return _MONTHS[int(self) - 1]
 
     @classmethod
     def methods(cls) -> Mapping[str, Function]:
-        """Give its methods by name."""
+        """Return the methods by name."""
         return _STRING_METHOD
 
 
@@ -103,12 +103,12 @@ class Weekday(Int):
     type_name = "time.Weekday"
 
     def text(self) -> str:
-        """Give what its method String gives."""
+        """Return the result of the method String."""
         return _DAYS[int(self)]
 
     @classmethod
     def methods(cls) -> Mapping[str, Function]:
-        """Give its methods by name."""
+        """Return the methods by name."""
         return _STRING_METHOD
 
 
@@ -174,12 +174,12 @@ def _now(run: Run) -> Time:
 
 
 def _in_zone(at: Instant, zone: str) -> Instant:
-    """Show a time in a zone; one that there is not is UTC."""
+    """Return a time shown in a zone, or in UTC if the zone is unknown."""
     if zone in {"", "UTC", "Local"} or not _ZONE_NAME.fullmatch(zone):
         return _utc(at)
     try:
         known = ZoneInfo(zone)
-    except (KeyError, OSError, ValueError):  # there is no such zone
+    except (KeyError, OSError, ValueError):  # an unknown zone
         return _utc(at)
     civil = _utc(at).civil()
     year = min(max(civil.year, 2), 9998)
@@ -264,7 +264,7 @@ def _rounded(nanoseconds: int, unit: int) -> int:
 
 
 def _seconds(value: Any) -> str:
-    """Write a number of seconds as a duration; only text and int64 are numbers here."""
+    """Write a number of seconds as a duration; all types but text and int64 count as 0."""
     count = 0
     if isinstance(value, str):
         count = clamped(value)
@@ -275,7 +275,7 @@ def _seconds(value: Any) -> str:
 
 
 def _duration_round(run: Run, value: Any) -> str:
-    """Write the largest unit of a duration."""
+    """Write a duration in its largest unit."""
     size = 0
     if isinstance(value, str):
         size = abs(parse_duration(value) or 0)

@@ -1,4 +1,4 @@
-"""URLs as net/url of Go reads and writes them."""
+"""URLs as Go's net/url parses and writes them."""
 
 import re
 from typing import Any, Final
@@ -14,7 +14,7 @@ _SAFE: Final = {
     "user": "$&+,;=",
     "fragment": "$&+,/:;=?@!()*",
 }
-"""What is written as it is, beside letters, digits and ``-_.~``."""
+"""The characters that are not escaped, beside letters, digits and ``-_.~``."""
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _NO_SCHEME: Final = re.compile(r":")
@@ -124,7 +124,7 @@ def _join(parts: dict[str, Any]) -> str:
         for name in ("scheme", "host", "path", "query", "opaque", "fragment", "userinfo")
     )
     if user:
-        user = _parse(f"proto://{user}@host")["userinfo"]  # as the original reads it back
+        user = _parse(f"proto://{user}@host")["userinfo"]  # the original parses it again
     text = f"{scheme}:" if scheme else ""
     text += opaque or _located(text, user, host, path)
     text += f"?{query}" if query else ""

@@ -1,4 +1,4 @@
-"""Semantic versions and ranges of them, as Masterminds/semver 3.1 reads them."""
+"""Semantic versions and ranges of them, as in Masterminds/semver 3.1."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from reconciler.languages.gotemplate.values import Int, Opaque, Uint
 
 _LONGEST: Final = 4096
 _PACE: Final = 64
-"""A character of a range takes the time of so many that are copied."""
+"""Parsing a character of a range costs as much as copying this many characters."""
 _PRE: Final = r"(-([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?"
 _META: Final = r"(\+([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?"
 _VERSION: Final = re.compile(rf"v?([0-9]+)(\.[0-9]+)?(\.[0-9]+)?{_PRE}{_META}")
@@ -48,7 +48,7 @@ _WILD: Final = frozenset({"x", "X", "*", ""})
 
 @dataclass(frozen=True, slots=True)
 class Version(Opaque):
-    """A version; one that was read is a pointer to it, one that was made of another is none."""
+    """A version: a pointer where it was parsed, a struct where it was derived from another."""
 
     major: int
     minor: int
@@ -84,7 +84,7 @@ class Version(Opaque):
         return _METHODS
 
     def compare(self, other: "Version") -> int:
-        """Give -1, 0 or 1; metadata do not count."""
+        """Return -1, 0 or 1; metadata does not count."""
         one = (self.major, self.minor, self.patch)
         another = (other.major, other.minor, other.patch)
         if one != another:
@@ -104,7 +104,7 @@ def _compare_pre(one: str, other: str) -> int:
 
 
 def _compare_part(one: str, other: str) -> int:
-    """Compare identifiers that differ: numbers come before texts, and what is missing first."""
+    """Compare identifiers that differ: a missing one is first, numbers precede texts."""
     if not one or not other:
         return 1 if one else -1
     numbers = parse_uint64(one, 10), parse_uint64(other, 10)
@@ -119,7 +119,7 @@ def parse_version(text: str) -> Version:
     """Read a version; minor and patch may be missing.
 
     Raises:
-        Failure: It is none.
+        Failure: The text is no version.
     """
     found = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
@@ -138,7 +138,7 @@ def _has_leading_zero(pre: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
-    """A comparison with a version of which parts may be open."""
+    """A comparison with a version whose parts may be wildcards."""
 
     version: Version
     operator: str
@@ -147,7 +147,7 @@ class _Constraint:
     is_open: bool
 
     def holds(self, version: Version) -> bool:
-        """Return whether a version fits."""
+        """Return whether a version satisfies the comparison."""
         if version.pre and not self.version.pre and self.operator != "!=":
             return False
         return _OPERATORS[self.operator](version, self)
