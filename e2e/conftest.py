@@ -1,4 +1,4 @@
-"""What a person has before the first step: a cluster, kubectl, and kube-retrofit at work in it."""
+"""What users have before the first step: kubectl, and a cluster that runs kube-retrofit."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ _WEBHOOKS = (
 
 @pytest.fixture(scope="session")
 def machine() -> Binaries | Path:
-    """The control plane's programs, or the kubeconfig that RETROFIT_CONTROL_PLANE names."""
+    """The control plane's binaries, or the kubeconfig that RETROFIT_CONTROL_PLANE names."""
     try:
         found = locate(os.environ, read_source())
     except InvalidSetting as error:
@@ -37,14 +37,14 @@ def machine() -> Binaries | Path:
 def cluster(
     machine: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """A cluster with both programs at work; an existing one is used as it is found."""
+    """A cluster with both programs running; an existing cluster with webhooks is used as it is."""
     with contextlib.ExitStack() as stack:
         if isinstance(machine, Path):
             there = Cluster.connect(machine, tmp_path_factory.mktemp("cluster"))
             if there.kubectl("get", *_WEBHOOKS, "-o", "name"):
                 yield there
                 return
-            # Without the programs they would refuse every policy.
+            # Once the programs have ended, their webhooks would refuse every policy.
             stack.callback(there.kubectl, "delete", *_WEBHOOKS)
         else:
             there = stack.enter_context(ControlPlane.start(Options(binaries=machine)))
@@ -55,7 +55,7 @@ def cluster(
 
 @pytest.fixture
 def person(cluster: Cluster) -> Iterator[Person]:
-    """Somebody with kubectl and a namespace of their own; what they made goes at the end."""
+    """A user with kubectl and a namespace; what they created is deleted at the end."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     someone = Person(cluster, name)

@@ -1,4 +1,4 @@
-"""Somebody who uses kube-retrofit with kubectl and nothing else."""
+"""A user who works with kube-retrofit only through kubectl."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _REQUESTS = ("-n", "kyverno")
 
 
 class Person:
-    """Has a namespace of their own, ``$ns`` in texts, which also begins cluster-wide names."""
+    """A user with a namespace: ``$ns`` in texts, and the prefix of cluster-wide names."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster = cluster
@@ -30,12 +30,12 @@ class Person:
         return said
 
     def forget(self, text: str) -> None:
-        """Delete what was applied."""
+        """Delete the objects of an applied text."""
         self._applied.remove(text)
         self.cluster.kubectl("delete", "-f", "-", stdin=text)
 
     def apply_policy(self, text: str) -> str:
-        """Apply a policy, wait until it is in force, and return its name."""
+        """Apply a policy, wait until it is Ready, and return its name."""
         name = self.apply(text).split()[0].partition("/")[2]
         self.kubectl("wait", "--for=condition=Ready", "--timeout=30s", f"clusterpolicy/{name}")
         return name
@@ -52,7 +52,7 @@ class Person:
     def request(
         self, policy: str, fits: Callable[[dict[str, Any]], bool] | None = None
     ) -> dict[str, Any]:
-        """Wait for the only request of a policy to be Completed, or as wanted, and return it."""
+        """Wait until a policy's only request is Completed or its status fits; return it."""
         fits = fits or (lambda status: status.get("state") == "Completed")
 
         def found() -> dict[str, Any] | None:
@@ -64,10 +64,10 @@ class Person:
         return request
 
     def row(self, request: dict[str, Any], *options: str) -> dict[str, str]:
-        """Return what ``kubectl get ur`` prints of a request, by column."""
+        """Return the row that ``kubectl get ur`` prints for a request, by column."""
         name = request["metadata"]["name"]
         heads, values = self.kubectl("get", "ur", name, *_REQUESTS, *options).splitlines()
-        # Columns begin where their heading does; the headings are words with single blanks.
+        # A column starts where its heading starts; a heading contains only single spaces.
         starts = [
             i for i, c in enumerate(heads) if c != " " and heads[max(0, i - 2) : i] in ("", "  ")
         ]

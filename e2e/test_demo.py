@@ -1,4 +1,4 @@
-"""A person runs `retrofit dev demo`."""
+"""A user runs `retrofit dev demo`."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from devcluster import state
 from devcluster.binaries import Binaries
 
 RETROFIT = Path(sys.executable).with_name("retrofit")
-# What the issue promises on an idle machine; this one may have other work.
+# The limit of the issue, for an idle machine; this machine may have other work.
 PROMISED = 60.0
 FACTS = (
     r"3 of 5 Deployments restarted: those that mount prices",

@@ -1,4 +1,4 @@
-"""The GitHub action installs itself as on a runner: from the package index, into nothing."""
+"""The GitHub action installs itself as on a runner: from the package index, into a new folder."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def test_the_action_installs_what_its_other_steps_call(tmp_path: Path) -> None:
     steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
     (install,) = (item["run"] for item in steps if item.get("name") == "Install")
     found = tmp_path / "path"
-    # What actions/setup-python puts first on the PATH.
+    # The interpreter that actions/setup-python puts first on the PATH.
     (tmp_path / "python").symlink_to(sys.executable)
     variables = {
         "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",

@@ -1,4 +1,4 @@
-"""A person installs with kubectl, as the manifests are meant to be used."""
+"""A user installs kube-retrofit with kubectl, as the manifests are intended to be used."""
 
 import functools
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_crds_first_then_an_overlay(empty_cluster: Cluster) -> None:
 
 
 def _generations(cluster: Cluster) -> str:
-    # kubectl's "configured" says little: it patches a Deployment's strategy every time.
+    # kubectl's "configured" is no evidence: it patches a Deployment's strategy every time.
     columns = "KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation"
     kinds = "deployments,poddisruptionbudgets,customresourcedefinitions"
     return cluster.kubectl("get", kinds, "-A", "-o", f"custom-columns={columns}")
@@ -58,5 +58,5 @@ def _may(cluster: Cluster, verb: str, resource: str) -> bool:
     try:
         return ask().strip() == "yes"
     except ClusterError:
-        # kubectl says no by its exit code.
+        # kubectl answers "no" with an exit code other than 0.
         return False

@@ -44,7 +44,7 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if not engine_answers():
         pytest.skip("no container engine answers on this machine: kind needs docker")
     subprocess.run(["docker", "build", "--tag", IMAGE, str(ROOT)], check=True)
-    # By name: the fixture creates a cluster, which must not begin where there is no engine.
+    # By name, because the fixture creates a cluster, which must not happen without an engine.
     nodes: Any = request.getfixturevalue("kind_cluster")
     nodes.load_docker_image(IMAGE)
     nodes.ensure_kubectl()

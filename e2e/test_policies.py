@@ -1,4 +1,4 @@
-"""A person applies a policy, changes something, and reads what became of it."""
+"""A user applies a policy, changes an object, and reads the results."""
 
 import pytest
 
@@ -150,7 +150,7 @@ def test_a_missing_right_is_named_and_once_granted_the_request_goes_on(person: P
     person.apply(AUTOSCALER)
     with pytest.raises(ClusterError, match="auth check fails") as refused:
         person.apply(SUSPEND)
-    # What the refusal prints is ready to be applied.
+    # The refusal contains a role that can be applied as it is.
     said = str(refused.value)
     role = said[said.index("apiVersion: rbac") :]
     person.apply(role)
@@ -191,7 +191,7 @@ def test_without_its_policy_nothing_happens_any_more(person: Person) -> None:
     person.request(first)
     person.kubectl("delete", "clusterpolicy", first)
     person.apply(_settings("late"))
-    # The second one only adds what is not there: it would leave the label of the first.
+    # The second one only adds labels that are missing: it would keep the label of the first.
     second = LABEL.replace("$ns-label", "$ns-second").replace("4711", "4712")
     person.request(person.apply_policy(second))
     assert _cost_centers(person) == {"late": "4712"}
@@ -203,11 +203,11 @@ def _may_scale(person: Person) -> bool:
     try:
         return person.kubectl(*ask).strip() == "yes"
     except ClusterError:
-        return False  # kubectl says no by its exit code.
+        return False  # kubectl answers "no" with an exit code.
 
 
 def _applied_soon(person: Person, policy: str) -> str:
-    """Apply a policy whose rights have just been granted, which takes the API server a moment."""
+    """Apply a policy with rights that were just granted; they take effect after a moment."""
 
     def accepted() -> str:
         try:

@@ -1,4 +1,4 @@
-"""How often functions are called, without replacing them."""
+"""Counts calls of functions without replacing the functions."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def counted(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
-    """Count the calls of functions by their names, here and in threads that start meanwhile."""
+    """Count calls of functions by name, in this thread and in threads that start meanwhile."""
     names = {function.__code__: function.__name__ for function in functions}
     calls: Counter[str] = Counter()
 

@@ -1,4 +1,4 @@
-"""Fixtures that give tests a real Kubernetes API, and a watch on what they leave behind."""
+"""Fixtures that give tests a real Kubernetes API, and a check for processes left behind."""
 
 import contextlib
 import gc
@@ -26,10 +26,10 @@ from tests.faults.rig import SHORT_LEASE, SHORT_WAR, audit_log
 from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
 
-# Runners of conformance cases assert outside of test modules.
+# The runners of conformance cases contain assertions, but are not test modules.
 pytest.register_assert_rewrite("tests.conformance.units", "tests.conformance.dialects")
 
-# Two shared cores: how long an example takes says nothing about the code.
+# On two shared cores, the duration of an example says nothing about the code.
 settings.register_profile("retrofit", deadline=None)
 settings.load_profile("retrofit")
 
@@ -48,7 +48,7 @@ _CLUSTER_FIXTURES = frozenset(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make conformance`."""
+    """Add the option that `make conformance` uses."""
     parser.addoption(
         "--conformance-report",
         action="store_true",
@@ -57,18 +57,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count conformance cases, here because only this file is read where workers are led from."""
+    """Register the plugins here, as the process that leads the workers reads no other conftest."""
     config.addinivalue_line("markers", "conformance(folder): a counted case of this folder")
-    # A run lacks CPU and not memory: with fewer collections of garbage a control plane and kubectl
-    # need about a quarter less of it. An API server whose objects alone reach the limit does
-    # nothing but collect.
+    # CPU is scarce in a run, memory is not: with fewer garbage collections a control plane and
+    # kubectl need about a quarter less CPU. An API server whose live objects alone reach the
+    # memory limit does nothing but collect.
     os.environ.setdefault("GOGC", "400")
     os.environ.setdefault("GOMEMLIMIT", "2GiB")
-    # With the local variables of each frame, as it is by default, a traceback takes ten seconds.
+    # By default a traceback shows the local variables of each frame, which takes ten seconds.
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
-    # What is collected is kept: a garbage collector looks through it again and again in vain, for
-    # a seventh of the CPU of collecting.
+    # Collected tests stay in memory, so garbage collection scans them in vain; it would take a
+    # seventh of the CPU of collecting tests.
     gc.set_threshold(50_000, 50, 50)
     full = config.getoption("conformance_report")
     config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
@@ -78,12 +78,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Distribution:
-    """Keep tests on one worker that share a control plane."""
+    """Keep tests that share a control plane on one worker."""
     return Distribution(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a cluster; on workers, put first what takes longest."""
+    """Mark tests that need a cluster; on workers, order the tests by the order of their groups."""
     for item in items:
         if _CLUSTER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
@@ -92,13 +92,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Find in tests what they left open as early as garbage is collected elsewhere."""
+    """Restore the default garbage collection, so that tests soon report what they left open."""
     gc.set_threshold(*_THRESHOLDS)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_process_left_behind() -> Iterator[None]:
-    """Fail when a process that a test started outlives all tests (where /proc can tell)."""
+    """Fail if a process that a test started outlives all tests (on Linux, which has /proc)."""
     mark = f"{_MARK}={uuid.uuid4().hex}"
     os.environ[_MARK] = mark.partition("=")[2]
     yield
@@ -118,21 +118,21 @@ def binaries() -> Binaries | Path:
     except InvalidSetting as error:
         pytest.fail(str(error), pytrace=False)
     if found is None:
-        # Getting one takes minutes, more than the time that one test has.
+        # Downloading one takes minutes, more than the timeout of a test.
         pytest.fail("no control plane on this machine: run `make control-plane`", pytrace=False)
     return found
 
 
 @pytest.fixture(scope="session")
 def shared(no_process_left_behind: None) -> Iterator[Shared]:
-    """What the tests of one group share (`tests.distribution`)."""
+    """The resources that the tests of one group share (`tests.distribution`)."""
     with Shared() as found:
         yield found
 
 
 @pytest.fixture(scope="module", autouse=True)
 def begun_group(request: pytest.FixtureRequest, shared: Shared) -> None:
-    """End what tests of another group shared."""
+    """Close the shared resources of another group before a module of this group starts."""
     shared.begin(group_of(request.node.nodeid))
 
 
@@ -155,7 +155,7 @@ def own_control_plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def installed_cluster(control_plane: Cluster, shared: Shared) -> Cluster:
-    """The shared cluster with CRDs, RBAC, ServiceAccounts and settings, without the binaries."""
+    """The shared cluster with CRDs, RBAC, ServiceAccounts and settings; no program runs in it."""
     return shared.get(_installed, control_plane)
 
 
@@ -163,10 +163,10 @@ def installed_cluster(control_plane: Cluster, shared: Shared) -> Cluster:
 def live_programs(
     binaries: Binaries | Path, shared: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> Programs:
-    """Both programs at work in a cluster of their own (``live_programs.cluster``).
+    """Both programs running in a cluster of their own (``live_programs.cluster``).
 
-    Not the shared one: other tests keep requests there that nobody may touch. Some break it, and
-    ``open_rig`` starts again what they left dead.
+    Not in the shared cluster: other tests keep requests there that the programs must not process.
+    Some tests break this one, and ``open_rig`` restarts the programs that they left dead.
     """
     return shared.get(_programs, binaries, tmp_path_factory)
 
@@ -224,7 +224,7 @@ def _new_namespace(cluster: Cluster) -> Iterator[str]:
     try:
         yield name
     finally:
-        # A control plane of the tests ends soon, and is asked for each kind to end a namespace.
+        # Deleting takes a call per kind; a control plane of the tests ends soon anyway.
         if not isinstance(cluster, ControlPlane):
             cluster.kubectl("delete", "namespace", name, "--wait=false")
 
@@ -233,7 +233,7 @@ def _marked(mark: str) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            # The file shows the environment that a process began with: never this one's own mark.
+            # The file holds the environment at the start of a process, so this one never matches.
             if mark.encode() in (folder / "environ").read_bytes():
                 words = (folder / "cmdline").read_bytes().split(b"\0")
                 found.append(f"{folder.name} {b' '.join(words[:3]).decode(errors='replace')}")

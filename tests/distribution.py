@@ -1,8 +1,8 @@
-"""Which tests follow each other on one worker of pytest-xdist, and in which order groups begin.
+"""Groups of tests that share a worker of pytest-xdist, and the order in which groups start.
 
-Cluster tests wait more than they work, so workers run them side by side, each on control planes
-of its own. The files of a group share one of these, and hence a worker. Any other file is a group
-of its own.
+Cluster tests wait more than they compute, so workers run them in parallel, each on control planes
+of its own. The files of a group share a control plane and therefore a worker. Any other file is a
+group of its own.
 """
 
 import os
@@ -19,8 +19,8 @@ from reconciler.errors import InvalidSetting
 
 _CHAINSAW = "tests/conformance/chainsaw/test_chainsaw.py"
 _CHAINSAW_PARTS = 2
-# By the beginning of the file's path; the longest that fits counts. Whatever takes long begins
-# early, because the last group to end decides when all is over: from six minutes to half of one.
+# By prefix of the file's path; the longest matching prefix counts. Slow groups start early, as the
+# last group to end determines the length of the run. Groups take from 6 to 0.5 minutes.
 GROUPS = {
     "live": ("tests/integration/",),
     "live-3": (
@@ -96,12 +96,12 @@ def group_of(nodeid: str) -> str:
         if file.startswith(path)
     ]
     group = max(fitting)[1] if fitting else file
-    # Its tests want a cluster for themselves, but any will do.
+    # Its tests need a cluster without other files' tests; in parts, they run on several clusters.
     return f"{group}-{_part(nodeid)}" if file == _CHAINSAW else group
 
 
 def place_of(nodeid: str) -> int:
-    """Return the place of a test's group in the order of beginning."""
+    """Return the position of a test's group in the order in which groups start."""
     group = group_of(nodeid)
     return _ORDER.get("chainsaw" if group.startswith("chainsaw-") else group, len(_ORDER))
 
@@ -115,14 +115,14 @@ class Distribution(LoadScopeScheduling):
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         super().__init__(config, log)
-        # Else the group with the most tests begins, however short they are.
+        # Otherwise the group with the most tests starts first, however short they are.
         config.option.loadscopereorder = False
         self._one_cluster = _names_a_cluster()
 
     @override
     def _split_scope(self, nodeid: str) -> str:
         group = group_of(nodeid)
-        # In a cluster of somebody else's there is one installation, and hence one worker for it.
+        # A cluster that the user names has one installation, and therefore one worker.
         return "cluster" if self._one_cluster and place_of(nodeid) < len(_ORDER) else group
 
 

@@ -1,10 +1,10 @@
-"""The commands that the documents show, with what their authors say about running them.
+"""The commands in the documents, with the comments that control how tests run them.
 
-A fenced block of kind ``sh`` is run as it stands; of ``console``, each line behind ``$ `` is, and
-what follows must come out. A comment above the fence says otherwise:
+A fenced block of kind ``sh`` is run as a whole. In a ``console`` block each line after ``$ `` is
+run, and the lines after it are its expected output. A comment above the fence changes that:
 
-``<!-- not run: why -->`` for what cannot run beside a control plane without nodes.
-``<!-- exit: 1 -->`` where the last command ends with another code than 0.
+``<!-- not run: why -->`` for commands that cannot run on a control plane without nodes.
+``<!-- exit: 1 -->`` if the last command ends with another code than 0.
 """
 
 import re
@@ -27,9 +27,9 @@ class Block:
     """A fenced block.
 
     Attributes:
-        line: Of its first command, from 1.
-        not_run: Why it is not run, empty where it is.
-        exit: The exit code of its last command.
+        line: The line of its first command, from 1.
+        not_run: Why it is not run; empty if it is run.
+        exit: The expected exit code of its last command.
     """
 
     document: Path
@@ -44,7 +44,7 @@ class Block:
         return f"{self.document.relative_to(ROOT)}:{self.line}"
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """Yield scripts, each with what it prints; empty where nothing is said of that."""
+        """Yield scripts, each with its expected output; empty if the document shows none."""
         if self.kind != "console":
             yield self.text, ""
             return
@@ -54,7 +54,7 @@ class Block:
 
 
 def blocks(document: Path) -> list[Block]:
-    """Return all blocks of a document, commands or not."""
+    """Return all fenced blocks of a document, whether they hold commands or not."""
     text = document.read_text()
     return [
         Block(

@@ -1,4 +1,4 @@
-"""An application behind TLS in the process of a test, which leaves no connection behind."""
+"""Serves an application over TLS in the process of a test, and leaves no connection behind."""
 
 import contextlib
 import logging
@@ -11,18 +11,18 @@ from aiohttp import web
 from reconciler.serving.pki import Pair
 
 HOST = "127.0.0.1"
-# A server is surprised by connections that break, which is what its test is for.
+# The server would log connections that break, which the tests do on purpose.
 _quiet = logging.getLogger(f"{__name__}.quiet")
 _quiet.disabled = True
 
 
 @contextlib.asynccontextmanager
 async def serve_https(app: web.Application, pair: Pair) -> AsyncIterator[str]:
-    """Serve an application until the end of the context, and give its address.
+    """Serve an application until the end of the context, and yield its URL.
 
-    The end of TLS waits for an answer of the other side, for up to 30 seconds. An event loop that
-    ends before would leave sockets open, for which some later test would have to answer: what is
-    not closed by then is cut off.
+    A TLS shutdown waits for the answer of the peer, for up to 30 seconds. An event loop that ends
+    before would leave sockets open, for which a later test would fail. So connections that are
+    still open then are aborted.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:

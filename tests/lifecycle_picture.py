@@ -1,6 +1,6 @@
-"""The picture of a request's states in docs/reference/updaterequest.md, drawn from the code.
+"""The state diagram of requests in docs/reference/updaterequest.md, derived from the code.
 
-``python -m tests.lifecycle_picture`` writes it anew.
+``python -m tests.lifecycle_picture`` updates it.
 """
 
 import re
@@ -44,12 +44,12 @@ _KEPT = Retention(seconds={})
 
 
 def draw() -> str:
-    """Return the picture as mermaid's text."""
+    """Return the diagram in mermaid's syntax."""
     return "stateDiagram-v2\n" + "".join(f"    {line}\n" for line in _lines())
 
 
 def drawn() -> str:
-    """Return the picture that the page shows."""
+    """Return the diagram that the page contains now."""
     found = PICTURE.search(PAGE.read_text())
     return found[0] if found else ""
 

@@ -1,6 +1,6 @@
-"""Rules without targets and objects for them, which every way to apply rules changes alike.
+"""Rules without targets and their objects, on which all ways to apply rules must agree.
 
-Nothing in here depends on a value that an API server sets by default.
+No case depends on a value that an API server sets by default.
 """
 
 import json
@@ -15,7 +15,7 @@ from reconciler.cli.main import retrofit
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"mode": "slow", "list": "a,b"}}
 CONTAINERS = {
-    "automountServiceAccountToken": False,  # It would be mounted under a random name.
+    "automountServiceAccountToken": False,  # Its volume would have a random name.
     "containers": [
         {"name": "web", "image": "shop/web:latest", "imagePullPolicy": "Always"},
         {"name": "log", "image": "quay.io/shop/log:2", "imagePullPolicy": "Always"},
@@ -36,7 +36,7 @@ FAST = {"all": [{"key": "{{ request.object.data.mode }}", "operator": "Equals", 
 
 
 def merge(**patch: Any) -> dict[str, Any]:
-    """Return a rule that merges a patch."""
+    """Return a rule with a strategic merge patch."""
     return {"mutate": {"patchStrategicMerge": patch}}
 
 
@@ -46,12 +46,12 @@ def labels(**values: str) -> dict[str, Any]:
 
 
 def operations(text: str) -> dict[str, Any]:
-    """Return a rule with operations of RFC 6902."""
+    """Return a rule with the operations of an RFC 6902 patch."""
     return {"mutate": {"patchesJson6902": text}}
 
 
 def foreach(items: str, **block: Any) -> dict[str, Any]:
-    """Return a rule that works through a list."""
+    """Return a rule with one ``foreach`` block over a list."""
     return {"mutate": {"foreach": [{"list": items, **block}]}}
 
 
@@ -210,9 +210,9 @@ def policy_of(case: Case, name: str, **resources: Any) -> dict[str, Any]:
     """Return the policy of a case.
 
     Args:
-        case: Of `CASES`.
-        name: Of the policy.
-        resources: What its rules match beside the kind.
+        case: One of `CASES`.
+        name: The name of the policy.
+        resources: Additional fields of the rules' match, beside the kind.
     """
     obj, rules, spec = case
     given = [
@@ -222,7 +222,7 @@ def policy_of(case: Case, name: str, **resources: Any) -> dict[str, Any]:
     for rule in given:
         found = {**rule["match"]["any"][0]["resources"], **resources}
         if found["kinds"] == ["Pod"] != [obj["kind"]]:
-            # With names it would not be written once more for what makes Pods.
+            # With names, the rule would not also be generated for Pod controllers.
             found.pop("names", None)
         rule["match"] = {"any": [{"resources": found}]}
     return {
@@ -239,7 +239,7 @@ def object_of(case: Case, name: str, namespace: str) -> dict[str, Any]:
 
 
 def at_the_desk(folder: Path, policy: Object, obj: Object) -> Object:
-    """Return what ``retrofit apply`` makes of an object."""
+    """Return an object as ``retrofit apply`` changes it."""
     files = []
     for name, document in (("policy.json", policy), ("object.json", obj)):
         files.append(str(folder / name))

@@ -1,7 +1,7 @@
-"""Keeps what the tests of a group share, until the first test of another group begins.
+"""Keeps the resources that the tests of a group share, until a test of another group begins.
 
-An idle control plane with both programs takes some percent of a core. Kept for all tests of a
-worker, a handful of them would be idle at the end, beside the tests that still run.
+An idle control plane with both programs takes some percent of a core. If a worker kept all of its
+control planes, a handful would be idle at the end, beside the tests that still run.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Shared:
-    """What is opened for a group, once, and closed with it in the opposite order."""
+    """Resources that are opened once per group and closed with it in reverse order."""
 
     def __init__(self) -> None:
         self._group = ""
@@ -20,21 +20,21 @@ class Shared:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this object."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is open."""
+        """Close all open resources."""
         self._end()
 
     def begin(self, group: str) -> None:
-        """Close what another group has opened."""
+        """Close the resources of the previous group if this is another one."""
         if group != self._group:
             self._group = group
             self._end()
 
     def get(self, make: Callable[..., AbstractContextManager[T]], *args: object) -> T:
-        """Return what this group has opened, or open it."""
+        """Return the resource that ``make`` opened for this group, or open it."""
         if make not in self._open:
             self._open[make] = self._stack.enter_context(make(*args))
         found: T = self._open[make]

@@ -1,4 +1,4 @@
-"""An event loop that skips the time in which nothing would happen."""
+"""An event loop that skips idle time."""
 
 import asyncio
 import selectors
@@ -21,7 +21,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """Runs what only waits for its own pauses: an hour of them takes a moment."""
+    """Runs coroutines that only wait for timers: an hour of sleeping takes a moment."""
 
     def __init__(self) -> None:
         self.waiting = _Selector()

@@ -44,12 +44,12 @@ class MemoryRequests:
         self._page = page
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
-        """Store a request; return its resourceVersion, empty where one of that name is stored."""
+        """Store a request; return its resourceVersion, or "" if its name already exists."""
         body = {"apiVersion": REQUESTS.api_version, "kind": KIND, "spec": render_spec(spec)}
         return self._create(REQUESTS, name, labels, body)
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
-        """Raise ``spec.sequence`` of this very version of a request by one."""
+        """Increment ``spec.sequence`` of a request, unless it changed since it was read."""
         stored = await self._cluster.get(REQUESTS, self._namespace, request.name)
         if resource_version(stored) != request.resource_version:
             raise Conflict(f"{request.name} changed since it was read", status=409)
@@ -57,11 +57,11 @@ class MemoryRequests:
         return parse_request(await self._cluster.change(REQUESTS, stored, after))
 
     async def get(self, name: str) -> UpdateRequest:
-        """Return a request as it is stored now."""
+        """Return a request by name, as it is stored now."""
         return parse_request(await self._cluster.get(REQUESTS, self._namespace, name))
 
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
-        """Write a status that was decided on this very version of the request."""
+        """Write a request's status, unless the request changed since it was read."""
         stored = await self._cluster.get(REQUESTS, request.namespace, request.name)
         meta = {**stored["metadata"], "resourceVersion": request.resource_version}
         before = {**stored, "metadata": meta}
@@ -85,7 +85,7 @@ class MemoryRequests:
                 yield request
 
     async def remove(self, *, remove_after: str, policy: str = "") -> None:
-        """Delete the finished requests of one minute of ``status.removeAfter``."""
+        """Delete the finished requests whose ``status.removeAfter`` is the given minute."""
         if not remove_after:
             raise Invalid("removing without a minute would remove all requests")
         fields = f"status.removeAfter={remove_after}"
@@ -93,7 +93,7 @@ class MemoryRequests:
         self._cluster.delete_where(REQUESTS, namespace=self._namespace, fields=fields)
 
     async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
-        """Store recorded fields that must not stand in a request."""
+        """Store recorded fields that must not be part of a request, in a Secret."""
         encoded = base64.b64encode(data).decode()
         body = {"apiVersion": "v1", "kind": "Secret", "data": {"recorded": encoded}}
         meta = {"name": recorded_name(request), "namespace": REPLACING.recorded}
@@ -101,7 +101,7 @@ class MemoryRequests:
             self._cluster.create(SECRETS, {**body, "metadata": {**meta, "labels": dict(labels)}})
 
     async def read_recorded(self, request: str, *, former: bool = False) -> bytes:
-        """Return what `create_recorded` stored."""
+        """Return the data that `create_recorded` stored."""
         name = recorded_name(request)
         try:
             secret = await self._cluster.get(SECRETS, REPLACING.recorded, name)
@@ -112,7 +112,7 @@ class MemoryRequests:
         return base64.b64decode(secret["data"]["recorded"])
 
     async def delete_recorded(self, request: str, *, former: bool = False) -> None:
-        """Remove it; absent is success."""
+        """Delete the data that `create_recorded` stored, if it exists."""
         for namespace in (REPLACING.recorded, *((self._namespace,) if former else ())):
             with contextlib.suppress(NotFound):
                 self._cluster.delete(SECRETS, namespace, recorded_name(request))
@@ -142,7 +142,7 @@ class MemoryRequests:
 
 
 class MemoryPolicies:
-    """Policy objects, as stored."""
+    """The policies that the in-memory cluster stores."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
@@ -158,7 +158,7 @@ class MemoryPolicies:
         return tuple(item for page in pages for item in page.items)
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
-        """Merge into the status of a policy."""
+        """Merge fields into the status of a policy."""
         kind = replace(policy_kind(policy_ref(policy)), subresource="status")
         after = apply_merge_patch(policy, {"status": dict(status)})
         await self._cluster.change(kind, policy, after)
@@ -168,12 +168,12 @@ class MemoryEvents:
     """Keeps events in a list.
 
     Attributes:
-        emitted: All of them, in order.
+        emitted: All emitted events, in order.
     """
 
     def __init__(self) -> None:
         self.emitted: list[Event] = []
 
     def emit(self, event: Event) -> None:
-        """Keep one event."""
+        """Append an event."""
         self.emitted.append(event)

@@ -1,11 +1,11 @@
-"""Holds the rights of the manifests against those that are used: by the audit logs of all suites.
+"""Compares the rights that the manifests grant with those used in the tests' audit logs.
 
-Each control plane of a run leaves behind what our programs asked the API server for. When every
-test was run, the run fails if the manifests grant a right that nobody used, or if a program asked
-for what they do not grant, be it that something else allowed it or that it was refused.
+Each control plane of a run records which rights our programs used. If every test was run, the run
+fails if the manifests grant a right that no program used, or if a program used a right that they
+do not grant, whether something else allowed the call or it was refused.
 
-What a test tries in the name of an account does not count, only what comes with its token. `make
-e2e` and `make e2e-node` are runs of their own and nothing of them is seen here.
+Only calls with an account's own token count, not those in which a test impersonates the account.
+`make e2e` and `make e2e-node` are separate runs, and this module does not see them.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ from devcluster.cluster import ControlPlane, Options
 
 ACCOUNT = "system:serviceaccount:kyverno:"
 FOLDER = "RETROFIT_TEST_RIGHTS"
-"""Where the processes of a run leave what was used."""
+"""The environment variable with the folder in which a run's processes record used rights."""
 MANIFESTS = Path(__file__).parents[1] / "manifests"
 BASE = MANIFESTS / "base"
 FOLDERS = (BASE, *sorted(MANIFESTS.glob("dialects/*")), MANIFESTS / "components/ui")
-"""What grants rights to programs, that of parts which a cluster need not have included."""
+"""The folders whose manifests grant rights to programs, including those of optional parts."""
 _DECISION = "authorization.k8s.io/decision"
 _REASON = "authorization.k8s.io/reason"
 _CREATED = 201
 _ANY = "*"
 _ASKED_BY_POLICIES = frozenset({"record", "process"})
-"""Verbs of no request: admission policies ask about them, which no log shows."""
+"""Verbs of no API call: only admission policies check them, which the audit log does not show."""
 _CONFORMANCE = "tests/conformance/"
-"""Many of its cases are left out in every run, and those that run use only what others use too."""
+"""Many of these cases are skipped in every run; the others use only rights of other tests too."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,11 +48,11 @@ class Right:
     """One verb on one resource.
 
     Attributes:
-        account: A ServiceAccount of namespace kyverno.
-        group: ``*`` for any, and so the resource.
-        resource: With its subresource.
-        namespace: Where it is granted or used; empty for all, and for what has no namespace.
-        name: Empty for any.
+        account: The name of a ServiceAccount in namespace kyverno.
+        group: The API group; ``*`` for any.
+        resource: The plural, with its subresource; ``*`` for any.
+        namespace: Where it is granted or used; empty for all, and for cluster-scoped resources.
+        name: The name of the object; empty for any.
     """
 
     account: str
@@ -63,7 +63,7 @@ class Right:
     name: str = ""
 
     def covers(self, used: "Right") -> bool:
-        """Return whether a use needs no other right than this."""
+        """Return whether this right is sufficient for the used one."""
         return (
             (self.account, self.verb) == (used.account, used.verb)
             and self.group in (_ANY, used.group)
@@ -74,7 +74,7 @@ class Right:
 
     @override
     def __str__(self) -> str:
-        """Return it as one would ask for it."""
+        """Return the right as ``ACCOUNT: VERB RESOURCE NAME in namespace NAMESPACE``."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
         name = f" {self.name}" if self.name else ""
         where = f" in namespace {self.namespace}" if self.namespace else ""
@@ -82,58 +82,58 @@ class Right:
 
 
 GRANTED_BY_USERS = (
-    # What a policy reads and changes: by the cluster's role `view`, and by roles with the label of
-    # this account. They differ by cluster, so no run shows which of their rights are needed.
+    # The objects that policies read and change, granted by the cluster's role `view` and by roles
+    # with the label of this account. They differ by cluster, so no run can show which are needed.
     *(
         Right("kyverno-background-controller", verb, _ANY, _ANY)
         for verb in ("get", "list", "watch", "create", "update", "patch")
     ),
-    # By `view`, and by roles with the label of this one: single old and deleted objects, and what
-    # the GlobalContextEntries keep that a rule names before an object is stored.
+    # Granted by `view` and by roles with this account's label: single old and deleted objects, and
+    # the data of GlobalContextEntries that a rule uses before an object is stored.
     Right("kyverno-admission-controller", "get", _ANY, _ANY),
     Right("kyverno-admission-controller", "list", _ANY, _ANY),
     Right("kyverno-admission-controller", "watch", _ANY, _ANY),
-    # What an older version recorded there, where docs/reference/rbac.md has somebody grant it.
+    # Secrets that an older version recorded there; docs/reference/rbac.md says how to grant this.
     Right("kube-retrofit-controller", "get", "", "secrets", "kyverno"),
     Right("kube-retrofit-controller", "delete", "", "secrets", "kyverno"),
 )
-"""What programs ask for that is not the base's to grant."""
+"""Rights that programs use and that users grant, not the base."""
 
 
 def granted_by_users(right: Right) -> bool:
-    """Return whether something is not the base's to grant."""
+    """Return whether a right is one that users grant, not the base."""
     if right.verb == "impersonate":
-        # The accounts that policies name; those of the programs are named by no policy.
+        # Policies name accounts of any namespace but kyverno, which has the programs' accounts.
         return right.namespace != "kyverno"
     return any(item.covers(right) for item in GRANTED_BY_USERS)
 
 
 class Decision(StrEnum):
-    """What the API server said to a use of a right."""
+    """The API server's decision about the use of a right."""
 
     ALLOWED = "allowed"
     ALLOWED_TO_ALL = "allowed to all"
-    """By the cluster's own roles for everybody who has logged in."""
+    """Allowed by the cluster's default roles for all authenticated users."""
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Use:
-    """A right that a program asked for."""
+    """A right that a program needed for a call, and the decision."""
 
     right: Right
     decision: Decision
 
 
 def used(audit_log: Path) -> set[Use]:
-    """Return what our programs asked for, by the log of one API server."""
+    """Return the rights that our programs used, from the audit log of one API server."""
     found: set[Use] = set()
     for line in audit_log.read_bytes().splitlines():
         if ACCOUNT.encode() not in line:
             continue
         event = orjson.loads(line)
         annotations = event.get("annotations") or {}
-        # Without a decision nobody asked the authorizer: the token was refused, or to impersonate.
+        # Without a decision the authorizer was not called: the token or impersonation was refused.
         if event["user"]["username"].startswith(ACCOUNT) and _DECISION in annotations:
             decision = _decision(annotations)
             found.update(Use(right, decision) for right in _asked(event))
@@ -150,7 +150,7 @@ def _decision(annotations: Any) -> Decision:
 def _asked(event: Any) -> Iterator[Right]:
     ref, user = event.get("objectRef") or {}, event["user"]["username"]
     acting = (event.get("impersonatedUser") or {}).get("username", user)
-    # In the name of another namespace's account only who owns that namespace lets us work.
+    # The owner of another namespace grants the right to impersonate that namespace's accounts.
     if acting != user and acting.startswith(ACCOUNT):
         namespace, _, name = acting.removeprefix("system:serviceaccount:").partition(":")
         account = user.removeprefix(ACCOUNT)
@@ -164,7 +164,7 @@ def _asked(event: Any) -> Iterator[Right]:
         group=ref.get("apiGroup", ""),
         resource=ref["resource"] + (f"/{subresource}" if subresource else ""),
         namespace=ref.get("namespace", ""),
-        # No rule can ask for the name of what is created by a POST.
+        # RBAC cannot restrict a POST by the name of the object.
         name="" if event["verb"] == "create" else ref.get("name", ""),
     )
     yield right
@@ -173,7 +173,7 @@ def _asked(event: Any) -> Iterator[Right]:
 
 
 def granted(*folders: Path) -> set[Right]:
-    """Return what the manifests of some folders grant, but for the cluster's own roles."""
+    """Return the rights that the manifests of folders grant, without the cluster's own roles."""
     documents = [
         document
         for folder in folders or FOLDERS
@@ -223,15 +223,15 @@ def _rights(account: str, namespace: str, rules: Iterable[Any]) -> Iterator[Righ
 
 
 def never_used(rights: Iterable[Right], uses: Iterable[Use]) -> list[Right]:
-    """Return the rights that cover nothing of what was allowed."""
+    """Return the rights that cover none of the allowed uses."""
     allowed = {use.right for use in uses if use.decision is not Decision.REFUSED}
     return sorted(right for right in rights if not any(map(right.covers, allowed)))
 
 
 def never_granted(rights: Iterable[Right], uses: Iterable[Use]) -> list[Use]:
-    """Return what was asked for and is covered by none of the rights.
+    """Return the uses that none of the rights covers.
 
-    What is granted and was refused all the same is no such thing: a test had taken it away.
+    A use that is covered but was refused does not count: a test had taken the right away.
     """
     known = tuple(rights)
     return sorted(
@@ -244,7 +244,7 @@ def never_granted(rights: Iterable[Right], uses: Iterable[Use]) -> list[Use]:
 
 
 def leave_behind(audit_log: Path | None) -> None:
-    """Note for the end of the run what a control plane's log says, while it is still there."""
+    """Record the used rights from a control plane's log for the end of the run."""
     folder = os.environ.get(FOLDER)
     if not folder or audit_log is None or not audit_log.exists():
         return
@@ -262,7 +262,7 @@ def _left_behind(folder: Path) -> set[Use]:
 
 @contextlib.contextmanager
 def audited(binaries: Binaries) -> Iterator[ControlPlane]:
-    """Give a control plane of which the run learns what our accounts did there."""
+    """Yield a control plane whose audit log is recorded for the run."""
     with ControlPlane.start(Options(binaries=binaries, audit_log=True)) as plane:
         yield plane
         leave_behind(plane.audit_log)
@@ -273,8 +273,8 @@ class UsedRights:
     """A pytest plugin for the process that leads a run.
 
     Attributes:
-        whole: Every test of the project is run.
-        manifests: What grants the rights.
+        whole: Whether every test of the project is run.
+        manifests: The folders with the manifests that grant the rights.
     """
 
     whole: bool
@@ -288,7 +288,7 @@ class UsedRights:
 
     @classmethod
     def of(cls, config: pytest.Config, *manifests: Path) -> Self:
-        """Return it for a run, and let the processes of the run know where to leave notes."""
+        """Return the plugin for a run, and set `FOLDER` for the processes of the run."""
         choices = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
         part = any(config.getoption(name, default=None) for name in choices)
         whole = config.args_source is config.ArgsSource.TESTPATHS and not part
@@ -297,7 +297,7 @@ class UsedRights:
         return plugin
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note which tests did not come to their end on a control plane."""
+        """Record the cluster tests that did not pass."""
         passed = report.passed or hasattr(report, "wasxfail")
         counts = "cluster" in report.keywords and not report.nodeid.startswith(_CONFORMANCE)
         if counts and not passed:
@@ -305,7 +305,7 @@ class UsedRights:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Take in what all processes left behind, and fail the run by it."""
+        """Read the records of all processes, and fail the run if rights and uses differ."""
         uses = _left_behind(Path(self.folder.name))
         self.folder.cleanup()
         if not self.whole or not uses:
@@ -317,7 +317,7 @@ class UsedRights:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the rights."""
+        """Print the rights that were never granted or never used."""
         if self._ungranted:
             _tell(
                 terminalreporter,

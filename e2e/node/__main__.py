@@ -1,4 +1,4 @@
-"""``make e2e-node``: a cluster with a real node on this machine, the scenes on it, and its end."""
+"""``make e2e-node``: starts a cluster with a real node, runs the scenes on it, and removes it."""
 
 import json
 import os
@@ -22,13 +22,13 @@ from reconciler.errors import RetrofitError
 
 FACTS = "RETROFIT_NODE"
 OLDER = ("0.1.0", "d12b38f2358bc8dc4849cfc78bc6ae81b323c922")
-"""A version that is upgraded, and the commit that its image is built of."""
+"""The version from which the scenes upgrade, and the commit that its image is built from."""
 _NODE = {"kubelet", "kube-proxy"}
 _OVERLAY = ROOT / "manifests" / "overlays" / "default"
 
 
 def main() -> int:
-    """Run the scenes; return pytest's exit code, and 0 with a word where no node can run."""
+    """Run the scenes and return pytest's exit code; print why and return 0 if no node can run."""
     problem = obstacle()
     if problem:
         click.echo(f"e2e-node: skipped: {problem}")
@@ -91,7 +91,7 @@ def _scenes(store: Path, running: Running) -> int:
 
 
 def _names(running: Running, binaries: Binaries) -> tuple[str, str]:
-    """Return the image that the manifests name, and the same with another tag."""
+    """Return the image that the manifests name, and the same image with another tag."""
     text = running.ask(*binaries.command("kubectl"), "kustomize", _OVERLAY)
     (name,) = {
         container["image"]

@@ -1,4 +1,4 @@
-"""What a scene has: the node's cluster, a stream of triggers, and a line of the table."""
+"""Fixtures of the scenes: the node's cluster, a stream of triggers, and a row of the table."""
 
 import json
 import os
@@ -26,11 +26,11 @@ _ROWS = pytest.StashKey[list[Row]]()
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the driver says of the node.
+    """The facts about the node that ``e2e.node.__main__`` passes in a file.
 
     Attributes:
         upgrade: The image under another tag.
-        older: The image of an earlier version, empty where it cannot be built.
+        older: The image of an earlier version; empty if it cannot be built.
     """
 
     kubeconfig: Path
@@ -64,7 +64,7 @@ def cluster(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 @pytest.fixture(scope="session")
 def streaming(cluster: Cluster) -> None:
-    """A policy that marks every object of the stream, in force."""
+    """A policy in force that marks every object of the stream."""
     cluster.kubectl("create", "namespace", NAMESPACE)
     cluster.kubectl("apply", "-f", "-", stdin=ROLE)
     applied(cluster, POLICY)
@@ -73,7 +73,7 @@ def streaming(cluster: Cluster) -> None:
 
 @pytest.fixture
 def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[..., Stream]:
-    """Return what opens a stream, whose counts become a line of the table."""
+    """A function that opens a stream whose counts become a row of the table."""
     request.getfixturevalue("streaming")
 
     return partial(opened, request.config, facts)
@@ -86,7 +86,7 @@ def opened(
     per_second: float = 5.0,
     marks: frozenset[str] = MARKS,
 ) -> Stream:
-    """Return a stream that gets a line of the table."""
+    """Return a stream with a row of the table."""
     there = Stream(facts.kubeconfig, scene, per_second, marks)
     config.stash.setdefault(_ROWS, []).append(there.row)
     return there
@@ -94,13 +94,13 @@ def opened(
 
 @pytest.fixture(scope="session")
 def short_tokens(facts: Facts, cluster: Cluster) -> Iterator[ShortTokens]:
-    """Tokens that end within a minute, for the programs that are told to use them."""
+    """Tokens that expire within a minute, for Deployments that are patched to use them."""
     with ShortTokens(cluster, facts.service_account_key, tuple(ACCOUNTS.values())) as tokens:
         yield tokens
 
 
 def applied(cluster: Cluster, text: str) -> None:
-    """Apply a policy; its role is in force a moment after it was stored."""
+    """Apply a policy; retry until the role that it needs has taken effect."""
 
     def accepted() -> bool:
         try:
@@ -118,7 +118,7 @@ def applied(cluster: Cluster, text: str) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failure how the programs are, for the node is gone before anybody can look."""
+    """Add the state of the programs to a failure's report, as the node is removed afterwards."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(cluster, Cluster):

@@ -1,4 +1,4 @@
-"""The images of the node, made of Debian packages and the Dockerfile: no registry is asked."""
+"""The images of the node, built from Debian packages and the Dockerfile without any registry."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from e2e.node.running import RigError, Running
 
 ROOT = Path(__file__).parents[2]
 PAUSE = "localhost/pause:1"
-# Which Debian has the Python that the Dockerfile begins with.
+# The Debian release that has the Python version of the Dockerfile's base image.
 _RELEASES = {"3.11": "bookworm", "3.13": "trixie"}
 _IN_BASE = "python3,python3-venv,python-is-python3,ca-certificates"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -23,10 +23,10 @@ _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """An image as a file.
+    """An image in an archive file.
 
     Attributes:
-        names: How pods call it; the first is what the file says.
+        names: The names that pods use; the first one is in the file.
     """
 
     names: tuple[str, ...]
@@ -34,32 +34,32 @@ class Image:
 
 
 class Store:
-    """A store of images that lasts from run to run."""
+    """A store of images that is kept between runs."""
 
     def __init__(self, folder: Path, running: Running) -> None:
         self._folder = folder
         self._running = running
         self._buildah = (
-            # In a mount namespace of its own: it would leave its store mounted.
+            # In a mount namespace of its own, because it leaves its store mounted.
             *("unshare", "--mount", "buildah", "--storage-driver", "overlay"),
             *("--root", str(folder / "images"), "--runroot", str(folder / "run")),
         )
         (folder / "files").mkdir(parents=True, exist_ok=True)
 
     def project(self, *names: str) -> Image:
-        """Build the Dockerfile as it stands, on a base of Debian packages."""
+        """Build the Dockerfile as it is now, on a base image of Debian packages."""
         self._make_base()
         with self._running.step("building the image of the Dockerfile"):
             self._build(names[0])
         return self._file("project", names)
 
     def hooks(self, name: str, dockerfile: str, executables: Path) -> Image:
-        """Build the Dockerfile's image for executables, and from it one with executables.
+        """Build the Dockerfile's stage for executables, and on it an image with executables.
 
         Args:
-            name: Of the image that is built.
-            dockerfile: That of its users, as a text.
-            executables: The folder that is added by it as ``hooks``.
+            name: The name of the image with executables.
+            dockerfile: The text of the Dockerfile that users write for it.
+            executables: The folder that this Dockerfile adds as ``hooks``.
         """
         self._make_base()
         base = re.search(r"^FROM (\S+)$", dockerfile, re.MULTILINE)
@@ -82,9 +82,9 @@ class Store:
                 self._base(base, python)
 
     def released(self, name: str, commit: str) -> Image | None:
-        """Build the Dockerfile of another commit, on the base that `project` has made.
+        """Build the Dockerfile of another commit, on the base image that `project` has built.
 
-        None where this checkout has no such commit, as one without history.
+        Return None if this checkout does not have the commit, such as one without history.
         """
         built = f"localhost/kube-retrofit:{commit}"
         if not self._has(built):
@@ -104,14 +104,14 @@ class Store:
         return self._file("released", (built, name))
 
     def tools(self) -> Image:
-        """Return busybox under the name that tests of others use."""
+        """Return busybox under the name that test cases of other projects use."""
         name = f"{_full_name('busybox')}:1.35"
         if not self._has(name):
             self._from_busybox(name, ("--cmd", "sh"))
         return self._file("busybox", (name,))
 
     def pause(self) -> Image:
-        """Return what holds a pod's namespaces: it sleeps until it is killed."""
+        """Return the image that holds a pod's namespaces; it sleeps until it is killed."""
         if not self._has(PAUSE):
             self._from_busybox(PAUSE, ("--entrypoint", '["/bin/sleep", "99999999"]'))
         return self._file("pause", (PAUSE,))
@@ -123,9 +123,9 @@ class Store:
             return False
 
     def _file(self, purpose: str, names: tuple[str, ...]) -> Image:
-        """Write an image into a file, unless that was done by an earlier run."""
+        """Write an image to a file, unless an earlier run has done so."""
         digest = self._running.ask(*self._buildah, "images", "-q", "--no-trunc", names[0])
-        # The file also says the name.
+        # The file contains the name of the image too.
         content = f"{digest.rpartition(':')[2][:16]}-{re.sub(r'[^a-z0-9]+', '-', names[0])}"
         wanted = self._folder / "files" / f"{purpose}-{content}.tar"
         for file in wanted.parent.glob(f"{purpose}-*"):
@@ -152,7 +152,7 @@ class Store:
         if version not in _RELEASES:
             raise RigError(f"no Debian is known that has Python {version}: add it to {__file__}")
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            # In a mount namespace of its own: what it mounts goes with it.
+            # In a mount namespace of its own, so that its mounts end with it.
             self._running.run(
                 *("unshare", "--mount", "debootstrap", "--variant=minbase"),
                 *(f"--include={_IN_BASE}", _RELEASES[version], folder, self._mirror()),
@@ -162,7 +162,7 @@ class Store:
             self._commit(name, Path(folder), ("--env", f"PATH={_PATH}", "--cmd", "python3"))
 
     def _mirror(self) -> str:
-        """Return where this machine has its Debian packages from."""
+        """Return the URL of the repository that this machine has its Debian packages from."""
         lines = self._running.ask("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)")
         for line in lines.splitlines():
             label, _, place = line.partition(" ")
@@ -177,7 +177,7 @@ class Store:
             volumes = [f"--volume={config}:/etc/pip.conf:ro"]
             settings = self._pip_settings()
             bundle = Path(settings.get("cert") or _BUNDLE)
-            # Folders of this machine are not there in the build.
+            # Paths of this machine do not exist in the build.
             lines = [f"{key} = {it}" for key, it in settings.items() if not it.startswith("/")]
             if bundle.exists():
                 lines.append(f"cert = {_BUNDLE}")
@@ -190,7 +190,7 @@ class Store:
             )
 
     def _pip_settings(self) -> dict[str, str]:
-        """Return how pip is set up on this machine, by files and environment."""
+        """Return pip's settings on this machine, from files and the environment."""
         said = self._running.ask("python3", "-m", "pip", "config", "list")
         found = {}
         for line in said.splitlines():
@@ -205,7 +205,7 @@ class Store:
         ):
             download, tree = Path(folder) / "download", Path(folder) / "tree"
             download.mkdir()
-            # apt gives up its rights for a download, and could not write here.
+            # apt drops its privileges for a download and could not write to this folder.
             self._running.run(
                 *("env", "-C", download, "apt-get", "download", "-q"),
                 *("-o", "APT::Sandbox::User=root", _BUSYBOX),
@@ -224,7 +224,7 @@ class Store:
 
 
 def _full_name(image: str) -> str:
-    """Return what the packages of this machine take a short name for."""
+    """Return the full name that this machine's packages define for a short image name."""
     try:
         aliases = tomllib.loads(_ALIASES.read_text())["aliases"]
         return str(aliases[image])

@@ -1,4 +1,4 @@
-"""What this machine must have for a node: whether it can, and the packages."""
+"""The requirements of a node on this machine: a check whether one can run, and the packages."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ PACKAGES = (
     *("debootstrap", "buildah"),
 )
 _NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--fork")
-# The cgroup controllers that a kubelet wants, each a hierarchy of its own.
+# The cgroup controllers that a kubelet requires, each in a hierarchy of its own.
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory", "pids"})
 
 
 def obstacle() -> str:
-    """Return in one line why no node can run here, nothing where one can."""
+    """Return in one line why no node can run here, or an empty string if one can."""
     if not sys.platform.startswith("linux"):
         return "a node needs Linux"
     if os.geteuid() != 0:
@@ -44,13 +44,13 @@ def hierarchies() -> dict[str, Path]:
 
 
 def mounted(*kinds: str) -> list[Path]:
-    """Return where file systems of some kinds are mounted."""
+    """Return the mount points of file systems of some types."""
     lines = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     return [Path(place) for _, place, kind, *_ in lines if kind in kinds]
 
 
 def process_of(container: str) -> int:
-    """Return the first process that a container runs."""
+    """Return the id of a container's first process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -63,7 +63,7 @@ def process_of(container: str) -> int:
 
 
 def install_packages(running: Running) -> None:
-    """Install what is missing, as a person would."""
+    """Install the missing Debian packages with apt-get."""
     if not any(shutil.which("dpkg-query") and _absent(name) for name in PACKAGES):
         return
     with running.step("installing Debian packages"):

@@ -1,4 +1,4 @@
-"""A cluster with one real node, in namespaces of its own; it ends with who began it."""
+"""A cluster with one real node, in its own Linux namespaces; it ends with its parent process."""
 
 import contextlib
 import signal
@@ -39,9 +39,9 @@ _PORTS = parts.Ports(
 )
 _READY = 120.0
 _HOLDER = "namespaces"
-# Seconds for the end of everything, most of them for the files of the images.
+# Seconds to end everything; removing the files of the images takes most of them.
 _REMOVAL = 60.0
-# Settings of the whole machine that a kubelet wants to be so; it is shown files that say they are.
+# Values of machine-wide settings that a kubelet requires; files with them are mounted over these.
 _WANTED = {
     "vm/overcommit_memory": "1",
     "kernel/panic": "10",
@@ -49,7 +49,7 @@ _WANTED = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-# Run as the first process of the namespaces. Mounts stay in them: nothing was shared before.
+# Run as the first process of the namespaces. Its mounts stay there, as none was shared before.
 _BEGIN = """
 hostname $name
 mount --make-rshared /
@@ -73,13 +73,13 @@ class Node:
     """The running cluster.
 
     Attributes:
-        kubeconfig: The administrator's; good inside the network namespace.
-        socket: Of containerd.
-        service_account_key: What ServiceAccount tokens are signed with.
+        kubeconfig: The administrator's kubeconfig, which works inside the network namespace.
+        socket: The socket of containerd.
+        service_account_key: The key that signs ServiceAccount tokens.
     """
 
     def __init__(self, folder: Path, binaries: Binaries, running: Running) -> None:
-        """Prepare files and start everything; `started` is the way in."""
+        """Prepare files and start everything; callers use `started`."""
         self.socket = folder / "containerd.sock"
         self.logs = folder / "logs"
         self._folder = folder
@@ -109,25 +109,25 @@ class Node:
             raise
 
     def inside(self, *namespaces: str) -> tuple[str, ...]:
-        """Return the words that run a command in namespaces of the node."""
+        """Return the prefix of a command line that runs a command in namespaces of the node."""
         return ("nsenter", f"--target={self.holder}", *namespaces, "--")
 
     def load(self, images: Iterable[Image]) -> None:
-        """Give images to containerd under all of their names."""
+        """Import images into containerd under all of their names."""
         for image in images:
             self._ctr("images", "import", "--no-unpack", str(image.file))
             for name in image.names[1:]:
                 self._ctr("images", "tag", image.names[0], name)
 
     def wait_ready(self) -> None:
-        """Return when pods are run."""
+        """Wait until the node is Ready."""
         self._wait(
             lambda: "True" in self._asked("get", "node", NAME, "-o", _IS_READY),
             "the node is Ready",
         )
 
     def close(self) -> None:
-        """End everything; the folder goes too."""
+        """End all processes, and remove the folder and the cgroups."""
         self._supervision.close()
         remove_cgroups()
 
@@ -141,7 +141,7 @@ class Node:
         self._running.run("ctr", "--address", self.socket, "--namespace", "k8s.io", *args)
 
     def _begin(self) -> int:
-        """Make the namespaces and cgroups, and return the process that holds them."""
+        """Create the namespaces and cgroups, and return the process that holds the namespaces."""
         make_cgroups()
         binds = []
         for number, (setting, value) in enumerate(_WANTED.items()):
@@ -168,7 +168,7 @@ class Node:
             parts.API_SERVER,
             *command(parts.API_SERVER),
             *parts.api_server(layout, _PORTS, credentials, audit=False),
-            # Of a flag that comes twice the last one counts.
+            # If a flag occurs twice, the last one counts.
             f"--advertise-address={_ADDRESS}",
             "--bind-address=0.0.0.0",
             "--endpoint-reconciler-type=lease",
@@ -182,7 +182,7 @@ class Node:
         manager = parts.controller_manager(
             layout, _PORTS, credentials, self._kubeconfig(CONTROLLER_MANAGER)
         )
-        # Without a node the controllers of nodes are left out; here they are wanted.
+        # `parts` leaves out the node controllers, as it has no nodes; here they are needed.
         flags = [flag for flag in manager if not flag.startswith("--controllers=")]
         self._join(parts.CONTROLLER_MANAGER, *command(parts.CONTROLLER_MANAGER), *flags)
         self._join(
@@ -227,7 +227,7 @@ class Node:
         self._start(name, *self.inside("--mount", "--net", "--pid", "--uts"), *argv)
 
     def _start(self, name: str, *argv: str) -> int:
-        # Nobody needs an orderly end of what nobody will see again.
+        # SIGKILL, because nothing of the node is used after its end.
         return self._supervision.start(
             name,
             argv,
@@ -268,7 +268,7 @@ _IS_READY = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
 def started(
     folder: Path, binaries: Binaries, images: Iterable[Image], running: Running
 ) -> Iterator[Node]:
-    """Start a node with images, and leave nothing of it behind."""
+    """Start a node with images, and remove everything of it at the end."""
     remove_cgroups()
     with running.step("starting the cluster"):
         node = Node(folder, binaries, running)
@@ -284,18 +284,18 @@ def started(
 
 
 def make_cgroups() -> None:
-    """Give the node a cgroup in every hierarchy; nothing above it is changed."""
+    """Create the node's cgroup in every hierarchy, without any change to its parents."""
     for name, place in hierarchies().items():
         own = place / CGROUP
         own.mkdir(exist_ok=True)
         if name == "cpuset":
-            # Empty until they are copied, and then nothing may run in it.
+            # These are empty in a new cgroup, in which no process may run until they are set.
             for setting in ("cpuset.cpus", "cpuset.mems"):
                 (own / setting).write_text((place / setting).read_text())
 
 
 def remove_cgroups() -> None:
-    """Take the node's cgroups away; they are empty a moment after the last process ended."""
+    """Remove the node's cgroups, which are empty a moment after the last process has ended."""
 
     def gone() -> bool:
         for place in cgroups():
@@ -310,20 +310,20 @@ def remove_cgroups() -> None:
 
 
 def cgroups() -> list[Path]:
-    """Return the node's cgroups that are there.
+    """Return the node's cgroups that exist.
 
-    runc makes those of its containers in a hierarchy of version 2 as well, where there is one.
+    runc also creates its containers' cgroups in a hierarchy of version 2, if there is one.
     """
     places = mounted("cgroup", "cgroup2")
     return [place / CGROUP for place in places if (place / CGROUP).is_dir()]
 
 
 def left_behind(folder: Path, store: Path) -> Mapping[str, object]:
-    """Return what a node of that folder left on this machine; nothing, if all is well.
+    """Return what a node has left on this machine; empty if it has left nothing.
 
     Args:
-        folder: The node's.
-        store: Of its images, which is to stay, but for what was mounted in it.
+        folder: The folder of the node.
+        store: The store of its images, which stays, but without mounts.
     """
     processes = []
     for entry in Path("/proc").glob("[0-9]*"):

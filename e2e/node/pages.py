@@ -1,4 +1,4 @@
-"""What the pages of the documentation have people apply and run."""
+"""The manifests and commands that the documentation tells users to apply and run."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ ANSWERS = ROOT / "docs/how-to/answer-the-api-server.md"
 
 
 def section(document: Path, heading: str) -> str:
-    """Return what stands below a heading of the second level."""
+    """Return the text below a heading of the second level."""
     text = document.read_text()
     found = re.search(rf"(?ms)^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text)
     assert found, f"{document.name} has no section {heading!r}"
@@ -21,19 +21,19 @@ def section(document: Path, heading: str) -> str:
 
 
 def blocks(document: Path, heading: str, language: str) -> list[str]:
-    """Return the blocks of a section that are in a language."""
+    """Return the code blocks of a section in a language."""
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", section(document, heading))
 
 
 def hooks_overlay() -> dict[str, Any]:
-    """Return the kustomization of an image with hooks, whose resources are below the checkout."""
+    """Return the kustomization for an image with hooks; its resources are relative to `ROOT`."""
     (text,) = blocks(HOOKS, "3. Install it", "yaml")
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
 def hooks_image() -> tuple[str, str]:
-    """Return the name of an image with hooks, and the Dockerfile that makes it."""
+    """Return the name of the image with hooks, and its Dockerfile."""
     (wanted,) = hooks_overlay()["images"]
     (text,) = blocks(HOOKS, "2. Build the image", "dockerfile")
     return f"{wanted['newName']}:{wanted['newTag']}", text

@@ -1,4 +1,4 @@
-"""Commands of the rig: what is done is said, and what a command said is shown when it fails."""
+"""Runs commands of the rig: prints each step, and shows a command's output if it fails."""
 
 import contextlib
 import os
@@ -13,11 +13,11 @@ from reconciler.clock import SystemClock
 
 
 class RigError(Exception):
-    """A step failed; the text is for people."""
+    """A step failed; the message is shown to the user."""
 
 
 class Running:
-    """Runs commands with their output in one log, which lies in a folder."""
+    """Runs commands and writes their output to one log in a folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -27,12 +27,12 @@ class Running:
         self.log.unlink(missing_ok=True)
 
     def say(self, text: str) -> None:
-        """Print a line with the seconds since the beginning."""
+        """Print a line with the seconds since the start."""
         click.echo(f"[{self._clock.monotonic() - self._began:6.1f} s] {text}")
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Say that something begins, and how long it took."""
+        """Print that a step starts, and at its end how long it took."""
         began = self._clock.monotonic()
         self.say(f"{text} ...")
         yield

@@ -1,4 +1,4 @@
-"""A stream of triggers while something happens to the programs, and what became of each."""
+"""A stream of triggers while the programs are disturbed, and the counts of their effects."""
 
 import asyncio
 import threading
@@ -59,13 +59,13 @@ rules:
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LIMIT = 40.0
 _SETTLED = 90.0
-"""Seconds without any trigger having its effect, after which the rest counts as lost."""
+"""Seconds without progress after which triggers without an effect count as lost."""
 _LOOK_EVERY = 2.0
 
 
 @dataclass(kw_only=True)
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     scene: str
     accepted: int = 0
@@ -76,13 +76,13 @@ class Row:
 
 
 class Stream:
-    """Creates objects evenly until it is left, and then counts.
+    """A context that creates objects at a steady rate, and counts them at its end.
 
-    Each is to be changed twice: before it is stored, and as the target of its own request; unless
-    other marks are asked for.
+    By default each object has to be changed twice: before it is stored, and as the target of its
+    own request. Other ``marks`` change that.
 
     Attributes:
-        row: Complete when the stream has been left.
+        row: The row of the table, complete after the context has ended.
     """
 
     def __init__(
@@ -112,20 +112,20 @@ class Stream:
         self.row.seconds = self._clock.monotonic() - self._began
 
     def wait(self, accepted: int, within: float) -> None:
-        """Return when so many more triggers have been accepted."""
+        """Wait until ``accepted`` more triggers have been accepted."""
         wanted = len(self._accepted) + accepted
         wait_until(lambda: len(self._accepted) >= wanted, within=within, what="triggers pass")
 
     def _settle(self) -> None:
         """Wait until every accepted trigger has had its effect; count those that had none.
 
-        A node that is slower than the stream has work left, which is not lost while it goes on.
+        If the node is slower than the stream, the rest is not lost as long as there is progress.
         """
         left = self._without_effect()
         while left:
             fewer = partial(self._fewer_than, left)
             try:
-                # Each look lists all objects, which a busy API server feels.
+                # Each check lists all objects, which is expensive for a busy API server.
                 wait_until(fewer, within=_SETTLED, what="work goes on", every=_LOOK_EVERY)
             except RetrofitError:
                 break

@@ -1,4 +1,4 @@
-"""Executables as hooks on a real node, as the page for users of shell-operator installs them."""
+"""Executables as hooks on a real node, installed as the page for shell-operator users says."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from reconciler.errors import ClusterError
 NAMESPACE = hooks_overlay()["namespace"]
 HERE = ("-n", NAMESPACE)
 EXAMPLE = "example-hooks"
-"""The namespace of the other page."""
+"""The namespace that the other page uses."""
 ROLLOUT = 240.0
 BUSYBOX = ("--image=busybox:1.35", "--restart=Never", "--", "sleep", "3600")
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The image with hooks, with the rights that the pages give it; nothing of it is left."""
+    """The image with hooks, installed with the rights of the pages, and removed at the end."""
     folder = tmp_path_factory.mktemp("hooks").resolve()
     overlay = hooks_overlay()
     overlay["resources"] = [os.path.relpath(ROOT / item, folder) for item in overlay["resources"]]
@@ -54,13 +54,13 @@ def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def said(cluster: Cluster, line: str) -> Callable[[], bool]:
-    """Return what tells whether the log of the program's container has a line of a hook."""
+    """Return a function that returns whether the log of the program's container has a line."""
 
     def is_there() -> bool:
         try:
             return line in cluster.kubectl("logs", *HERE, "deployment/retrofit-hooks")
         except ClusterError:
-            # Between the end of a container and the start of the next one.
+            # Between the end of one container and the start of the next, there is no log.
             return False
 
     return is_there
@@ -107,7 +107,7 @@ def test_the_api_server_asks_a_hook(cluster: Cluster) -> None:
         assert "created" not in answer, "the hook is Ready, and nobody asked it"
         return "denied the request: it is to be called as its word" in answer
 
-    # The node learns the address of the Service a moment after the program is ready.
+    # The node gets the endpoint of the Service a moment after the program is ready.
     wait_until(is_refused, within=30.0, what="the hook refuses what it is to refuse")
     assert "created" in put("blue", "blue")
     cluster.kubectl("delete", "configmap", "blue", "-n", "default")
@@ -123,5 +123,5 @@ def test_what_happened_while_the_program_was_away_is_delivered(cluster: Cluster)
         wait_until(said(cluster, line), within=90.0, what=f"a hook says: {line}")
     new = container(cluster)
     assert new["containerID"] != old["containerID"]
-    # That of before was delivered, and is not again.
+    # The earlier event was delivered before the kill and is not delivered again.
     assert not said(cluster, "Pod web added")()

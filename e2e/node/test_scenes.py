@@ -1,4 +1,4 @@
-"""What a person does on a real node from install to uninstall, in this order."""
+"""The life of an installation on a real node, from install to uninstall, in this order."""
 
 import json
 import os
@@ -41,7 +41,7 @@ ADMISSION, CONTROLLER = ACCOUNTS
 CONTAINERS = {ADMISSION: "admission", CONTROLLER: "controller"}
 KYVERNO = ("-n", "kyverno")
 ROLLOUT = 240.0
-# What stands outside of namespaces and is installed, made or kept by kube-retrofit or its users.
+# Cluster-scoped kinds of which kube-retrofit or its users install, create or keep objects.
 GLOBAL = (
     "customresourcedefinitions,clusterroles,clusterrolebindings,namespaces,priorityclasses,"
     "validatingwebhookconfigurations,mutatingwebhookconfigurations"
@@ -72,7 +72,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="session")
 def before(cluster: Cluster) -> set[str]:
-    """What stood outside of namespaces before the installation."""
+    """The cluster-scoped objects before the installation."""
     return outside(cluster)
 
 
@@ -81,13 +81,13 @@ def outside(cluster: Cluster) -> set[str]:
 
 
 def run_commands(cluster: Cluster, document: Path, heading: str) -> None:
-    """Run the lines of a section that begin with kubectl, as they are printed."""
+    """Run the lines of a section that start with kubectl, as they are printed."""
     lines = "".join(blocks(document, heading, "sh")).splitlines()
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("kubectl ")]
     assert commands, f"{document.name}, {heading}: no command"
     for command in commands:
         if command[1] == "retrofit":
-            # What kubectl calls for it, where it is installed as a plugin.
+            # The program that kubectl runs if it is installed as a plugin.
             program = Path(sys.executable).with_name("retrofit")
             address = ("--kubeconfig", str(cluster.kubeconfig))
             subprocess.run([program, *command[2:], *address], check=True, timeout=ROLLOUT)
@@ -123,7 +123,7 @@ def test_install_as_readme_says(cluster: Cluster, before: set[str]) -> None:
 
 
 def test_the_first_policy_is_answered_at_once(cluster: Cluster) -> None:
-    # Straight after the installation: not one try to reach the webhook may fail.
+    # Directly after the installation: no attempt to reach the webhook may fail.
     (policy,) = blocks(README, "Write a first policy", "yaml")
     with pytest.raises(ClusterError, match="deployments") as refused:
         cluster.kubectl("apply", "-f", "-", stdin=policy)
@@ -209,7 +209,7 @@ def test_upgrade_to_another_tag(
         "resources": [os.path.relpath(ROOT / "manifests/overlays/default", tmp_path.resolve())],
         "images": [{"name": image, "newTag": tag}],
         "components": [os.path.relpath(CALLERS, tmp_path.resolve())],
-        # The pods of the following scenes have tokens that end soon.
+        # The pods of the following scenes have tokens that expire soon.
         "patches": patches,
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
@@ -226,7 +226,7 @@ def test_upgrade_to_another_tag(
 
 def test_tokens_that_expire(cluster: Cluster, stream: Streams, short_tokens: ShortTokens) -> None:
     with stream("ServiceAccount tokens expire") as running:
-        # All tokens that the pods have begun with are over then, and those after them.
+        # By then the tokens with which the pods started have expired, and their successors too.
         pause(LIFE + 10.0)
     assert (running.row.refused, running.row.lost) == (0, 0)
     for token in short_tokens.first:
@@ -238,18 +238,18 @@ def test_tokens_that_expire(cluster: Cluster, stream: Streams, short_tokens: Sho
 
 
 def holder(cluster: Cluster) -> str:
-    """Return the process that leads; it begins with the name of its pod."""
+    """Return the Lease's holder identity, which starts with the name of the leader's pod."""
     path = "jsonpath={.spec.holderIdentity}"
     return cluster.kubectl("get", "lease", "kube-retrofit-controller", *KYVERNO, "-o", path)
 
 
 def leader(cluster: Cluster) -> str:
-    """Return the pod that leads."""
+    """Return the name of the leader's pod."""
     return holder(cluster).partition("_")[0]
 
 
 def kill(pod: Object) -> None:
-    """Kill the first container of a pod, as nothing in it can prevent."""
+    """Kill the first container of a pod with SIGKILL."""
     container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     os.kill(process_of(container), signal.SIGKILL)
 
@@ -271,7 +271,7 @@ def test_a_killed_admission_process(cluster: Cluster, stream: Streams) -> None:
         _, pod = min(pods(cluster, component(ADMISSION)).items())
         kill(pod)
         running.wait(50, within=60.0)
-    # The API server tries a webhook once: what was on its way to that process is refused.
+    # The API server calls a webhook once: requests that this process was handling are refused.
     assert running.row.lost == 0
     assert running.row.refused < running.row.accepted / 10
     rolled_out(cluster)
@@ -286,7 +286,7 @@ def test_a_killed_leader_leads_again_as_soon_as_its_container_is_restarted(
         kill(pods(cluster, component(CONTROLLER))[leader(cluster)])
         wait_until(lambda: holder(cluster) != old, within=60.0, what="another process leads")
         running.wait(10, within=30.0)
-    # The other pod would have waited for the end of the Lease.
+    # The other pod would have had to wait until the Lease expires.
     assert leader(cluster) == old.partition("_")[0]
     assert (running.row.refused, running.row.lost) == (0, 0)
     rolled_out(cluster)
@@ -294,7 +294,7 @@ def test_a_killed_leader_leads_again_as_soon_as_its_container_is_restarted(
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the commands that tests of the library find on their PATH."""
+    """A folder for the commands that the library's test cases find on their PATH."""
     return tmp_path_factory.mktemp("bin")
 
 
@@ -309,7 +309,7 @@ async def test_library(
     copy_tree(data.root() / "library", tmp_path / "library")
     shell = make_shell(cluster, facts.kubectl, tools)
     test = loader.load(tmp_path / case, tmp_path)
-    # A script starts five programs here, beside all of the node on two cores.
+    # A script starts five programs, beside the whole node, on two cores.
     timeouts = replace(test.configuration.timeouts, exec=30.0)
     test = replace(test, configuration=replace(test.configuration, timeouts=timeouts))
     try:
@@ -327,11 +327,11 @@ async def test_library(
 def test_uninstall_leaves_what_the_page_names(
     cluster: Cluster, before: set[str], short_tokens: ShortTokens
 ) -> None:
-    # Of a rule that does not converge, whose last request the controller did not end.
+    # The annotation of a rule that does not converge, whose last request did not end.
     key = "kube-retrofit.dev/applied"
     cluster.kubectl("annotate", "deployment", "web", "-n", "shop", f"{key}=ur-of-old")
     run_commands(cluster, UNINSTALL, "1. Delete the policies")
-    # Their Secrets go with the namespace.
+    # The Secrets of the tokens are deleted with the namespace.
     short_tokens.close()
     run_commands(cluster, UNINSTALL, "2. Delete the installation")
     own = {"namespace/shop", "namespace/stream"}

@@ -1,4 +1,4 @@
-"""Ways to install, one after the other on the node that the scenes have left as it was."""
+"""Ways to install, one after another, on the node as the scenes have left it: without traces."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from reconciler.installation import BESIDE
 OVERLAYS = ROOT / "manifests/overlays"
 BEFORE = ROOT / "tests/integration/upgrade/0.1.0.jsonl"
 STANDINS = str(ROOT / "tests/integration/standins.yaml")
-"""The kinds of cert-manager and of the Prometheus operator, which no program acts on here."""
+"""The CRDs of cert-manager and the Prometheus operator, for which no controller runs here."""
 RELEASE = ("kube-retrofit", f"--namespace={BESIDE.namespace}")
 PAGE = f"/api/v1/namespaces/{BESIDE.namespace}/pods/{{}}:8080/proxy/api/board"
 
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def clean(cluster: Cluster) -> set[str]:
-    """What stands outside of namespaces, with the namespace and the role of the stream."""
+    """The cluster-scoped objects, including the namespace and the role of the stream."""
     text = yaml.safe_dump(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     )
@@ -63,7 +63,7 @@ def triggers(facts: Facts, request: pytest.FixtureRequest) -> Streams:
 
 
 def policy(rules: slice = slice(None)) -> str:
-    """Return the policy of the stream with some of its rules."""
+    """Return the policy of the stream, with some of its rules."""
     found = yaml.safe_load(POLICY)
     found["spec"]["rules"] = found["spec"]["rules"][rules]
     return yaml.safe_dump(found)
@@ -78,14 +78,14 @@ def apply(cluster: Cluster, overlay: str) -> None:
 
 
 def apply_image(cluster: Cluster, facts: Facts, overlay: str, image: str) -> None:
-    """Apply an overlay as `kustomize edit set image` makes it."""
+    """Apply an overlay as `kustomize edit set image` would change it."""
     text = cluster.kubectl("kustomize", str(OVERLAYS / overlay))
     assert facts.image in text
     cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text.replace(facts.image, image))
 
 
 def alone(cluster: Cluster, image: str, namespace: str = "kyverno") -> None:
-    """Return when the programs run this image and no other."""
+    """Wait until the programs run this image and no other."""
 
     def only() -> bool:
         found = pods(cluster, "app.kubernetes.io/component", namespace)
@@ -108,7 +108,7 @@ def test_0_1_0_is_upgraded_while_triggers_go_on(
     for name in ACCOUNTS:
         for pod in pods(cluster, component(name)).values():
             assert pod["spec"]["containers"][0]["image"] == facts.older
-    # 0.1.0 does not act on rules that change the trigger itself.
+    # Version 0.1.0 does not support rules that change the trigger itself.
     applied(cluster, policy(slice(1)))
     ready(cluster)
     with triggers("upgrade from 0.1.0", marks=frozenset({MARK})) as running:
@@ -250,7 +250,7 @@ def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
     helm("install", *RELEASE, str(CHART), "--create-namespace", *values)
     role, moved = (migrated(text) for text in (ROLE, policy(slice(1))))
     cluster.kubectl("apply", "-f", "-", stdin=role.replace("e2e:stream", "e2e:beside"))
-    # Not the mark that the installation in the place of a Kyverno leaves.
+    # Another mark than that of the installation in the place of a Kyverno.
     applied(cluster, moved.replace(MARK, "example.com/beside"))
     ready(cluster, "rcpol/stream")
     marks = frozenset({MARK, ADMITTED, "example.com/beside"})
@@ -273,7 +273,7 @@ def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
         policies = [item["policy"] for item in board["policies"]]
         return policies == ["stream"] and board["leader"]["fresh"]
 
-    # The upgrade took the Lease with the Pod that held it.
+    # The upgrade ended the Pod that held the Lease, so a new leader is needed first.
     wait_until(shown, within=60.0, what="the page shows the policy and who leads")
     cluster.kubectl("delete", "rcpol", "--all")
     helm("uninstall", *RELEASE, "--wait")

@@ -1,8 +1,8 @@
-"""Tokens of ServiceAccounts that end within a minute, in files that are renewed before.
+"""ServiceAccount tokens that expire within a minute, in files that are renewed before that.
 
-The API server gives none for less than ten minutes. So these are signed with its key here, and
-stand in a Secret that the pods mount at the usual place; a kubelet renews the files as it renews
-projected tokens.
+The API server issues none for less than ten minutes. So this module signs them with its key and
+keeps them in Secrets, which the pods mount at the usual path. The kubelet renews these files as it
+renews projected tokens.
 """
 
 import base64
@@ -21,7 +21,7 @@ from reconciler.clock import SystemClock
 
 LIFE = 45.0
 _LEEWAY = 60.0
-"""Seconds for which the API server goes on taking a token that is over."""
+"""Seconds for which the API server still accepts an expired token."""
 _EVERY = 12.0
 _ISSUER = "https://kubernetes.default.svc"
 _NAMESPACE = "kyverno"
@@ -29,10 +29,10 @@ _PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class ShortTokens:
-    """Keeps a Secret per ServiceAccount until it is closed.
+    """Renews the token in a Secret per ServiceAccount until it is closed.
 
     Attributes:
-        first: The tokens that the pods began with.
+        first: The tokens with which the pods started.
     """
 
     def __init__(self, cluster: Cluster, key: Path, accounts: tuple[str, ...]) -> None:
@@ -65,7 +65,7 @@ class ShortTokens:
         self.close()
 
     def close(self) -> None:
-        """Renew no token any more; a second call does nothing."""
+        """Stop renewing tokens; a second call does nothing."""
         self._stop.set()
         self._thread.join()
 
@@ -116,7 +116,7 @@ def secret_of(account: str) -> str:
 
 
 def patch_of(deployment: str, container: str, account: str) -> dict[str, Any]:
-    """Return what makes a Deployment use its account's Secret."""
+    """Return the patch that makes a Deployment use its account's Secret."""
     mount = {"name": "short-token", "mountPath": _PLACE, "readOnly": True}
     return {
         "apiVersion": "apps/v1",

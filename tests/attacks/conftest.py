@@ -1,4 +1,4 @@
-"""Both programs at work, a tenant's namespace under attack, and a neighbour's beside it."""
+"""Fixtures: both programs running, a tenant's namespace under attack, and a neighbour's."""
 
 import contextlib
 import uuid
@@ -18,7 +18,7 @@ from tests.faults.rig import Rig, open_rig, rule, target
 
 @pytest.fixture
 async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
-    """The attacked namespace, seen by the cluster's administrator."""
+    """The attacked namespace, with the rights of the cluster's administrator."""
     name = f"attack-{uuid.uuid4().hex[:8]}"
     async with open_rig(live_programs.cluster, live_programs, name) as rig:
         await asked_about_policies(rig)
@@ -46,7 +46,7 @@ async def asked_about_policies(rig: Rig) -> None:
 
 @pytest.fixture
 async def neighbour(live_programs: Programs) -> AsyncIterator[Neighbour]:
-    """Another tenant, who knows nothing of the attack."""
+    """Another tenant, who is not part of the attack."""
     name = f"neighbour-{uuid.uuid4().hex[:8]}"
     async with open_rig(live_programs.cluster, live_programs, name) as rig:
         yield Neighbour(rig=rig)
@@ -60,7 +60,7 @@ def peer(live_programs: Programs) -> Peer:
 
 @pytest.fixture
 async def roles(rig: Rig) -> AsyncIterator[Roles]:
-    """The four people who have rights in the attacked namespace."""
+    """The four users who have rights in the attacked namespace."""
     users = names(rig.namespace)
     given = rights(rig.namespace, users)
     for item in given:

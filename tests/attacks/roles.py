@@ -1,4 +1,4 @@
-"""Who attacks: a peer without credentials, and four people with the rights of their work."""
+"""The attackers: a peer without credentials, and four users with the rights of their roles."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _PERSON = "rbac.authorization.k8s.io"
 
 
 def names(namespace: str) -> dict[str, str]:
-    """Return the user names of a test by role."""
+    """Return the user names of a test's namespace by role."""
     return {
         role: f"{role}:{namespace}"
         for role in (
@@ -34,10 +34,10 @@ def names(namespace: str) -> dict[str, str]:
 
 
 def rights(namespace: str, users: dict[str, str]) -> list[Object]:
-    """Return what gives each of the users the rights of their work, and no more."""
+    """Return the RBAC objects that give each user the rights of their role, and no more."""
     return [
         _bind(namespace, namespace, users["namespace-admin"], "ClusterRole", "admin"),
-        # As where the overlay tenants is installed.
+        # As the overlay ``tenants`` grants it.
         _bind(
             f"tenant-{namespace}",
             namespace,
@@ -78,10 +78,10 @@ def _bind(name: str, namespace: str, user: str, kind: str, role: str = "") -> Ob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """The four people; each does with a rig of their own what their rights allow.
+    """The four users, each with a rig of their own that acts with their rights.
 
     Attributes:
-        users: Their names by role.
+        users: The user names by role.
     """
 
     users: dict[str, str]
@@ -93,7 +93,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a peer was answered; status 0 where there was no HTTP answer at all."""
+    """The answer to a peer; status 0 if there was no HTTP answer at all."""
 
     status: int
     body: Any = None
@@ -105,13 +105,13 @@ class Peer:
     """A Pod without credentials that reaches the webhook's port.
 
     Attributes:
-        url: Of the admission server, without a path.
+        url: The URL of the admission server, without a path.
     """
 
     url: str
 
     async def post(self, review: Any, path: str = RESOURCE_PATH, within: float = 60.0) -> Answer:
-        """Send a review as the API server would, or anything else."""
+        """Send a review as the API server would, or arbitrary bytes."""
         return await asyncio.to_thread(self._post, review, path, within)
 
     def _post(self, review: Any, path: str, within: float) -> Answer:
@@ -119,7 +119,7 @@ class Peer:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}{path}", body, headers)
         context = ssl.create_default_context()
-        # Who attacks does not care whom it talks to.
+        # An attacker does not verify the server's certificate.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
             with urllib.request.urlopen(request, timeout=within, context=context) as answer:
@@ -132,11 +132,11 @@ class Peer:
 
 @dataclass(slots=True, kw_only=True)
 class Neighbour:
-    """Another tenant who goes on working; the times of its writes tell what an attack does to it.
+    """Another tenant, whose writes are timed to see how an attack affects it.
 
     Attributes:
-        seconds: Of each write.
-        refused: Why some were.
+        seconds: The duration of each write.
+        refused: The errors of refused writes.
     """
 
     rig: Rig
@@ -145,7 +145,7 @@ class Neighbour:
     refused: list[str] = field(default_factory=list)
 
     async def work(self, mark: str = "0") -> None:
-        """Write until cancelled; a second time with another mark."""
+        """Create ConfigMaps until cancelled; another call needs another mark."""
         number = 0
         while True:
             begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Callers of the webhook port that nobody knows, and one whose connection is kept."""
+"""Unauthenticated clients of the webhook port, and one that reuses its connection."""
 
 import asyncio
 import contextlib
@@ -20,19 +20,19 @@ HEAD = b"POST /validate/fail HTTP/1.1\r\nHost: a\r\nContent-Type: application/js
 _AT_ONCE = 60
 _PIECE = 64 * 1024
 _SECONDS = 3.0
-"""How long a stranger tries to get rid of what it sends."""
+"""How long a stranger tries to connect and send."""
 _OFTEN = 0.05
 _LARGE = "x" * 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stranger:
-    """What a stranger does.
+    """The behaviour of an unauthenticated client.
 
     Attributes:
-        sends: At once, as far as it is taken.
-        drips: Once a second after that.
-        tls: It shakes hands first.
+        sends: The bytes to send at once, as far as the server reads them.
+        drips: The bytes to send once a second after that.
+        tls: Whether it performs a TLS handshake first.
     """
 
     sends: bytes = b""
@@ -42,14 +42,14 @@ class Stranger:
 
 @dataclass(slots=True)
 class Held:
-    """A connection of a stranger."""
+    """An open connection of a stranger."""
 
     stranger: Stranger
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def stays(self) -> bool:
-        """Return whether it is still open after twice the time for a head."""
+        """Return whether the connection is still open after twice the header timeout."""
         end = time.monotonic() + 2 * ConnectionLimits().header_timeout
         while time.monotonic() < end:
             try:
@@ -65,7 +65,7 @@ class Held:
 
 @contextlib.asynccontextmanager
 async def crowd(port: int, strangers: Sequence[Stranger]) -> AsyncIterator[Sequence[Held]]:
-    """Open a connection for each; at the end they are broken off."""
+    """Open a connection for each stranger, and abort all of them at the end."""
     held: list[Held] = []
     try:
         for begun in range(0, len(strangers), _AT_ONCE):
@@ -79,9 +79,9 @@ async def crowd(port: int, strangers: Sequence[Stranger]) -> AsyncIterator[Seque
 
 
 async def flood(port: int, sent: bytes, number: int) -> None:
-    """Have so many strangers send the same and be broken off, from a process of their own.
+    """Let ``number`` strangers send the same bytes and abort, from a separate process.
 
-    What they send takes a processor's time, which whoever is measured here shall not wait for.
+    Sending takes CPU time, which must not delay the clients that this process measures.
     """
     command = (sys.executable, "-m", __name__, str(port), str(number))
     process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
@@ -108,10 +108,10 @@ async def _come(port: int, stranger: Stranger) -> Held | None:
 
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Asks as the API server does: over a connection that is kept, small and large in turns.
+    """Sends reviews as the API server does: small and large ones in turns, over one connection.
 
     Attributes:
-        seconds: Of each review.
+        seconds: The duration of each review.
     """
 
     port: int
@@ -119,7 +119,7 @@ class Caller:
     seconds: list[float] = field(default_factory=list)
 
     async def work(self) -> None:
-        """Ask until cancelled."""
+        """Send reviews until cancelled."""
         large = {**self.review["request"]["object"], "data": {"a": _LARGE}}
         reviews = [self.review, {"request": {**self.review["request"], "object": large}}]
         url, headers = f"https://{HOST}:{self.port}/validate/fail", {"Content-Type": _JSON}

@@ -1,4 +1,4 @@
-"""Who writes policies borrows the rights that users granted to policies, and nothing more."""
+"""Authors of policies borrow the rights that users granted to policies, and nothing more."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ HOOK: Object = {
 
 
 def asking(place: str, path: str, **call: Any) -> Object:
-    """Return a rule that writes what a call answers into the target."""
+    """Return a rule that writes the answer of an API call into the target."""
     entry = {"name": "got", "apiCall": {"urlPath": path, **call}}
     return rule(place, [target(place, "target")], GOT, context=[entry])
 
 
 async def refusal(rig: Rig, made: Object) -> str:
-    """Return why a policy with a rule is refused."""
+    """Return the error with which a policy with a rule is refused."""
     with pytest.raises(ClusterError) as refused:
         await rig.apply(made)
     return str(refused.value)
@@ -92,7 +92,7 @@ async def test_a_value_leads_an_honest_policy_nowhere_else(roles: Roles, rig: Ri
 
 
 async def test_a_value_makes_no_other_path_of_a_call(roles: Roles, rig: Rig) -> None:
-    """Where nothing protects what it would lead to but that a value is one segment."""
+    """The only protection of the Secret is that a value stays one segment of the path."""
     place = rig.namespace
     meta = {"name": "treasure", "namespace": place}
     treasure = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}

@@ -1,4 +1,4 @@
-"""What a policy calls: nothing of the node, nothing without an end, and no metric names it."""
+"""Calls of policies reach nothing on the node, do not run without end, and name no metric."""
 
 import asyncio
 import urllib.request
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 async def node() -> AsyncIterator[tuple[str, list[str]]]:
-    """A server on the machine of the programs: its address, and the paths that were asked."""
+    """A server on the machine of the programs: its URL, and the paths that were requested."""
     asked: list[str] = []
 
     async def answer(http: web.Request) -> web.Response:
@@ -34,7 +34,7 @@ async def node() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 async def _is_refused(rig: Rig, call: dict[str, Any], words: str) -> None:
-    """Wait until the request for a trigger of a rule with such a call says why there is none."""
+    """Wait until the request of a rule with this call reports why the call is not made."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     entry = {"name": "answer", "apiCall": call}

@@ -1,4 +1,4 @@
-"""What stands in a Secret is seen nowhere else, whichever way a rule takes with it."""
+"""The content of a Secret shows up nowhere else, however a rule uses it."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ from reconciler.cli.main import retrofit
 from tests.attacks.conftest import asked_about_policies
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
 
-# The first test waits until the Secrets of all have come and gone.
+# The first test includes the fixture that creates and deletes the Secrets of all ways.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 _AT_A_TIME: Final = 8
 
@@ -47,12 +47,12 @@ _PER_FUNCTION: Final = (
     f"items({PASSWORD}, 'a', 'b')",
     f"time_to_cron({PASSWORD})",
 )
-"""Expressions that fail on the content, or give what no label may be."""
+"""Expressions that fail on the content, or return a value that no label may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A value that is found again, plain or encoded, wherever it went."""
+    """A unique value that can be searched for, plain or base64-encoded."""
 
     token: str
 
@@ -64,8 +64,8 @@ class Canary:
         return {key: base64.b64encode(value.encode()).decode() for key, value in parts.items()}
 
     def found(self, text: str) -> list[str]:
-        """Return the context of what is seen of it."""
-        # Of the encoded form only what does not depend on what stands before and after.
+        """Return the surroundings of the first occurrences of the value in a text."""
+        # Only the part of the encoded value that does not depend on the bytes before and after.
         encoded = base64.b64encode(self.token.encode()).decode()[4:-4]
         lower = text.lower()
         places = [*_places(lower, self.token), *_places(text, encoded)]
@@ -80,7 +80,7 @@ def _places(text: str, needle: str) -> Iterator[int]:
 
 
 def secret(namespace: str, canary: Canary, **labels: str) -> Object:
-    """Return the trigger; kubectl and its owner have left copies of the content in it."""
+    """Return the trigger, with copies of the content that kubectl and its owner left in it."""
     content = canary.content
     return {
         "apiVersion": "v1",
@@ -99,7 +99,7 @@ def secret(namespace: str, canary: Canary, **labels: str) -> Object:
 
 
 def label(expression: str) -> Object:
-    """Return a patch whose label is what an expression gives: nothing that a label may be."""
+    """Return a patch that sets a label to the value of an expression, which no label may have."""
     return {"metadata": {"labels": {"x": f"{{{{ {expression} }}}}"}}}
 
 
@@ -113,7 +113,7 @@ def _entry(**source: Any) -> list[Object]:
 
 
 def _ways(place: str) -> dict[str, Object]:
-    """Return by name what of a rule takes the content somewhere; the rest is given."""
+    """Return, by name, the fields of rules that use the content; `_rules` adds the rest."""
     path = f"/api/v1/namespaces/{place}"
     read = {"patch": {"data": {"x": "{{ entry }}"}}}
     secrets = f"{path}/secrets/{{{{ request.name }}}}"
@@ -139,7 +139,7 @@ def _ways(place: str) -> dict[str, Object]:
                 ]
             },
         },
-        # With a call in it, so that admission leaves it to the controller.
+        # With an API call, so that the admission server leaves it to the controller.
         "precondition-unmet": {
             **named,
             "context": _entry(apiCall={"urlPath": path}),
@@ -239,7 +239,7 @@ WAYS: Final = tuple(_ways("x"))
 
 
 def _rules(place: str, way: str) -> list[Object]:
-    """Return the rule of a way for each operation, so that none is told by another."""
+    """Return a way's rules, one per operation, so that each operation has its own request."""
     more = dict(_ways(place)[way])
     made = []
     for name in OPERATIONS:
@@ -264,7 +264,7 @@ def _rules(place: str, way: str) -> list[Object]:
 
 
 async def dump(rig: Rig) -> dict[str, str]:
-    """Return everything that others than the readers of the Secret may see, by where it stands."""
+    """Return all data that users without access to the Secret may read, by its place."""
     for kind in REPORTS:
         group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
         await rig.learn(group, kind)
@@ -282,13 +282,13 @@ def _metrics(rig: Rig, program: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Desk:
-    """Where the commands run, one at a time: in a test they share this process's output."""
+    """Runs commands, one at a time because they share the output of this process."""
 
     folder: Path
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def says(self, rig: Rig, made: Object) -> dict[str, str]:
-        """Return what the commands say of the policy and its trigger."""
+        """Return the output of the commands for the policy and its trigger."""
         async with self._lock:
             return await asyncio.to_thread(self._run, rig, made)
 
@@ -310,7 +310,7 @@ class _Desk:
 
 
 async def _ended(rig: Rig, operations: int) -> None:
-    """Wait until each operation has its request, and an attempt at each has ended."""
+    """Wait until each operation has a request with an ended attempt."""
 
     async def missing() -> Any:
         found = await rig.requests()
@@ -326,12 +326,12 @@ def _tried(status: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What is seen when the Secrets of all ways have come and gone.
+    """The visible data after the Secrets of all ways were created, changed and deleted.
 
     Attributes:
-        said: By the commands about each way, or why it was not gone to its end.
-        seen: By others than the readers of the Secrets, by where it stands.
-        recorded: The Secrets in which contents may be kept.
+        said: The output of the commands for each way, or the error that ended it early.
+        seen: The data that users without access to the Secrets may read, by its place.
+        recorded: The Secrets that may contain the content.
     """
 
     said: Mapping[str, dict[str, str] | Exception]
@@ -340,7 +340,7 @@ class World:
 
 
 async def _gone_its_way(rig: Rig, way: str, canary: Canary, desk: _Desk) -> dict[str, str]:
-    """Create, change and delete the Secret of a way; return what the commands say meanwhile."""
+    """Create, change and delete the Secret of a way; return the output of the commands."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     other = secret(place, canary)
@@ -357,7 +357,7 @@ async def _gone_its_way(rig: Rig, way: str, canary: Canary, desk: _Desk) -> dict
 
 
 async def _all_ways(programs: Programs, canaries: Mapping[str, Canary], folder: Path) -> World:
-    """Go all ways, some at a time; nothing is removed before everybody has been looked at."""
+    """Try all ways, some at a time; remove nothing before all data has been collected."""
     cluster, desk, gate = programs.cluster, _Desk(folder=folder), asyncio.Semaphore(_AT_A_TIME)
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(open_rig(cluster, programs, _name()))
@@ -384,7 +384,7 @@ def _name() -> str:
 
 @pytest.fixture(scope="module")
 def canaries() -> dict[str, Canary]:
-    """A value for each way."""
+    """A canary for each way."""
     return {way: Canary(uuid.uuid4().hex) for way in WAYS}
 
 
@@ -394,7 +394,7 @@ def world(
     canaries: dict[str, Canary],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> World:
-    """The world after the Secrets of all ways; the controller may read and change them."""
+    """The data after all ways; the controller may read and change the Secrets."""
     folder = tmp_path_factory.mktemp("canary")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_all_ways(live_programs, canaries, folder))

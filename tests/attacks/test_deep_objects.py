@@ -1,4 +1,4 @@
-"""Objects that are nested as deeply as the API server stores them: answered, and never lost."""
+"""Objects nested as deeply as the API server allows: reviews are answered, no trigger is lost."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 
 def definition(group: str) -> Object:
-    """Return the definition of a kind without a schema."""
+    """Return the CRD of a kind without a schema."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -49,7 +49,7 @@ async def group(rig: Rig) -> AsyncIterator[str]:
 
 
 async def gadget(rig: Rig, group: str, name: str, levels: int) -> None:
-    """Create an object whose spec has so many levels."""
+    """Create an object whose spec has ``levels`` levels."""
     meta = {"name": name, "namespace": rig.namespace}
     shown = {"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": meta, "spec": "DEEP"}
     deep = '{"a":' * levels + "1" + "}" * levels

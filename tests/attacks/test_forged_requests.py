@@ -1,4 +1,4 @@
-"""UpdateRequests written by people: they ask for work, and say nothing that only a program saw."""
+"""UpdateRequests written by users can ask for work, but cannot set what only programs record."""
 
 import contextlib
 import uuid
@@ -29,7 +29,7 @@ FORGED_OBJECT = {"object": {"metadata": {"name": "never-existed"}, "data": {"to"
 
 
 def update_request(rig: Rig, name: str = "", namespace: str = NAMESPACE, **spec: Any) -> Object:
-    """Return a request as a person writes it by hand, for an existing trigger."""
+    """Return a request for an existing trigger as a user writes it by hand."""
     resource = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -52,7 +52,7 @@ def update_request(rig: Rig, name: str = "", namespace: str = NAMESPACE, **spec:
 
 
 async def one_rule(rig: Rig) -> None:
-    """Apply the rule that the forged requests name, with its target."""
+    """Apply the rule that the forged requests name, and create its target."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -60,7 +60,7 @@ async def one_rule(rig: Rig) -> None:
 
 @contextlib.asynccontextmanager
 async def person(rig: Rig, *verbs: str, resource: str = _REQUESTS) -> AsyncIterator[Rig]:
-    """Somebody with rights on requests that no shipped role gives."""
+    """A user with rights on requests that no shipped role grants."""
     name = f"person-{uuid.uuid4().hex[:8]}"
     on = ("-n", NAMESPACE)
     kubectl = rig.cluster.kubectl
@@ -215,9 +215,9 @@ async def test_a_request_in_a_tenants_namespace_does_nothing(rig: Rig) -> None:
         context=FORGED_CONTEXT,
         recorded={"object": {"metadata": {"name": "trigger-1"}}},
     )
-    # Whoever let a tenant write requests there.
+    # As if a tenant had been allowed to write requests in their namespace.
     stored = await rig.create(forged)
-    # A real one that came later is done: the forged one had its turn.
+    # A later real request is completed, so the forged one would have been processed by now.
     await rig.create(config_map(place, "trigger-2"))
     await rig.finish()
     assert await rig.data("target-trigger-2") == {"got": "trigger-2"}

@@ -1,4 +1,4 @@
-"""Reviews that no API server sent: of objects that never were, and in somebody else's name."""
+"""Reviews that no API server sent: for objects that never existed, with other users' names."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ FOLLOWED = (
 
 @pytest.fixture
 def readable(live_programs: Programs) -> Iterator[None]:
-    """A role by which the admission server may read Secrets, as the how-to has it."""
+    """A role that lets the admission server read Secrets, as in the how-to."""
     cluster = live_programs.cluster
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(ROLE))
     account = "system:serviceaccount:kyverno:kyverno-admission-controller"
@@ -58,14 +58,14 @@ def readable(live_programs: Programs) -> Iterator[None]:
 
 @pytest.fixture
 def unguarded(live_programs: Programs) -> Iterator[Peer]:
-    """The same peer before a replica that asks nobody for a certificate."""
+    """A peer of a replica that does not require client certificates."""
     with Programs(live_programs.cluster, ask_callers=False) as programs:
         programs.start(ADMISSION, name="unguarded")
         yield Peer(url=f"https://{HOST}:{programs.webhook_port}")
 
 
 def deletion(namespace: str, served: Kind = CONFIG_MAPS, **meta: Any) -> Object:
-    """Return the review of a deletion, sent by somebody who may do everything."""
+    """Return the review of a deletion by a user who may do everything."""
     old = config_map(namespace, "trigger-invented", value="forged")
     old |= {"apiVersion": served.api_version, "kind": served.kind}
     old["metadata"] |= {"uid": "forged", "resourceVersion": "1", **meta}
@@ -96,7 +96,7 @@ def review(served: Kind, operation: str, new: Object | None, old: Object | None 
 
 
 def following_deletions(namespace: str, *kinds: Kind) -> Object:
-    """Return a rule by which a target is changed when an object of one of the kinds is deleted."""
+    """Return a rule that changes a target when an object of one of the kinds is deleted."""
     names = [f"{kind.api_version}/{kind.kind}" for kind in kinds]
     resources = {"kinds": names, "names": ["trigger-invented"], "operations": ["DELETE"]}
     fired = rule(namespace, [target(namespace, "target")], GOT)
@@ -117,7 +117,7 @@ async def untouched(rig: Rig) -> bool:
 
 
 async def got_the_true_value(rig: Rig) -> None:
-    """Wait until the target has what was stored, and never what was invented."""
+    """Wait until the target has the stored value, and assert that it never has the forged one."""
 
     async def missing() -> str:
         got = (await rig.data("target")).get("got")
@@ -140,7 +140,7 @@ async def test_a_peer_without_a_certificate_sees_that_and_leaves_nothing(
 async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
     rig: Rig, unguarded: Peer
 ) -> None:
-    """By the rights of the base alone: of what `view` reads, and of what is followed."""
+    """With the rights of the base alone: for kinds that `view` may read and that are watched."""
     kinds = (CONFIG_MAPS, *FOLLOWED)
     async with rig.granted(*(kind.resource for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS))):
         await follow_deletions(rig, *kinds)
@@ -186,7 +186,7 @@ async def test_where_nobody_is_asked_what_an_object_was_is_recorded_as_it_is(
 async def test_what_may_not_be_read_is_recorded_as_it_came_and_the_author_warned(
     rig: Rig, unguarded: Peer
 ) -> None:
-    """The base lets it read no Secrets."""
+    """The base does not allow the admission server to read Secrets."""
     policy: Object = {
         "apiVersion": "kyverno.io/v1",
         "kind": "ClusterPolicy",

@@ -1,4 +1,4 @@
-"""What somebody writes costs the others no time: neither to be compiled nor to be evaluated."""
+"""Policies and objects of one user do not slow down others by their compilation or evaluation."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ WILD = "*".join(["a"] * 2_000)
 FITS_NEARLY = "a" * 200_000 + "b"
 DEEP = 1_200
 PATIENT = 3.0
-"""Seconds that a slow service takes for an answer."""
+"""Seconds that a slow service needs for an answer."""
 
 
 def aliases() -> str:
@@ -47,7 +47,7 @@ def nested(levels: int) -> Any:
 
 
 def variables() -> Object:
-    """Return a patch of half a megabyte of variables inside variables."""
+    """Return a patch with half a megabyte of nested variables."""
     inner = "{{ request.object.data." * 60 + "a" + " }}" * 60
     return {"data": {f"k{at}": inner for at in range(300)}}
 
@@ -66,7 +66,7 @@ async def test_a_policy_is_measured_before_it_is_compiled(
 ) -> None:
     place = rig.namespace
     made = rule(place, [target(place, "x")], patch)
-    # But for its size it is a policy that would be stored.
+    # Except for its size the policy is valid.
     del made["match"]["any"][0]["resources"]["namespaces"]
     policy = {
         "apiVersion": "kyverno.io/v1",
@@ -173,7 +173,7 @@ NESTED_KIND: Object = {
 
 @pytest.fixture
 async def nests(rig: Rig) -> AsyncIterator[Rig]:
-    """A kind whose objects hold anything."""
+    """A kind whose objects may contain anything."""
     cluster = rig.cluster
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(NESTED_KIND))
     role = {
@@ -230,11 +230,11 @@ IDLERS = (
     Stranger(sends=HEAD, drips=b"X"),
     Stranger(sends=HEAD + ENDLESS),
 )
-"""Nothing; half a handshake; half a head, at once or dripping; a head without an end."""
+"""Nothing; half a handshake; half a header, at once or dripping; a header without an end."""
 
 
 async def test_whoever_sends_no_request_keeps_nobody_out(rig: Rig, neighbour: Neighbour) -> None:
-    """Twice as many as there may be connections."""
+    """Twice as many strangers as connections are allowed."""
 
     async def attack(_mark: str) -> None:
         async with crowd(rig.programs.webhook_port, IDLERS * 200) as held:
@@ -246,7 +246,7 @@ async def test_whoever_sends_no_request_keeps_nobody_out(rig: Rig, neighbour: Ne
 
 @pytest.fixture
 def unguarded(live_programs: Programs) -> Iterator[Programs]:
-    """A replica that asks nobody for a certificate, so that bodies are read."""
+    """A replica that does not require client certificates and so reads bodies."""
     with Programs(live_programs.cluster, ask_callers=False) as programs:
         programs.start(ADMISSION, name="admission-unguarded")
         yield programs
@@ -255,7 +255,7 @@ def unguarded(live_programs: Programs) -> Iterator[Programs]:
 async def test_unfinished_bodies_stay_within_the_memory(
     rig: Rig, neighbour: Neighbour, unguarded: Programs
 ) -> None:
-    """A hundred and twenty, and as many again as soon as they are broken off."""
+    """120 strangers, and another 120 as soon as the connections of these are aborted."""
     length = b"Content-Length: 8388608\r\n\r\n"
     sent = HEAD + length + b"x" * (7 * 1024 * 1024)
     pid, port = unguarded.supervision.pids["admission-unguarded"], unguarded.webhook_port
@@ -282,14 +282,14 @@ async def test_unfinished_bodies_stay_within_the_memory(
 
 
 def _peak(pid: int) -> int:
-    """Return the most kilobytes that a process ever held."""
+    """Return the peak of a process's resident memory in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 @dataclass(slots=True)
 class Slow:
-    """A service that answers after seconds.
+    """A service that answers after some seconds.
 
     Attributes:
         asked: How often it was called.
@@ -319,7 +319,7 @@ async def slow() -> AsyncIterator[Slow]:
 
 @pytest.fixture
 async def calls_here(rig: Rig, neighbour: Neighbour) -> AsyncIterator[Rig]:
-    """A controller that may call this machine, in the place of the usual one."""
+    """A controller that may call services on this machine, in place of the usual one."""
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     await rig.controller(f"--service-hosts={HOST}", *SHORT_LEASE, name="calls-here")
     yield rig

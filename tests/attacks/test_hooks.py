@@ -22,7 +22,7 @@ async def rig(rig: Rig) -> AsyncIterator[Rig]:
 
 
 def elsewhere(place: str) -> list[Object]:
-    """Return operations whose text does not say where they lead."""
+    """Return operations whose text does not show that they affect another namespace."""
     quoted = f"{{{{ '{place}' }}}}"
     named = create("stolen")
     named["object"]["metadata"]["namespace"] = quoted
@@ -40,7 +40,7 @@ def elsewhere(place: str) -> list[Object]:
 
 
 async def tried(rig: Rig, name: str, operations: Sequence[Object]) -> list[str]:
-    """Have a hook for each operation run for an event, each in a queue of its own; name them."""
+    """Run a hook per operation for one event, each in its own queue; return the hooks' names."""
     names = [f"{name}-{index}" for index in range(len(operations))]
     for own, operation in zip(names, operations, strict=True):
         run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
@@ -110,7 +110,7 @@ FREEING: list[Object] = [
         },
     },
 ]
-"""Ways to have somebody's object deleted, or kept for ever, by the rights of the controller."""
+"""Ways to get another user's object deleted, or kept forever, with the controller's rights."""
 
 
 async def test_no_hook_changes_what_decides_over_a_deletion(rig: Rig) -> None:

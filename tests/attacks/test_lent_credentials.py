@@ -19,7 +19,7 @@ MARKS = {ANNOTATION: "all"}
 
 
 def sending(place: str, **secret: str) -> Object:
-    """Return a policy that sends what a Secret holds to a Service of the tenant's."""
+    """Return a policy that sends the content of a Secret to a Service of the tenant."""
     http = {"url": f"http://mine.{place}.svc/", "auth": {"secretRef": secret}}
     overriders = referring("a", {"from": "http", "path": "a", "http": http})
     return {
@@ -34,7 +34,7 @@ def sending(place: str, **secret: str) -> Object:
 
 
 async def asked_about(rig: Rig, wrong: Object) -> None:
-    """Wait until the programs are asked about the kind, which was installed a moment ago."""
+    """Wait until the webhook reviews the kind, whose CRD was installed a moment ago."""
 
     async def missing() -> str:
         if await rig.refused(wrong):
@@ -72,7 +72,7 @@ async def test_who_may_not_read_a_secret_has_it_sent_nowhere(
     )
     await roles.policy_writer.learn(API_VERSION, "OverridePolicy")
     await asked_about(rig, sending(place, name="x", namespace="elsewhere"))
-    # The programs may read it, as where somebody granted them all Secrets.
+    # The programs may read the Secret, as in clusters where they were granted all Secrets.
     async with rig.granted("secrets"):
         for secret, why in (
             ({"name": "theirs"}, "may not get secrets in namespace"),
@@ -82,5 +82,5 @@ async def test_who_may_not_read_a_secret_has_it_sent_nowhere(
             with pytest.raises(ClusterError, match=why) as refused:
                 await roles.policy_writer.create(sending(place, **secret))
             assert canary not in str(refused.value)
-        # Whoever may read it may lend it.
+        # An author who may read the Secret may refer to it.
         await rig.create(sending(place, name="theirs"))

@@ -1,4 +1,4 @@
-"""A rule for all kinds under Fail, and nobody answers: the cluster lives on, with a way out."""
+"""A rule for all kinds under Fail, without an admission server: the cluster stays alive."""
 
 import json
 import shlex
@@ -40,7 +40,7 @@ TOKEN = {
     "kind": "TokenReview",
     "spec": {"token": "of nobody"},
 }
-# Of a key that nobody has: it is stored, and never signed.
+# A signing request without a certificate request, for an unknown signer: nothing signs it.
 SIGNING = {
     "apiVersion": "certificates.k8s.io/v1",
     "kind": "CertificateSigningRequest",
@@ -50,7 +50,7 @@ SIGNING = {
 
 
 def everything(**annotations: str) -> dict[str, Any]:
-    """Return the policy of the page."""
+    """Return the policy that the page shows, with annotations."""
     (text,) = (item.text for item in blocks(PAGE) if item.kind == "yaml")
     policy: dict[str, Any] = yaml.safe_load(text)
     policy["metadata"]["annotations"] = annotations
@@ -58,7 +58,7 @@ def everything(**annotations: str) -> dict[str, Any]:
 
 
 def commands(*words: str) -> list[str]:
-    """Return the words behind ``kubectl`` of the one command of the page that begins so."""
+    """Return the arguments of the page's only kubectl command that starts with these words."""
     lines = [line for item in blocks(PAGE) if item.kind == "sh" for line in item.text.splitlines()]
     (line,) = (line for line in lines if line.startswith(" ".join(("kubectl", *words))))
     return shlex.split(line.replace("NAME", NAME))[1:]
@@ -77,7 +77,7 @@ def guarded(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]
 
 @pytest.fixture
 def locked(guarded: tuple[ControlPlane, Programs]) -> tuple[ControlPlane, Programs]:
-    """The cluster when its every write is asked about, and nobody answers."""
+    """The cluster while all writes go to a webhook and the admission server is down."""
     plane, programs = guarded
     for name in (ADMISSION, CONTROLLER):
         if programs.supervision.exit_code(name) is not None:
@@ -100,7 +100,7 @@ def config_map(name: str) -> dict[str, Any]:
 
 
 def refusal(plane: ControlPlane, obj: dict[str, Any], *flags: str, verb: str = "apply") -> str:
-    """Return why an object was refused, empty where it was not."""
+    """Return why an object was refused, or an empty string if it was not."""
     try:
         plane.kubectl(verb, "-f", "-", *flags, stdin=json.dumps(obj))
     except ClusterError as error:
@@ -131,12 +131,12 @@ def test_the_cluster_lives_on_and_the_page_leads_out(
         "a token review": refusal(plane, TOKEN, verb="create"),
     }
     assert alive == dict.fromkeys(alive, "")
-    # Whatever its signing request is told, no webhook says it.
+    # The signing request may be refused, but not by a webhook.
     assert "webhook" not in refusal(plane, SIGNING, verb="create")
     assert plane.kubectl("create", "token", "default", "-n", "default")
     plane.kubectl("create", "configmap", "free", "-n", "kube-system")
     plane.kubectl("label", "clusterpolicy", NAME, "team=a")
-    # Nobody could check it, so it waits.
+    # A change of the rules could not be validated, so it is refused.
     changed = everything(**{"kube-retrofit.dev/all-kinds": "fail"})
     changed["spec"]["rules"][0]["name"] = "another"
     assert "failed calling webhook" in refusal(plane, changed)

@@ -1,4 +1,4 @@
-"""A rule that takes all it may takes it from nobody: not the Lease, not the neighbours' time."""
+"""A rule that uses its whole allowance costs neither the Lease nor other tenants' time."""
 
 import pytest
 
@@ -13,15 +13,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 TRIGGERS = 300
 WORTH = 40
-"""Triggers of the neighbour while the attack goes on."""
+"""Number of the neighbour's triggers to measure during the attack."""
 DATA = {f"k{at}": "x" for at in range(8)}
 TENFOLD = f"[{', '.join(['@'] * 10)}][]"
 SLOW = f"request.object.data | keys(@) | {TENFOLD} | {TENFOLD} | map(&parse_yaml('a: 1'), @)"
-"""One of the expressions that take most time for a step."""
+"""One of the expressions with the most time per step."""
 
 
 def attack(place: str) -> Object:
-    """Return a rule whose preconditions take about a second."""
+    """Return a rule whose preconditions take about a second to evaluate."""
     made = rule(
         place, [target(place, "x")], {"data": {"last": "{{ request.object.metadata.name }}"}}
     )
@@ -54,14 +54,14 @@ async def test_slow_triggers_of_a_tenant_hold_up_nobody_else(
     vitals.check()
     failed = await rig.requests(state=State.FAILED)
     assert failed == []
-    # What it has begun to evaluate would take a core from the tests that follow, for a minute.
+    # Its evaluations would occupy a core for a minute and slow down the next tests.
     await rig.kill(CONTROLLER)
 
 
 async def test_a_slow_projection_of_an_entry_holds_up_nobody_else(
     rig: Rig, neighbour: Neighbour
 ) -> None:
-    """Each change of the data has all of them evaluated again."""
+    """Each change of the data causes all projections to be evaluated again."""
     place = rig.namespace
     copies = f"[{', '.join(['@'] * 50)}][]"
     slow = f"{copies} | {copies} | length(map(&parse_json('[1,2,3]'), @))"
@@ -93,5 +93,5 @@ async def test_a_slow_projection_of_an_entry_holds_up_nobody_else(
     await rig.delete("GlobalContextEntry", place, "")
     assert share(vitals.works, 0.9) < WORKED, vitals
     vitals.check()
-    # What it has begun to evaluate would take a core from the tests that follow, for a minute.
+    # Its evaluations would occupy a core for a minute and slow down later tests.
     await rig.kill(CONTROLLER)

@@ -1,4 +1,4 @@
-"""What stands in a Secret is seen nowhere else, whatever a ModRule does with it."""
+"""The content of a Secret shows up nowhere else, whatever a ModRule does with it."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ WAYS: dict[str, Object] = {
     "path": {"path": "/data/#0/x", "select": "$.data[*]", "value": "{{ .SelectedItem }}"},
     "regex": {"value": f'{{{{ regexFind ({PASSWORD}) "x" }}}}'},
 }
-"""What a patch does with the content that fails on it, or becomes no object."""
+"""Patches that fail on the content, or whose result is no valid object."""
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ async def test_what_stands_in_a_secret_is_seen_nowhere(rig: Rig) -> None:
             return left or ("" if len(found) == len(made) else len(found))
 
         await rig.settle(unready, within=60.0)
-    # Each is asked about what is written, too: a rule refuses one, of the other the API server
-    # refuses what a rule made of it.
+    # The rules are also evaluated for new objects: a rule refuses one of them, and the API server
+    # refuses the other as a rule has changed it.
     for name in (place, "another"):
         written = secret(place, canary)
         written["metadata"]["name"] = name

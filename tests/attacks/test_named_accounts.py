@@ -35,7 +35,7 @@ CONTROLLER = {
 
 
 async def permit(rig: Rig, name: str, granted: Object, subject: Object) -> None:
-    """Grant a right in the namespace."""
+    """Grant a right in the rig's namespace."""
     for kind in ("Role", "RoleBinding"):
         await rig.learn(f"{RBAC}/v1", kind)
     meta = {"name": name, "namespace": rig.namespace}
@@ -55,7 +55,7 @@ async def permit(rig: Rig, name: str, granted: Object, subject: Object) -> None:
 
 
 async def employ(rig: Rig) -> str:
-    """Give a namespace an account that policies may work as; return its full name."""
+    """Create an account in the namespace that policies may use; return its full name."""
     await rig.learn("v1", "ServiceAccount")
     meta = {"name": NAME, "namespace": rig.namespace}
     await rig.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
@@ -65,7 +65,7 @@ async def employ(rig: Rig) -> str:
 
 
 def policy(place: str, made: Object, account: str = NAME) -> Object:
-    """Return a Policy that works as an account."""
+    """Return a Policy that uses an account."""
     del made["match"]["any"][0]["resources"]["namespaces"]
     return {
         "apiVersion": "kyverno.io/v1",
@@ -80,7 +80,7 @@ def policy(place: str, made: Object, account: str = NAME) -> Object:
 
 
 def cluster_policy(place: str, account: str) -> Object:
-    """Return a ClusterPolicy that changes one ConfigMap as an account."""
+    """Return a ClusterPolicy that changes one ConfigMap with an account's rights."""
     made = policy(place, simple(place), account)
     made["kind"] = "ClusterPolicy"
     del made["metadata"]["namespace"]
@@ -94,7 +94,7 @@ def simple(place: str, **more: Any) -> Object:
 
 
 async def refusal(rig: Rig, made: Object) -> str:
-    """Return why a policy is refused."""
+    """Return the error with which a policy is refused."""
     with pytest.raises(ClusterError) as refused:
         await rig.create(made)
     return str(refused.value)
@@ -126,7 +126,7 @@ async def test_each_policy_works_as_its_own_account_and_as_no_other(
             own = await tenant.calls(verb, "configmaps", name=name, user=accounts[place])
             assert own == made
         foreign = {BACKGROUND, *accounts.values()} - {accounts[place]}
-        # The search for triggers that nobody recorded lists metadata for all policies at once.
+        # Catch-up lists metadata for all policies at once.
         for user, verb in set(product(foreign, VERBS)) - {(BACKGROUND, "list")}:
             assert await tenant.addresses(verb, "configmaps", user=user) == []
 

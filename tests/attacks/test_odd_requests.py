@@ -1,4 +1,4 @@
-"""Requests of any shape that the definition accepts: none stops the work on the others."""
+"""Requests of any shape that the CRD accepts: none stops the processing of others."""
 
 import contextlib
 from collections import Counter
@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 COUNT = 300
 ADMISSION_USER = "system:serviceaccount:kyverno:kyverno-admission-controller"
-# What only the programs may set, and an order for all triggers of a kind.
+# Fields that only the programs may set, and the one for a sweep of all triggers.
 OURS = frozenset({"recorded", "recordedSecret", "context", "source", "sweep"})
 
 
 def requests(place: str, mark: str) -> list[Object]:
-    """Return requests, many of them for the rule of the attacked namespace."""
+    """Return random requests, many of them for the rule of the attacked namespace."""
     found = samples(REQUESTS_OF_ANY_SHAPE, COUNT)
     for number, item in enumerate(found):
         item["metadata"]["name"] = f"ur-{place}-{mark}-{number}"
@@ -37,7 +37,7 @@ def requests(place: str, mark: str) -> list[Object]:
 
 @pytest.fixture
 async def accounts(rig: Rig) -> AsyncIterator[dict[str, Rig]]:
-    """What the accounts of the two programs may do."""
+    """A rig for the account of each program."""
     users = {"admission": ADMISSION_USER, "controller": CONTROLLER_USER}
     async with contextlib.AsyncExitStack() as stack:
         found = {}
@@ -49,7 +49,7 @@ async def accounts(rig: Rig) -> AsyncIterator[dict[str, Rig]]:
 
 
 async def store(item: Object, author: Rig, controller: Rig) -> str:
-    """Store a request and its status, as far as they are accepted; return how far."""
+    """Store a request and its status, as far as they are accepted; return which were."""
     status = item.pop("status", None)
     try:
         await author.create(item)

@@ -1,4 +1,4 @@
-"""Each role has the rights of its work, so that an attack shows what is wrong with ours."""
+"""Each role has the rights of its work and no more, so a successful attack is our fault."""
 
 import pytest
 

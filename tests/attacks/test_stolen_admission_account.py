@@ -1,4 +1,4 @@
-"""Somebody has the token of the admission server: they get no account but that one."""
+"""An attacker with the admission server's token gets access to no other account."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 
 def secret_with_a_token(namespace: str, account: str, name: str = "") -> Object:
-    """Return a Secret that Kubernetes would put a token of an account into."""
+    """Return a Secret into which Kubernetes would put a token of an account."""
     marks = {"kubernetes.io/service-account.name": account}
     name = name or f"stolen-{uuid.uuid4().hex[:8]}"
     return {
@@ -35,7 +35,7 @@ def secret_with_a_token(namespace: str, account: str, name: str = "") -> Object:
 
 
 async def refusal(cluster: Cluster, user: str, obj: Object, *words: str) -> str:
-    """Write an object as somebody and return why that is refused."""
+    """Write an object as a user and return why it is refused."""
     args = ("-f", "-", "--as", user, "--as-group", "system:authenticated")
     with pytest.raises(ClusterError) as refused:
         await asyncio.to_thread(cluster.kubectl, *words, *args, stdin=json.dumps(obj))
@@ -53,7 +53,7 @@ async def test_it_gets_no_token_in_the_namespace_of_the_programs(
 
 
 async def test_it_gets_no_token_through_a_secret_that_it_may_fill(rig: Rig) -> None:
-    """Deleted by an owner that never was, it would come again with the type of a token."""
+    """Garbage-collected for a nonexistent owner, the Secret could be created again as a token."""
     for name in (CA_SECRET, TLS_SECRET):
         before = await rig.get("Secret", name, NAMESPACE)
         forged = secret_with_a_token(NAMESPACE, CONTROLLER, name)
@@ -67,7 +67,7 @@ async def test_it_gets_no_token_where_recorded_fields_are_kept(rig: Rig) -> None
     forged = secret_with_a_token(REPLACING.recorded, "default")
     said = await refusal(rig.cluster, ADMISSION, forged, "create")
     assert "a Secret here has type Opaque" in said
-    # Nor does anybody else.
+    # Other users cannot create one either.
     with pytest.raises(ClusterError, match="a Secret here has type Opaque"):
         await rig.create(forged)
 
@@ -85,7 +85,7 @@ async def test_it_reads_nothing_back_of_what_was_recorded(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", [CA_SECRET, TLS_SECRET])
 async def test_a_certificate_that_somebody_deleted_comes_again(rig: Rig, name: str) -> None:
-    """Admission may not make the Secret, so the controller does."""
+    """The admission server may not create the Secret, so the controller does."""
     old = await rig.get("Secret", name, NAMESPACE)
     await rig.delete("Secret", name, NAMESPACE)
 

@@ -1,4 +1,4 @@
-"""What an attack does to everybody else, measured while it goes on."""
+"""Measures how an attack affects other tenants and the programs while it lasts."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.attacks.roles import Neighbour
 from tests.faults.rig import Rig, config_map
 
 ALLOWED = {ADMISSION: 384 * 1024, CONTROLLER: 512 * 1024}
-"""Kilobytes of memory that the manifests give the programs."""
+"""The memory limits of the programs in the manifests, in KiB."""
 WRITTEN = 1.0
 """Seconds within which 99 of 100 writes of another tenant are done."""
 WORKED = 2.0
@@ -28,13 +28,13 @@ _TRIES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Vitals:
-    """What was seen from outside.
+    """Measurements taken from outside the programs.
 
     Attributes:
-        gaps: Seconds since the Lease was renewed, at each look.
-        transitions: How often it went to another holder, by what it says itself.
-        memory: Kilobytes of each program with its children, at each look.
-        works: Seconds from a trigger of the neighbour to its target.
+        gaps: Seconds since the last renewal of the Lease, one value per sample.
+        transitions: All values of the Lease's leaseTransitions that were seen.
+        memory: KiB of each program with its children, one value per sample.
+        works: Seconds from each trigger of the neighbour to the change of its target.
     """
 
     rig: Rig
@@ -45,7 +45,7 @@ class Vitals:
     works: list[float] = field(default_factory=list)
 
     async def look(self) -> None:
-        """Look at the Lease and at the processes until cancelled."""
+        """Sample the Lease and the memory of the processes until cancelled."""
         renewed, since = "", time.monotonic()
         while True:
             spec = (await self.rig.get("Lease", _LEASE, NAMESPACE))["spec"]
@@ -60,7 +60,7 @@ class Vitals:
             await asyncio.sleep(_OFTEN)
 
     async def work(self, mark: str) -> None:
-        """Have the neighbour's triggers worked on, one after another, until cancelled."""
+        """Create triggers of the neighbour, each when the last one is applied, until cancelled."""
         other, number = self.neighbour.rig, 0
         while True:
             name = f"trigger-{mark}-{number}"
@@ -71,7 +71,7 @@ class Vitals:
             self.works.append(time.monotonic() - begun)
 
     async def unworked(self) -> str:
-        """Tell that no trigger of the neighbour is done yet."""
+        """Return what is missing while no trigger of the neighbour has been applied."""
         return "" if self.works else "a trigger of the neighbour"
 
     @property
@@ -80,11 +80,11 @@ class Vitals:
         return self.neighbour.seconds
 
     def calm(self) -> bool:
-        """Return whether the neighbour was served as if there were no attack."""
+        """Return whether the neighbour was served as fast as without an attack."""
         return share(self.written, 0.99) < WRITTEN and share(self.works, 0.9) < WORKED
 
     def check(self) -> None:
-        """Fail where something was lost or used up, which no busy machine excuses."""
+        """Assert what even a busy machine keeps: no refusal, the same leader, memory in limits."""
         assert self.neighbour.refused == []
         assert len(self.transitions) == 1, "the Lease was lost"
         assert max(self.gaps) < _LEASE_DURATION, "the Lease was not renewed in time"
@@ -105,15 +105,15 @@ class Vitals:
 
 
 def share(seconds: Iterable[float], part: float) -> float:
-    """Return the seconds within which such a part of them was done."""
+    """Return the quantile of some durations, such as the median for a part of 0.5."""
     ordered = sorted(seconds)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 @contextlib.asynccontextmanager
 async def measured(rig: Rig, neighbour: Neighbour, mark: str) -> AsyncIterator[Vitals]:
-    """Measure what happens meanwhile; the neighbour has the rule of `Rig.one_to_one`."""
-    # What was measured before stays as it was, for the report.
+    """Measure until the context ends; the neighbour has the rule of `Rig.one_to_one`."""
+    # A new list, so that earlier measurements stay as they are for the report.
     neighbour = replace(neighbour, seconds=[])
     vitals = Vitals(rig=rig, neighbour=neighbour)
     jobs = [vitals.look(), neighbour.work(mark), vitals.work(mark)]
@@ -136,17 +136,17 @@ async def endure(
     *,
     served: Callable[[], bool] = lambda: True,
 ) -> Vitals:
-    """Attack until nobody else has noticed, several times at most; print what was measured.
+    """Attack up to three times, until one attack does not affect others; print the figures.
 
     A machine that runs other tests at the same time may be slow once. What an attack slows is slow
     each time.
 
     Args:
-        title: For what is printed.
-        rig: Whose namespace the attack is in.
-        neighbour: Who must not notice.
-        attack: Attacks once, under a mark of its own.
-        served: Tells whether those whom only the attack measured were served as well.
+        title: The title of the printed figures.
+        rig: Access to the attacked namespace.
+        neighbour: The tenant who must not be affected.
+        attack: Attacks once; names its objects by the mark that it is called with.
+        served: Returns whether the users that only ``attack`` measures were served as well.
     """
     await neighbour.rig.one_to_one(1)
     seen: list[Vitals] = []
@@ -170,7 +170,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _memory(pid: int) -> int:
-    # What a child shares with its parent counts once, as the kernel counts it.
+    # Pss counts memory that a child shares with its parent once.
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

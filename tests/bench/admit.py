@@ -1,8 +1,8 @@
-"""What a create costs that rules change before it is stored, beside a webhook that only allows.
+"""Measures creates of objects that rules change, beside a webhook that only allows them.
 
-All runs are on one control plane, which is dearer after a minute of work than before it, and on a
-machine whose speed differs by the second. So the bare webhook is asked about a namespace all the
-time, each run creates in turns there and in its own, and what counts is the ratio.
+All runs are on one control plane, which slows down after a minute of work, and on a machine whose
+speed varies by the second. So the bare webhook serves one namespace all the time, each run creates
+objects there and in its own namespace in turns, and the ratio counts.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigur
 _MOD_RULES = "/apis/api.kubemod.io/v1beta1/namespaces/{}/modrules"
 _FIRST, _PATCHED = "bench-admit-first", "bench-admit-patched"
 _BARE = "kube-system"
-"""About which the API server asks nobody else, whatever policies there are."""
+"""The bare webhook's namespace; the API server calls no other webhook for it, with any policy."""
 _PATCH: Sequence[Object] = ({"op": "add", "path": "/metadata/labels/l0", "value": "CREATE"},)
-"""What one rule changes."""
+"""The patch that one rule produces."""
 _LABEL = {"app": "created"}
-"""Of the objects that are created."""
+"""The label of the created objects."""
 _READY = 60.0
 _WARM_UP = 32
 _BURSTS = 4
@@ -43,11 +43,11 @@ _BURSTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast objects of one namespace are created.
+    """The speed at which objects are created in one namespace.
 
     Attributes:
         create: Latency of a create at the steady rate.
-        per_second: Creates, so many at a time as the bench was asked for.
+        per_second: Creates per second in bursts, with the bench's number of parallel calls.
     """
 
     create: Spread
@@ -59,9 +59,9 @@ class Run:
     """One run.
 
     Attributes:
-        changed: With what the run is named after.
-        bare: With the webhook that only allows, in turns with that.
-        calls: Of the programs, for each create.
+        changed: The pace with the rules or the webhook that the run is named after.
+        bare: The pace with the webhook that only allows, measured in turns.
+        calls: API calls of the programs per create.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How much is created, and how fast.
+    """The number of creates and their rate.
 
     Attributes:
-        number: Of one burst; a run has some.
-        rate: Per second and namespace.
-        seconds: Of the steady rate.
+        number: Objects per burst; a run has several bursts.
+        rate: Objects per second and namespace at the steady rate.
+        seconds: How long the steady rate lasts.
     """
 
     number: int
@@ -88,18 +88,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sort:
-    """What is created.
+    """The kind of object to create.
 
     Attributes:
-        plural: Of its resource, which is of the core group.
-        body: The object, but for its name.
+        plural: The plural of its resource, which is in the core group.
+        body: The object without its metadata.
     """
 
     plural: str
     body: Object
 
     async def create(self, wire: Wire, namespace: str, name: str) -> float:
-        """Create one of a name; return the seconds that it took."""
+        """Create an object with a name; return the seconds that it took."""
         body = orjson.dumps({**self.body, "metadata": {"name": name, "labels": _LABEL}})
         begun = perf_counter()
         await wire.send("POST", f"/api/v1/namespaces/{namespace}/{self.plural}", body)
@@ -121,7 +121,7 @@ PODS = Sort(
 
 
 async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
-    """Return the runs of Pods; ModRules are installed."""
+    """Return the runs with Pods; the CRD of ModRules must be installed."""
     runs = []
     async with bare_webhook(wire, folder, _BARE, PODS):
         turns = Turns(wire=wire, log=log, load=load, sort=PODS)
@@ -136,7 +136,7 @@ async def measure_mod_rules(wire: Wire, log: Path, load: Load, folder: Path) -> 
 
 
 async def _install_mod_rules(wire: Wire, namespace: str, count: int) -> None:
-    """Create a namespace with so many ModRules in force."""
+    """Create a namespace with ``count`` ModRules in force."""
     await make_namespace(wire, namespace)
     path = _MOD_RULES.format(namespace)
     for number in range(count):
@@ -146,7 +146,7 @@ async def _install_mod_rules(wire: Wire, namespace: str, count: int) -> None:
 
 
 def mod_rule(number: int) -> Object:
-    """Return a ModRule that adds a label to Pods, made by a template with one field."""
+    """Return a ModRule that adds a label to Pods, with a template of one field as its value."""
     patch = {
         "op": "add",
         "path": f"/metadata/labels/l{number}",
@@ -165,14 +165,14 @@ def mod_rule(number: int) -> Object:
 
 
 async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
-    """Return all runs, the one of a webhook with a fixed patch first."""
+    """Return all runs, starting with that of a webhook with a fixed patch."""
     runs = []
     for namespace in (_FIRST, _PATCHED):
         await make_namespace(wire, namespace)
     async with bare_webhook(wire, folder, _BARE):
         turns = Turns(wire=wire, log=log, load=load)
-        # What the programs do once they have started, and with their first policy, no run pays
-        # for.
+        # Work that the programs do once, after their start and with their first policy, is not
+        # part of any run.
         async with _policies(wire, [policy(_FIRST, {"namespaces": [_FIRST]})]):
             await turns.run(_FIRST, "not counted")
         async with bare_webhook(wire, folder, _PATCHED, patch=_PATCH):
@@ -185,7 +185,7 @@ async def measure(wire: Wire, log: Path, load: Load, folder: Path) -> list[Run]:
 
 
 def _cases() -> Iterator[tuple[str, list[Object], str]]:
-    """Yield where objects are created, the policies that are in force, and what that is."""
+    """Yield the namespace, the policies and the name of each run."""
     for number, what in ((1, "1 rule"), (20, "20 rules that match")):
         namespace = f"bench-admit-{number}"
         yield namespace, [policy(namespace, {"namespaces": [namespace]}, number)], what
@@ -207,11 +207,11 @@ _OTHERS: dict[str, Callable[[str], Object]] = {
     "namespace": lambda other: {"namespaces": [other]},
     "label": _labelled,
 }
-"""How policies that are for other objects choose theirs."""
+"""The ways in which policies for other objects select them."""
 
 
 def table(runs: Sequence[Run], title: str = "Changed before stored") -> Table:
-    """Return what to print."""
+    """Return the table of runs."""
     columns = ("p50 / p99", "bare", "over bare, ms", "creates/s", "of bare", "calls/create")
     result = Table("run", *columns, title=title, title_justify="left")
     for run in runs:
@@ -257,7 +257,7 @@ def policy(name: str, chosen: Object, rules: int = 1) -> Object:
 async def make_namespace(wire: Wire, name: str) -> None:
     """Create a namespace, ready for Pods."""
     await wire.send("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": name}}))
-    # Without its default account no Pod is admitted.
+    # Without the default ServiceAccount no Pod is admitted.
     await until(wire, f"/api/v1/namespaces/{name}/serviceaccounts", lambda it: it.get("items"))
 
 
@@ -266,7 +266,7 @@ class Turns:
     """Measures namespaces, each in turns with that of the bare webhook.
 
     Attributes:
-        sort: What is created in both.
+        sort: The kind of object to create in both.
     """
 
     wire: Wire
@@ -301,7 +301,7 @@ class Turns:
         await create_all(self.wire, namespace, prefix, number, self.load.parallel, self.sort)
 
     async def _steady(self, places: Sequence[str], prefix: str) -> dict[str, list[float]]:
-        """Create at the steady rate in all places, in one after the other."""
+        """Create objects at the steady rate in all namespaces, in turns; return the durations."""
         rate = self.load.rate * len(places)
         begun = perf_counter()
         tasks: dict[str, list[asyncio.Task[float]]] = {place: [] for place in places}
@@ -317,7 +317,7 @@ class Turns:
 async def create_all(
     wire: Wire, namespace: str, prefix: str, number: int, parallel: int, sort: Sort
 ) -> None:
-    """Create so many objects, so many at a time."""
+    """Create ``number`` objects, up to ``parallel`` at a time."""
     left = iter(range(number))
 
     async def worker() -> None:
@@ -331,7 +331,7 @@ async def create_all(
 
 @contextlib.asynccontextmanager
 async def _policies(wire: Wire, policies: Sequence[Object]) -> AsyncIterator[None]:
-    """Have policies in force."""
+    """Create policies, wait until they are Ready, and delete them at the end."""
     paths = [f"{_POLICIES}/{item['metadata']['name']}" for item in policies]
     for item in policies:
         await wire.send("POST", _POLICIES, orjson.dumps(item))
@@ -351,7 +351,7 @@ async def _ready(wire: Wire, path: str) -> None:
 async def until(
     wire: Wire, path: str, there: Callable[[Object], Any], *, within: float = _READY
 ) -> None:
-    """Return when what is at a path is as it is needed."""
+    """Wait until the object at a path fulfils a condition."""
     deadline = perf_counter() + within
     while not there(found := await wire.read(path)):
         if perf_counter() > deadline:
@@ -368,7 +368,7 @@ async def bare_webhook(
     sort: Sort = CONFIG_MAPS,
     patch: Sequence[Object] = (),
 ) -> AsyncIterator[None]:
-    """Have the API server ask the bare webhook, which gives a patch, about one namespace."""
+    """Run the bare webhook, with a fixed patch if any, and register it for one namespace."""
     made = create(folder / namespace, SystemClock())
     (port,) = free_ports(1)
     server = await asyncio.create_subprocess_exec(
@@ -394,7 +394,7 @@ async def bare_webhook(
     body = orjson.dumps({"metadata": {"name": namespace}, "webhooks": [webhook]})
     await _listening(port)
     await wire.send("POST", _CONFIGURATIONS, body)
-    # The API server learns of it by its own watch.
+    # The API server sees a new configuration through a watch of its own.
     await asyncio.sleep(1.0)
     try:
         yield

@@ -21,9 +21,9 @@ _AT_MOST = 15.0
 
 
 async def position(log: Path) -> int:
-    """Return the end of the log once it is calm; it is written in batches.
+    """Return the end of the log once it has no new calls of ours; it is written in batches.
 
-    What other clients do goes on all the time, so only lines of ours disturb the calm.
+    Other clients make calls all the time, so their lines are ignored.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _AT_MOST
@@ -43,7 +43,7 @@ def _end_of_lines(log: Path, begin: int) -> int:
 
 
 def count(log: Path, begin: int, end: int) -> Calls:
-    """Return the calls between two positions."""
+    """Return the calls of both programs between two positions."""
     by_what: Counter[str] = Counter()
     aside: Counter[str] = Counter()
     for event in _events(log, begin, end):
@@ -58,9 +58,9 @@ def count(log: Path, begin: int, end: int) -> Calls:
 
 
 def rate(log: Path, between: tuple[int, int], namespace: str, verb: str = "patch") -> float:
-    """Return the patches or other writes of ConfigMaps of a namespace per second, by anybody.
+    """Return the patches, or other writes, per second to ConfigMaps of a namespace by any client.
 
-    From when the API server received the first until it had answered the last.
+    Timed from when the API server received the first until it had answered the last.
     """
     spans = [
         tuple(datetime.fromisoformat(event[f"{name}Timestamp"]) for name in _SPAN)

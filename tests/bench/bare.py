@@ -1,4 +1,4 @@
-"""A webhook that allows, and may give one fixed patch: what any webhook of this kind costs."""
+"""A webhook that allows everything, with one fixed patch if any: the least cost of a webhook."""
 
 import base64
 import ssl
@@ -23,7 +23,7 @@ def _answering(patch: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 
 def main(port: int, certificate: str, key: str, patch: str) -> None:
-    """Serve on loopback until it is ended; an empty patch is none."""
+    """Serve on loopback until the process is ended; an empty patch means none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     app = web.Application()

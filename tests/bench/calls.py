@@ -1,4 +1,4 @@
-"""Measures the CPU of one call to an API server, layer by layer, beside a bare connection."""
+"""Measures the CPU time of one API call through each client layer, beside a bare connection."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from tests.bench.figures import Spread
 _ROUNDS, _CALLS = 9, 400
 _BARE, _DYNAMIC = "bare connection", "reconciler.kube, dynamic client"
 _MOST = 2.0
-"""What a call may cost, as a multiple of a bare connection's."""
+"""The limit of a call's cost, as a multiple of a bare connection's."""
 _NAMESPACE, _NAME = "bench", "target"
 _PATH = f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{_NAME}"
 _KIND = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
@@ -57,7 +57,7 @@ Call = Callable[[], Awaitable[Any]]
 
 
 class _Server(asyncio.Protocol):
-    """Answers each request with the object; requests come one after the other."""
+    """Answers each request with the object; assumes that requests come one after another."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -115,7 +115,7 @@ async def _measure(address: str, kubeconfig: str) -> dict[str, Spread]:
         for call in layers.values():
             await _seconds(call)
         for number in range(_ROUNDS):
-            # There and back, so that none always follows the same one.
+            # In alternating order, so that no layer always follows the same one.
             for name in list(layers)[:: -1 if number % 2 else 1]:
                 found[name].append(await _seconds(layers[name]))
     await client.close()
@@ -123,7 +123,7 @@ async def _measure(address: str, kubeconfig: str) -> dict[str, Spread]:
 
 
 async def _seconds(call: Call) -> float:
-    # Of this thread: the server's is another one.
+    # CPU time of this thread only, as the server has its own.
     started = time.thread_time()
     for _ in range(_CALLS):
         await call()
@@ -174,7 +174,7 @@ def _kubeconfig(address: str) -> dict[str, Any]:
 
 
 def outgrown(figures: dict[str, Spread]) -> bool:
-    """Return whether a call costs more than it may."""
+    """Return whether a call costs more than its limit."""
     return figures[_DYNAMIC].p50 > _MOST * figures[_BARE].p50
 
 

@@ -1,6 +1,6 @@
-"""Measures the engine and the desk: one rule on one object, `apply` on many, the start.
+"""Measures the engine and the command line: a rule on one object, `apply` on many, the start.
 
-Ratios within one run are held; seconds are printed, for they say more about the machine.
+Only ratios within one run are checked; seconds depend on the machine and are just printed.
 """
 
 import gc
@@ -28,7 +28,7 @@ from tests.bench.figures import Spread
 _PROGRESS = Console(stderr=True)
 _ROUNDS = 5_000
 _STARTS = 5
-# A process begins with the peak of the one it was forked from: this one has to be small.
+# A process inherits the peak memory of the process that forked it, so the launcher must be small.
 _LAUNCHER = """
 import json, os, sys, time
 began = time.monotonic()
@@ -134,12 +134,12 @@ spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What one process took.
+    """The resources that one process used.
 
     Attributes:
-        wall: Seconds.
-        cpu: Seconds of all its threads.
-        peak: Resident bytes.
+        wall: Seconds of wall-clock time.
+        cpu: CPU seconds of all its threads.
+        peak: Peak of resident bytes.
     """
 
     wall: float
@@ -148,7 +148,7 @@ class Use:
 
 
 def evaluation(rounds: int = _ROUNDS) -> Spread:
-    """Return the CPU seconds that a rule takes at one Deployment: match, two variables, merge."""
+    """Return the CPU seconds of a rule on one Deployment: match, two variables, merge."""
     policy = {**POLICY, "spec": {"rules": [{**POLICY["spec"]["rules"][0]}]}}
     rule = policy["spec"]["rules"][0]
     rule["mutate"] = {"targets": [_TARGET], **rule["mutate"]}
@@ -183,12 +183,12 @@ def evaluation(rounds: int = _ROUNDS) -> Spread:
 
 
 def deployment(number: int) -> str:
-    """Return the text of one Deployment."""
+    """Return the YAML of one Deployment."""
     return _DEPLOYMENT.format(number=number, shop=number % 7)
 
 
 def apply(count: int, folder: Path, *, output: str = "diff") -> Use:
-    """Run `retrofit apply` on so many objects in one file."""
+    """Run `retrofit apply` on ``count`` objects in one file."""
     policy, objects = folder / "policy.yaml", folder / f"objects-{count}.yaml"
     policy.write_text(yaml.safe_dump(POLICY))
     if not objects.exists():
@@ -198,7 +198,7 @@ def apply(count: int, folder: Path, *, output: str = "diff") -> Use:
 
 
 def run(*words: str) -> Use:
-    """Run the command line in a process of its own."""
+    """Run a `retrofit` command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-S", "-c", _LAUNCHER, str(RETROFIT), *words],
         stdout=subprocess.PIPE,
@@ -215,7 +215,7 @@ def _timed(work: Callable[[], None], rounds: int) -> Spread:
     taken: list[float] = []
     gc.collect()
     for _ in range(rounds):
-        # Of this thread alone: what others do on the machine is not the rule's.
+        # CPU time of this thread only, without other work of the machine.
         began = time.thread_time()
         work()
         taken.append(time.thread_time() - began)
@@ -224,7 +224,7 @@ def _timed(work: Callable[[], None], rounds: int) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskFigures:
-    """All of a run; `broken` says which ratio does not hold."""
+    """All figures of a run; `broken` describes the ratios that do not hold."""
 
     start: float
     uses: dict[tuple[str, int], Use]
@@ -232,7 +232,7 @@ class DeskFigures:
 
 
 def desk(counts: Sequence[int], folder: Path) -> DeskFigures:
-    """Start the command line, and apply one policy to so many objects."""
+    """Measure the start of the command line, and one policy on each number of objects."""
     _PROGRESS.print("retrofit --help")
     start = min(run("--help").cpu for _ in range(_STARTS))
     uses: dict[tuple[str, int], Use] = {}
@@ -256,14 +256,14 @@ def _broken(uses: dict[tuple[str, int], Use], counts: Sequence[int]) -> Iterator
 
 
 def engine_table(spread: Spread) -> Table:
-    """Return what to print of the engine."""
+    """Return the table of the engine."""
     table = Table("engine", "p50", "p99", title="Match, two variables, strategic merge")
     table.add_row("one Deployment", f"{spread.p50 * 1e6:.0f} µs", f"{spread.p99 * 1e6:.0f} µs")
     return table
 
 
 def desk_table(figures: DeskFigures) -> Table:
-    """Return what to print of the desk."""
+    """Return the table of the command line."""
     table = Table("command", "seconds", "CPU seconds", "peak", title="Desk")
     table.add_row("retrofit --help", "", f"{figures.start:.2f}", "")
     for (output, count), use in figures.uses.items():

@@ -1,4 +1,4 @@
-"""Numbers of a run, and how a person sees them."""
+"""The figures of a run, and the tables that show them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,14 +10,14 @@ from typing_extensions import override
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Seconds at two points of a distribution."""
+    """Two percentiles of durations, in seconds."""
 
     p50: float
     p99: float
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Spread":
-        """Return the nearest ranks; zeros for no value."""
+        """Return the percentiles by nearest rank; zeros for no values."""
         if not seconds:
             return cls(p50=0.0, p99=0.0)
         ordered = sorted(seconds)
@@ -34,12 +34,12 @@ class Phase:
     """One run.
 
     Attributes:
-        accepted: Triggers that the API server took.
-        refused: Triggers that it did not take.
-        lost: Of these, the ones whose target never changed.
-        per_second: Triggers, from the first call to the last change.
+        accepted: Triggers that the API server accepted.
+        refused: Triggers that it refused.
+        lost: Accepted triggers whose target never changed.
+        per_second: Triggers per second, from the first call to the last change.
         create: Latency of the call that creates a trigger.
-        patched: From the begin of that call until the change of the target was seen.
+        patched: Time from the start of that call until the change of the target was observed.
     """
 
     accepted: int
@@ -52,11 +52,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """Requests of both programs in a run.
+    """API calls of both programs in a run.
 
     Attributes:
-        by_what: Such as ``create updaterequests``.
-        aside: Watches, Leases and Events, which do not grow with the triggers.
+        by_what: Numbers of calls by verb and resource, as ``create updaterequests``.
+        aside: The same for watches, Leases and Events, which do not grow with the triggers.
     """
 
     by_what: dict[str, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Memory:
 
 @dataclass(slots=True)
 class Figures:
-    """All of a session; a part that did not run is None."""
+    """All figures of a session; those of a part that did not run are None or empty."""
 
     bare: Phase | None = None
     pipeline: Phase | None = None
@@ -89,16 +89,16 @@ class Figures:
 
     @property
     def lost(self) -> int:
-        """Triggers without effect."""
+        """The number of accepted triggers without an effect."""
         return sum(phase.lost for phase in (self.bare, self.pipeline, self.steady) if phase)
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the figures as plain data."""
         return asdict(self) | {"lost": self.lost}
 
 
 def tables(figures: Figures) -> list[Table]:
-    """Return what to print."""
+    """Return the tables of the runs, API calls and memory."""
     result = [_phases(figures)] if figures.bare or figures.pipeline or figures.steady else []
     if figures.calls and figures.pipeline:
         result.append(_calls(figures.calls, figures.pipeline.accepted))

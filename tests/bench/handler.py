@@ -1,4 +1,4 @@
-"""Measures what many loaded policies cost the admission handler: time per request, memory."""
+"""Measures the admission handler's time per request and its memory with many policies."""
 
 import gc
 import json
@@ -29,7 +29,7 @@ class Handler:
         none: Seconds of a request that no policy matches.
         one: Seconds of a request that one policy matches.
         other: Seconds of a request of a kind that no policy names.
-        bytes_per_policy: What the index grows by.
+        bytes_per_policy: By how much each policy makes the index grow.
     """
 
     policies: int
@@ -40,7 +40,7 @@ class Handler:
 
 
 def measure(policies: int) -> Handler:
-    """Load that many policies, which all name one kind, and ask."""
+    """Load ``policies`` policies, which all name one kind, and measure three requests."""
     index, grown = _loaded(policies)
     limits = Limits(
         controller_users=(f"system:serviceaccount:{_NAMESPACE}:kyverno-background-controller",),
@@ -58,7 +58,7 @@ def measure(policies: int) -> Handler:
 
 def _loaded(policies: int) -> tuple[PolicyStore, int]:
     index = PolicyStore()
-    index.apply(_policy(policies))  # what is shared by all policies does not count
+    index.apply(_policy(policies))  # memory that all policies share does not count
     texts = [json.dumps(_policy(number)) for number in range(policies)]
     gc.collect()
     tracemalloc.start()
@@ -151,7 +151,7 @@ def _policy(number: int) -> dict[str, Any]:
 
 
 def table(figures: Handler) -> Table:
-    """Return what to print."""
+    """Return the table of the handler."""
     shown = Table(
         "admission request", "p50", "p99", title=f"Handler with {figures.policies} policies"
     )

@@ -1,4 +1,4 @@
-"""Measures hooks: declared ones beside a client that makes the same calls, and executables."""
+"""Measures hooks: declared ones, beside a client that makes the same calls, and executables."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ _REQUESTS: Final = "/apis/kyverno.io/v2/namespaces/{}/updaterequests"
 _MAPS: Final = "/api/v1/namespaces/{}/configmaps"
 _EVENT, _ANSWER = {"event": "yes"}, {"answer": "yes"}
 _IDLE: Final = 40
-"""Events that come one by one, each when nothing is left to do of the one before."""
+"""Number of events that come one by one, each when all work of the previous one is done."""
 _BURST: Final = 1_000
 _SETTLED: Final = 120.0
 _FILTER: Final = ".metadata.labels"
@@ -53,7 +53,7 @@ fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line: what was measured, and what it has to be."""
+    """One row of the table: a measured value and its goal."""
 
     what: str
     found: str
@@ -62,7 +62,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure]) -> Table:
-    """Return what to print; what misses its goal is marked."""
+    """Return the table of figures, with missed goals marked."""
     found = Table("hooks", "measured", "goal", title="Hooks", title_justify="left")
     for item in figures:
         value = item.found if item.good else f"[red]{item.found}[/red]"
@@ -82,12 +82,12 @@ async def measure(
     """Return all figures.
 
     Args:
-        plane: Where; without definitions of hooks.
-        programs: At work.
+        plane: The control plane, without the CRDs of hooks.
+        programs: The running programs.
         wire: The client.
-        events: Of a burst for declared hooks.
-        parallel: How many of them are on their way.
-        watched: Pods that an executable follows.
+        events: Number of events in a burst for declared hooks.
+        parallel: How many of them are sent at a time.
+        watched: Number of Pods that an executable watches.
     """
     definitions = str(find_manifests() / "crds" / "hooks")
     await asyncio.to_thread(plane.kubectl, "apply", "--server-side", "-k", definitions)
@@ -101,7 +101,7 @@ async def measure(
 async def _declared(
     plane: ControlPlane, programs: Programs, wire: Wire, events: int, parallel: int
 ) -> list[Figure]:
-    """Return events per second, each answered by an object, beside those of a bare client."""
+    """Return the events per second that a declared hook answers, beside those of a bare client."""
     log, pid = plane.layout.audit_log, programs.supervision.pids[CONTROLLER]
     bare, declared = "bench-hooks-bare", "bench-hooks-declared"
     for namespace in (bare, declared):
@@ -140,7 +140,7 @@ async def _declared(
 
 
 async def _answered(wire: Wire, namespace: str, number: int) -> None:
-    """Make the calls that an event by itself costs: it, its request, its answer, the status."""
+    """Make the calls for a single event: create object, request and answer; patch the status."""
     await _event(wire, namespace, number)
     path = _REQUESTS.format(namespace)
     await wire.send("POST", path, _request(namespace, number))
@@ -154,7 +154,7 @@ async def _event(wire: Wire, namespace: str, number: int) -> None:
 
 
 async def _until_answered(wire: Wire, namespace: str, events: int) -> None:
-    # Without a selector the API server counts what it does not list.
+    # Without a selector the API server reports how many items it did not list.
     path = f"{_MAPS.format(namespace)}?limit=1"
 
     def all_are_there(answer: Object) -> bool:
@@ -208,7 +208,7 @@ async def _executables(
 
 
 async def _one_by_one(wire: Wire, namespace: str, number: int, runs: Path) -> float:
-    """Return the seconds from the answer to a create until its process was there."""
+    """Return the seconds from the answer to a create until the hook's process had started."""
     known = len(_moments(runs))
     await _event(wire, namespace, number)
     stored = SystemClock().now().timestamp()
@@ -217,13 +217,13 @@ async def _one_by_one(wire: Wire, namespace: str, number: int, runs: Path) -> fl
         if perf_counter() > deadline:
             raise NotReady(f"event {number} has no run")
         await asyncio.sleep(0.02)
-    # What is left to do of it has no part in the next one.
+    # The remaining work of this event must not delay the next one.
     await asyncio.sleep(0.3)
     return moments[-1] - stored
 
 
 async def _until_done(wire: Wire, namespace: str) -> int:
-    """Return how many events are in the requests of a namespace, when all of them have ended."""
+    """Return how many events the requests of a namespace hold, once all have completed."""
     path = _REQUESTS.format(namespace)
     ended = {"Completed"}
 
@@ -242,7 +242,7 @@ def _events_of(answer: Object) -> int:
 
 
 async def _filters() -> list[Figure]:
-    """Return how many Pods a second one program is evaluated for."""
+    """Return for how many Pods per second a jq program is evaluated."""
     pods = [_pod(f"pod-{number}") for number in range(_FILTERED)]
     jq = JqWorkers()
     try:
@@ -262,7 +262,7 @@ async def _filters() -> list[Figure]:
 async def _watched(
     plane: ControlPlane, programs: Programs, wire: Wire, count: int, parallel: int
 ) -> list[Figure]:
-    """Return how long an executable takes until it knows so many Pods, and how large it grows."""
+    """Return how long the program takes to sync ``count`` Pods, and how much memory it needs."""
     namespace, folder = "bench-hooks-watched", plane.directory / "bench-hooks-watching"
     path = f"/api/v1/namespaces/{namespace}/pods"
     binding = {
@@ -311,7 +311,7 @@ async def _running(
     *,
     made: bool = False,
 ) -> AsyncIterator[int]:
-    """Run the hook of a folder in a namespace; give the process id."""
+    """Run the hooks of a folder in a namespace; yield the process id."""
     if not made:
         await make_namespace(wire, namespace)
     rbac = find_manifests() / "manifests" / "hooks" / "rbac.yaml"
@@ -420,7 +420,7 @@ def _pod(name: str) -> Object:
 
 
 def _request(namespace: str, number: int) -> bytes:
-    """Return the request that a program makes of one event."""
+    """Return the request that a program creates for one event."""
     meta = {"name": f"event-{number}", "namespace": namespace, "labels": _EVENT}
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"key": "value"}}
     context = Context(

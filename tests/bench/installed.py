@@ -1,4 +1,4 @@
-"""Measures what the definitions of more languages, and of hooks, cost where nobody uses them."""
+"""Measures the memory that the CRDs of more languages, and of hooks, cost if they are unused."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,20 +21,20 @@ _STEPS: Final = {
     "and hooks": "crds/hooks",
 }
 _CALM: Final = 5.0
-"""Seconds after which a program that is ready has everything that it keeps."""
+"""Seconds after which a ready program has loaded everything that it keeps in memory."""
 _MOST: Final = 5e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """Resident bytes of the programs, by name, with so much installed."""
+    """Resident bytes of the programs, by name, with the named CRDs installed."""
 
     what: str
     resident: Mapping[str, int]
 
 
 def measure(plane: ControlPlane, settings: Mapping[str, ProgramSettings]) -> list[Installed]:
-    """Return the memory of fresh programs, each time with one more language installed."""
+    """Return the memory of freshly started programs, each time with one more step installed."""
     found = []
     for what, folder in _STEPS.items():
         if folder:
@@ -49,7 +49,7 @@ def measure(plane: ControlPlane, settings: Mapping[str, ProgramSettings]) -> lis
 
 
 def table(steps: Sequence[Installed]) -> Table:
-    """Return what to print; what takes more than it may is marked."""
+    """Return the table of steps, with values above the limit marked."""
     title = f"Memory at rest, and what a language without objects adds ({_MOST / 1e6:.0f} MB)"
     found = Table("installed", *steps[0].resident, title=title, title_justify="left")
     for before, step in zip((steps[0], *steps), steps, strict=False):

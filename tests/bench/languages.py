@@ -1,4 +1,4 @@
-"""Measures what rules of the other languages cost at one object: CPU time, without any call."""
+"""Measures the CPU time of rules in the other languages on one object, without any API call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from reconciler.engine.run import RuleRun
 from tests.bench.admit import PODS, mod_rule
 
 _LEAST: Final = 0.2
-"""Seconds that a run takes at least, so that the clock is fine enough; the best of several is
-what the work costs, the others what the machine does besides."""
+"""Least CPU seconds of all runs of a work together, enough for the clock's resolution. The best
+run counts; the others include the effects of other work on the machine."""
 _RUNS: Final = 5
 _MICRO: Final = 1e6
 _POLICY: Final = {
@@ -54,11 +54,11 @@ _OVERSELL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What something costs, and what it may.
+    """A cost and its goal.
 
     Attributes:
-        seconds: Of CPU.
-        goal: The same.
+        seconds: The measured CPU seconds.
+        goal: The most CPU seconds that are allowed.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Cost:
 
     @property
     def met(self) -> bool:
-        """Whether it costs no more than it may."""
+        """Whether the cost is within its goal."""
         return self.seconds <= self.goal
 
 
 def mod_rules() -> list[Cost]:
-    """Return what ModRules cost on a Pod."""
+    """Return the costs of ModRules on a Pod."""
     rule = _program({**mod_rule(0), "metadata": {"name": "rule-0", "namespace": "shop"}})
     constant = mod_rule(1)
     constant["spec"]["patch"][0]["value"] = "blue"
@@ -101,7 +101,7 @@ def mod_rules() -> list[Cost]:
 
 
 def kinitiras() -> list[Cost]:
-    """Return what policies of kinitiras cost on a Pod."""
+    """Return the costs of policies of kinitiras on a Pod."""
     plaintext = _override({"plaintext": [_ADDED]})
     template = _override({"template": _OVERSELL})
     return [
@@ -111,7 +111,7 @@ def kinitiras() -> list[Cost]:
 
 
 def table(costs: Sequence[Cost], title: str) -> Table:
-    """Return what to print."""
+    """Return the table of costs."""
     found = Table("on a Pod of two containers", "CPU", "at most", title=title)
     found.title_justify = "left"
     for cost in costs:
@@ -146,7 +146,7 @@ def _context() -> Context:
 
 
 def _chained(programs: Sequence[Program]) -> None:
-    """Have rules change a Pod as the admission driver does, but for its calls."""
+    """Apply rules to a Pod as the admission driver does, without its API calls."""
     chain = Chain(groups=grouped(programs), obj=_POD)
     for step in chain.steps():
 
@@ -174,7 +174,7 @@ def _run(program: Program, obj: Mapping[str, Any]) -> RuleRun:
 
 
 def _cpu(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of some work."""
+    """Return the CPU seconds of one call of ``work``."""
     best = float("inf")
     for _ in range(_RUNS):
         begun, rounds, spent = thread_time(), 0, 0.0

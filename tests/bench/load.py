@@ -1,4 +1,4 @@
-"""The loads: what a bare client could do, and what the two programs do."""
+"""The loads: the calls of a bare client, and triggers that the two programs process."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _SETTLE = 60.0
 
 @dataclass(slots=True)
 class Times:
-    """Moments of each pair, by name."""
+    """The times of the events of each pair, by its name."""
 
     begun: dict[str, float] = field(default_factory=dict)
     accepted: dict[str, float] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Times:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def phase(self) -> Phase:
-        """Return the figures."""
+        """Return the figures of the run."""
         done = [name for name in self.accepted if name in self.patched]
         last = max((self.patched[name] for name in done), default=0.0)
         span = last - min(self.begun.values(), default=0.0)
@@ -43,7 +43,7 @@ class Times:
 async def in_parallel(
     work: Iterable[Pair], parallel: int, do: Callable[[Pair], Awaitable[None]]
 ) -> None:
-    """Do something with each pair, so many at a time."""
+    """Call ``do`` for each pair, up to ``parallel`` at a time."""
     left = iter(work)
 
     async def worker() -> None:
@@ -56,7 +56,7 @@ async def in_parallel(
 
 
 async def make_targets(wire: Wire, pairs: list[Pair], parallel: int) -> None:
-    """Create the namespace and the Secrets."""
+    """Create the namespace of the pairs and their Secrets."""
     meta = {"name": pairs[0].namespace}
     body = orjson.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     await wire.send("POST", "/api/v1/namespaces", body)
@@ -68,7 +68,7 @@ async def make_targets(wire: Wire, pairs: list[Pair], parallel: int) -> None:
 
 
 async def bare(wire: Wire, pairs: list[Pair], parallel: int) -> Phase:
-    """Make the calls that nobody can avoid, from here."""
+    """Make the calls that no implementation can avoid, from this process."""
     bodies = {pair.name: (pair.trigger, pair.request, pair.status) for pair in pairs}
     times = Times()
 
@@ -90,7 +90,7 @@ async def bare(wire: Wire, pairs: list[Pair], parallel: int) -> Phase:
 
 
 async def burst(wire: Wire, pairs: list[Pair], parallel: int) -> Phase:
-    """Create all triggers, so many at a time, and wait for the targets."""
+    """Create all triggers, up to ``parallel`` at a time, and wait for the targets."""
     bodies = {pair.name: pair.trigger for pair in pairs}
     async with _watching(wire, pairs) as times:
 
@@ -103,7 +103,7 @@ async def burst(wire: Wire, pairs: list[Pair], parallel: int) -> Phase:
 
 
 async def steady(wire: Wire, pairs: list[Pair], rate: float) -> Phase:
-    """Create so many triggers per second, whether the earlier ones were answered or not."""
+    """Create ``rate`` triggers per second, whether the earlier ones were answered or not."""
     bodies = {pair.name: pair.trigger for pair in pairs}
     async with _watching(wire, pairs) as times:
         async with asyncio.TaskGroup() as group:
@@ -116,7 +116,7 @@ async def steady(wire: Wire, pairs: list[Pair], rate: float) -> Phase:
 
 
 async def all_final(wire: Wire) -> int:
-    """Wait until every UpdateRequest has ended; return how many have not."""
+    """Wait until every UpdateRequest is final or the time is over; return how many are not."""
     deadline = perf_counter() + _SETTLE
     path = requests_path("status.state!=Completed,status.state!=Skip,status.state!=Failed")
     while True:
@@ -128,14 +128,14 @@ async def all_final(wire: Wire) -> int:
 
 async def _create(wire: Wire, pair: Pair, body: bytes, times: Times) -> None:
     times.begun[pair.name] = perf_counter()
-    # A refusal is an answer: what was not accepted cannot be lost.
+    # A refusal is an answer: a trigger that was not accepted cannot be lost.
     with contextlib.suppress(Refused):
         await wire.send("POST", pair.triggers_path, body)
         times.accepted[pair.name] = perf_counter()
 
 
 async def _all_patched(times: Times) -> None:
-    """Wait until every accepted trigger had its effect, or nothing happens any more."""
+    """Wait until every accepted trigger had its effect, or nothing has changed for a minute."""
     while not times.accepted.keys() <= times.patched.keys():
         times.changed.clear()
         try:
@@ -162,7 +162,7 @@ async def _watching(wire: Wire, pairs: list[Pair]) -> AsyncIterator[Times]:
 
 
 async def _look_again(wire: Wire, pairs: list[Pair], times: Times) -> None:
-    """Call no trigger lost whose target has changed; the event may have been missed here."""
+    """Read targets that seem unchanged once more, because their watch event may be missing."""
     for pair in pairs:
         if pair.name in times.accepted and pair.name not in times.patched:
             meta = (await wire.read(pair.target_path))["metadata"]

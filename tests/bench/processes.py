@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 async def resident(pid: int) -> int:
-    """Return the bytes of a process; 0 when it is gone."""
+    """Return the resident bytes of a process; 0 if it has ended."""
     if _PROC.is_dir():
         with contextlib.suppress(OSError):
             pages = int((_PROC / str(pid) / "statm").read_bytes().split()[1])
@@ -27,17 +27,17 @@ async def resident(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return what a process has used so far; 0 where the system does not tell."""
+    """Return the CPU seconds that a process has used so far; 0 on systems without /proc."""
     if not _PROC.is_dir():
         return 0.0
-    # The name of the command may hold spaces; it ends with the last parenthesis.
+    # The command name may contain spaces; it ends at the last parenthesis.
     fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @asynccontextmanager
 async def measured(pids: Mapping[str, int]) -> AsyncIterator[dict[str, Memory]]:
-    """Give memory by name: now, and the highest that is seen until the end."""
+    """Yield the memory of processes by name: at the start, and the peak until the end."""
     found = {}
     for name, pid in pids.items():
         now = await resident(pid)
@@ -52,7 +52,7 @@ async def measured(pids: Mapping[str, int]) -> AsyncIterator[dict[str, Memory]]:
 
 
 async def _sample(pids: Mapping[str, int], found: dict[str, Memory]) -> None:
-    # Asking by way of ps costs a process each time.
+    # Each call of ps costs a process.
     interval = 0.1 if _PROC.is_dir() else 0.5
     while True:
         await asyncio.sleep(interval)

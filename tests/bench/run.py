@@ -47,7 +47,7 @@ _PHASES = (
     "steady", "hooks", "memory",
 )  # fmt: skip
 _SIZES = "sizes"
-"""Takes many minutes, so it runs only where it is asked for."""
+"""A phase that takes many minutes and runs only with ``--only``."""
 _ALONE = frozenset({"engine", "handler", "kinitiras", "calls", "desk"})
 _WARM_UP = 32
 _POLICIES = 200
@@ -58,7 +58,7 @@ _PROGRESS = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What to measure; `only` is empty for everything."""
+    """The options of a run; `only` is empty for all phases."""
 
     pairs: int
     parallel: int
@@ -69,7 +69,7 @@ class Settings:
     watched: int
 
     def wants(self, phase: str) -> bool:
-        """Whether a phase is to run."""
+        """Return whether a phase is to run."""
         return self.only in {"", phase}
 
 
@@ -109,7 +109,7 @@ def main(
 
 
 def _tables(figures: Figures) -> Iterator[Table]:
-    """Yield the tables of what was measured on a control plane."""
+    """Yield the tables of the phases that run on a control plane."""
     yield from tables(figures)
     if figures.admitted:
         yield admit.table(figures.admitted)
@@ -126,7 +126,7 @@ def _tables(figures: Figures) -> Iterator[Table]:
 
 
 def _alone(settings: Settings, counts: Sequence[int]) -> bool:
-    """Print what needs no cluster; tell whether something outgrows what it may."""
+    """Run the phases without a cluster, print them, and return whether one exceeds its limit."""
     console = Console(width=110)
     if settings.wants("engine"):
         console.print(desk.engine_table(desk.evaluation()))
@@ -152,7 +152,7 @@ def _alone(settings: Settings, counts: Sequence[int]) -> bool:
 
 
 def measure(plane: ControlPlane, settings: Settings) -> Figures:
-    """Install everything, run the phases that are wanted, end the programs."""
+    """Install everything, run the chosen phases on the control plane, and end the programs."""
     found = install(plane, "default")
     figures = Figures()
     if settings.only == _SIZES:
@@ -163,7 +163,7 @@ def measure(plane: ControlPlane, settings: Settings) -> Figures:
         return figures
     if settings.wants("bare"):
         _PROGRESS.print("bare client")
-        # Before the programs start, which would take its requests for theirs.
+        # Before the programs start, because they would process its requests.
         _in_loop(lambda: _bare(plane, settings, figures))
     if settings.wants("memory"):
         _PROGRESS.print("memory of the programs, with more and more installed")
@@ -197,7 +197,7 @@ async def _bare(plane: ControlPlane, settings: Settings, figures: Figures) -> No
     async with _wire(plane, settings) as wire:
         work = pairs(_BARE, settings.pairs + _WARM_UP)
         await load.make_targets(wire, work, settings.parallel)
-        # Neither run pays for connections and caches that are cold.
+        # Warm up connections and caches, so that they do not count.
         await load.bare(wire, work[:_WARM_UP], settings.parallel)
         figures.bare = await load.bare(wire, work[_WARM_UP:], settings.parallel)
 
@@ -302,7 +302,7 @@ async def _steady(wire: Wire, settings: Settings, figures: Figures) -> None:
 
 
 async def _make_ready(wire: Wire) -> None:
-    """Create the policy and wait until it is in force."""
+    """Create the policy and wait until it is Ready."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _READY
     path = "/apis/kyverno.io/v1/clusterpolicies"
@@ -316,7 +316,7 @@ async def _make_ready(wire: Wire) -> None:
                 created = True
             status = (await wire.read(f"{path}/{POLICY}")).get("status") or {}
         except Refused as refused:
-            # The right to change Secrets is aggregated a moment after its role was made.
+            # The right to change Secrets is aggregated a moment after its role was created.
             complaint, status = str(refused), {}
         if any(entry["status"] == "True" for entry in status.get("conditions") or ()):
             return
@@ -329,7 +329,7 @@ def _wire(plane: ControlPlane, settings: Settings) -> Wire:
 
 
 def _worker(plane: ControlPlane, settings: Settings) -> Wire:
-    """Return a client that acts as the controller does where a policy has no account."""
+    """Return a client that acts as the controller does for policies without an account."""
     names = REPLACING
     own = plane.service_account_kubeconfig(names.namespace, names.controller_account)
     access = read(own)

@@ -1,6 +1,6 @@
-"""What the programs need: memory and CPU against policies, waiting requests, objects, replicas.
+"""Measures memory and CPU by numbers of policies, waiting requests, objects and replicas.
 
-CPU and memory hardly depend on what else the machine does; rates do, so each is beside the load.
+CPU and memory hardly depend on other work of the machine. Rates do, so its load is printed too.
 """
 
 import asyncio
@@ -32,27 +32,27 @@ _BURST = 200
 _CLUSTER_POLICIES = "/apis/kyverno.io/v1/clusterpolicies"
 _WITHIN = 1200.0
 _SETTLED = 3.0
-"""Seconds after which a program has taken in what changed; figures are written once a second."""
+"""Seconds after which a program has processed a change; it writes its figures once a second."""
 _NAMESPACE = "bench-sizes"
 _WAITING = f"{_NAMESPACE}-waiting"
 
 
 def namespaces() -> list[str]:
-    """Return those whose triggers the workload's policy is to match."""
+    """Return the namespaces whose triggers the workload's policy has to match."""
     bursts = [f"policies-{count}" for count in POLICIES]
     bursts += [f"replicas-{count}" for count in REPLICAS]
     return [*(f"{_NAMESPACE}-{name}" for name in bursts), _WAITING]
 
 
 def patient(settings: ProgramSettings) -> ProgramSettings:
-    """Return settings by which a controller leads on, however busy the machine is."""
+    """Return settings with a long Lease, so that a busy machine does not cost the leadership."""
     lease = ("--lease-duration=120s", "--lease-renew=100s")
     return replace(settings, flags=(*settings.flags, *lease))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Resident bytes at one moment; `admission` is 0 where it is not what is looked at."""
+    """Resident bytes at one moment; `admission` is 0 if it was not measured."""
 
     what: str
     admission: int
@@ -64,9 +64,9 @@ class Cost:
     """A burst of triggers, each of which changes one target.
 
     Attributes:
-        per_second: Triggers; of this machine, and of what else it did.
-        admission: Seconds of CPU for one trigger.
-        controller: The same.
+        per_second: Triggers per second, which depends on the machine and its other work.
+        admission: The admission server's CPU seconds per trigger.
+        controller: The controller's CPU seconds per trigger.
     """
 
     what: str
@@ -78,11 +78,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A new policy that runs at all objects of a kind; the first changes the target of all.
+    """A new policy that runs on many existing objects; the first one changes their common target.
 
     Attributes:
-        cpu: Seconds of the controller's CPU for one object.
-        peak: Resident bytes of the controller, the most that was seen.
+        cpu: The controller's CPU seconds per object.
+        peak: The peak of the controller's resident bytes.
     """
 
     objects: int
@@ -93,7 +93,7 @@ class Sweep:
 
 @dataclass(slots=True)
 class Sizes:
-    """All of it, and the machine's load, the average of the minute before, at begin and end."""
+    """All figures, and the machine's one-minute load average at the start and at the end."""
 
     sizes: list[Size] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
@@ -104,10 +104,10 @@ class Sizes:
 async def measure(
     wire: Wire, programs: Programs, settings: Mapping[str, ProgramSettings], parallel: int
 ) -> Sizes:
-    """Measure with more and more policies, waiting requests, objects and controllers."""
+    """Measure with increasing numbers of policies, waiting requests, objects and controllers."""
     bench = _Bench(wire=wire, programs=programs, parallel=parallel)
     bench.found.loads.append(os.getloadavg()[0])
-    # The workload's policy is the first.
+    # The first policy is that of the workload.
     made = 1
     for count in POLICIES:
         await bench.make_policies(range(made, count))
@@ -133,7 +133,7 @@ async def measure(
 
 
 def tables(found: Sizes) -> list[Table]:
-    """Return what to print."""
+    """Return the tables of memory, triggers and sweeps."""
     memory = Table("with", "admission", "controller", title="Resident memory")
     for item in found.sizes:
         memory.add_row(item.what, _megabytes(item.admission), _megabytes(item.controller))
@@ -226,7 +226,7 @@ class _Bench:
         )
 
     async def make_policies(self, numbers: range) -> None:
-        """Create policies of the workload's form that no trigger matches; return when in force."""
+        """Create policies like the workload's that match no trigger; wait until all are Ready."""
         left = iter(numbers)
 
         async def worker() -> None:
@@ -246,7 +246,7 @@ class _Bench:
 
     def _add(self, where: list[T], figure: T) -> None:
         where.append(figure)
-        # A run takes many minutes, and what ends it early takes nothing back.
+        # Printed at once, because a run takes many minutes and may end early.
         click.echo(str(figure), err=True)
 
     def _spent(self) -> dict[str, float]:
@@ -254,13 +254,13 @@ class _Bench:
 
 
 def _sweeping(namespace: str) -> dict[str, Any]:
-    """Return the workload's policy for what exists; all objects have one target."""
+    """Return the workload's policy, changed to run on existing objects with one common target."""
     found = policy([namespace])
     found["metadata"]["name"] = namespace
     (rule,) = found["spec"]["rules"]
     resources = rule["match"]["any"][0]["resources"]
     resources["names"] = ["object-*"]
-    # A filter that lists operations concerns requests only.
+    # A filter that lists operations matches admission requests only.
     del resources["operations"]
     rule["mutate"]["targets"][0]["name"] = "pair-00000"
     rule["mutate"]["mutateExistingOnPolicyUpdate"] = True
@@ -268,7 +268,7 @@ def _sweeping(namespace: str) -> dict[str, Any]:
 
 
 async def _stored(wire: Wire, path: str, body: bytes) -> None:
-    """Create an object; on a busy machine a webhook may ask to try again."""
+    """Create an object; try again if a webhook asks for it, as it may on a busy machine."""
     while True:
         try:
             await wire.send("POST", path, body)
@@ -295,7 +295,7 @@ def _trigger(wire: Wire) -> Callable[[Pair], Awaitable[None]]:
 async def _pause(wire: Wire, value: str | None) -> None:
     patch = {"metadata": {"annotations": {"kube-retrofit.dev/paused": value}}}
     await wire.send("PATCH", f"{_CLUSTER_POLICIES}/{POLICY}", orjson.dumps(patch), MERGE)
-    # Nothing says when the leader has seen it; this is far longer than a watch takes.
+    # There is no sign that the leader has seen the change; a watch takes much less time than this.
     await asyncio.sleep(_SETTLED)
 
 

@@ -1,11 +1,11 @@
-"""Measures a ModRule that works through what exists, beside a client that only patches.
+"""Measures a ModRule on existing objects, beside a client that only patches.
 
-All are timed by the API server, from the first patch that it received to the last that it
-answered: how often somebody looks whether the work is done has no part in it.
+All are timed by the API server's log, from the first patch that it received to the last that it
+answered, so the interval of the checks whether the work is done has no influence.
 
-The client runs twice. First it is an administrator, for whom the API server looks up no rights;
-then it sends what the controller sends, in the same account's name and as strictly validated: so
-much of the difference is work of the API server that safety asks for, whoever writes.
+The client runs twice: first as an administrator, for whom the API server looks up no rights, then
+with the controller's calls, which impersonate the same account and are validated strictly. The
+difference between the two is work of the API server that safety requires of any client.
 """
 
 import asyncio
@@ -36,15 +36,15 @@ _MOD_RULES: Final = "/apis/api.kubemod.io/v1beta1/namespaces/{}/modrules"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """One rule on so many objects.
+    """One rule on a number of objects.
 
     Attributes:
         bare: Patches per second of the client as an administrator.
-        same: The same in the name of the account that policies work in, with the rule's options.
-        rule: Of the rule.
-        requests: That the rule led to.
-        cpu: Seconds of CPU for each object, by program.
-        memory: Of the controller.
+        same: Patches per second of the client as the account of policies, with the rule's options.
+        rule: Patches per second of the rule.
+        requests: Number of requests for the rule.
+        cpu: CPU seconds per object, by program.
+        memory: The memory of the controller.
     """
 
     objects: int
@@ -64,22 +64,22 @@ async def measure(
     counts: Sequence[int],
     parallel: int,
 ) -> list[Sweep]:
-    """Return a sweep of each size, the smallest first; ModRules are installed.
+    """Return a sweep of each size, the smallest first; the CRD of ModRules must be installed.
 
     Args:
-        wire: The client, of an administrator.
+        wire: A client that acts as an administrator.
         worker: A client that acts as the controller does.
         log: The audit log.
-        pids: The programs; the controller comes first.
-        counts: Sizes.
-        parallel: How many patches the bare client has on their way.
+        pids: The process ids of the programs, with the controller first.
+        counts: The numbers of objects.
+        parallel: How many patches the bare client sends at a time.
     """
     await wire.send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", _role())
     return [await _sweep(wire, worker, log, pids, count, parallel) for count in sorted(counts)]
 
 
 def table(sweeps: Sequence[Sweep]) -> Table:
-    """Return what to print."""
+    """Return the table of sweeps."""
     columns = ("bare client", "same calls", "ModRule", "of these", "requests", "CPU/object")
     found = Table("objects", *columns, "memory, peak", title="A ModRule on what exists, patches/s")
     found.title_justify = "left"
@@ -124,7 +124,7 @@ async def _sweep(
 
 
 async def _until_allowed(worker: Wire, namespace: str) -> None:
-    """Return once the right to read ConfigMaps is aggregated, a moment after its role was made."""
+    """Wait until the right to read ConfigMaps is aggregated, soon after its role is created."""
     deadline = perf_counter() + _READY
     while True:
         try:
@@ -138,7 +138,7 @@ async def _until_allowed(worker: Wire, namespace: str) -> None:
 
 
 async def _patch_all(wire: Wire, namespace: str, parallel: int, options: str = "") -> None:
-    """Patch all objects as they were listed, so many at a time."""
+    """List all objects and patch each in its listed version, up to ``parallel`` at a time."""
     path = _CONFIG_MAPS.format(namespace)
     token, more = "", True
     while more:
@@ -160,7 +160,7 @@ async def _patch_all(wire: Wire, namespace: str, parallel: int, options: str = "
 
 
 async def _rule(wire: Wire, namespace: str) -> None:
-    """Create the rule, and return when all objects of its namespace have what it wants."""
+    """Create the rule, wait until its run on existing objects has ended, and delete it."""
     path = _MOD_RULES.format(namespace)
     await wire.send("POST", path, orjson.dumps(_mod_rule()))
     await until(wire, f"{path}/swept", _is_done, within=300.0)

@@ -1,4 +1,4 @@
-"""What the bench holds, in small."""
+"""The checks of the bench of the command line, on a small scale."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The measurement of the other languages measures rules that change something."""
+"""The bench of the other languages measures rules that change something."""
 
 from tests.bench import languages
 

@@ -1,7 +1,7 @@
-"""A step takes about the same time, whatever is counted in it.
+"""A step of the allowance takes about the same time for all kinds of work.
 
-Limits are numbers of steps, and what they promise is time: so nothing may take much more time for
-a step than everyday expressions do. What is compared is time of this process, within one run.
+Limits count steps, but their purpose is to limit time. So no function may take much more time per
+step than everyday expressions do. The tests compare CPU times of this process within one run.
 """
 
 import time
@@ -23,7 +23,7 @@ from reconciler.languages.jmespath import compile_expression
 from reconciler.languages.jmespath.functions.registry import REGISTRY
 
 MOST = 8.0
-"""Times that a step may take of an everyday one; a machine at work measures half more or less."""
+"""The limit of a step's time, in everyday steps; on a busy machine the ratio varies by half."""
 TEXTS = [str(number) for number in range(1_000)]
 STARS = "*a" * 10_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -138,7 +138,7 @@ CALLS = (
     "type(@)",
     "values({a: `1`})",
 )
-"""What is called for each of a thousand texts."""
+"""Calls that are evaluated for each of a thousand texts."""
 WHOLE = (
     "[wide]",
     "{a: wide}",
@@ -174,7 +174,7 @@ CONDITIONS = (
 
 
 def cost(work: Callable[[Allowance], object], least: float = 0.01) -> float:
-    """Return the nanoseconds of a step; the best of three, each long enough for the clock."""
+    """Return the nanoseconds per step: the best of three runs, each long enough for the clock."""
     found = []
     for _ in range(3):
         allowance = Allowance()
@@ -193,7 +193,7 @@ def evaluating(source: str) -> Callable[[Allowance], object]:
 
 @pytest.fixture(scope="module")
 def everyday() -> float:
-    """The nanoseconds of a step of everyday expressions."""
+    """The average nanoseconds per step of everyday expressions."""
     costs = [cost(evaluating(source)) for source in EVERYDAY]
     return sum(costs) / len(costs)
 

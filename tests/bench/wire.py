@@ -1,4 +1,4 @@
-"""A client that costs little: raw bytes over kept connections."""
+"""A cheap API client: raw bytes over persistent connections."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -26,7 +26,7 @@ class Wire:
 
     @classmethod
     def open(cls, access: Access, connections: int) -> Self:
-        """Return a client with at most so many connections."""
+        """Return a client with at most ``connections`` connections."""
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=access.trust, limit=connections),
             headers=access.headers,
@@ -36,7 +36,7 @@ class Wire:
         return cls(server=access.server, session=session)
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
+        """Return this client."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -46,7 +46,7 @@ class Wire:
     async def send(
         self, method: str, path: str, body: bytes | None = None, media: str = JSON
     ) -> bytes:
-        """Return the answer's body.
+        """Send a request and return the body of the answer.
 
         Raises:
             Refused: The status is an error.
@@ -60,12 +60,12 @@ class Wire:
         return answer
 
     async def read(self, path: str) -> dict[str, Any]:
-        """Return what a GET answers, decoded."""
+        """Return the decoded answer to a GET."""
         answer: dict[str, Any] = orjson.loads(await self.send("GET", path))
         return answer
 
     def watch(self, path: str) -> Any:
-        """Return the context of a response that streams metadata only, without end."""
+        """Return the context manager of an endless response that streams only metadata."""
         return self.session.get(
             self.server + path,
             headers={"Accept": METADATA_ONLY},

@@ -1,4 +1,4 @@
-"""What the runs create: pairs of a trigger and a target, the policy between them, the rights."""
+"""The objects of the runs: pairs of a trigger and a target, the policy for them, the rights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ _REQUESTS = f"/apis/kyverno.io/v2/namespaces/{SYSTEM}/updaterequests"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A ConfigMap that is created and the Secret of the same name that it changes."""
+    """A ConfigMap that is the trigger, and the Secret of the same name that is its target."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class Pair:
 
     @property
     def request(self) -> bytes:
-        """An UpdateRequest as admission would record it."""
+        """An UpdateRequest as the admission server would record it."""
         resource = {"apiVersion": "v1", "kind": "ConfigMap"}
         return orjson.dumps(
             {
@@ -65,13 +65,13 @@ class Pair:
         )
 
     def patch(self, version: str) -> bytes:
-        """Return the change of the Secret, guarded by the version that was read."""
+        """Return the patch of the Secret, guarded by the resourceVersion that was read."""
         meta = {"resourceVersion": version, "labels": {LABEL: "patched"}}
         return orjson.dumps({"metadata": meta})
 
     @property
     def status(self) -> bytes:
-        """The end of the UpdateRequest."""
+        """The final status of the UpdateRequest."""
         target = {"apiVersion": "v1", "kind": "Secret", "name": self.name, "outcome": "Patched"}
         counts = {"matched": 1, "patched": 1}
         status = {"state": "Completed", "attempts": 1, "targets": [target], "counts": counts}
@@ -79,32 +79,32 @@ class Pair:
 
     @property
     def triggers_path(self) -> str:
-        """Where triggers are created."""
+        """The path at which triggers are created."""
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
     @property
     def targets_path(self) -> str:
-        """Where targets are created."""
+        """The path at which targets are created."""
         return f"/api/v1/namespaces/{self.namespace}/secrets"
 
     @property
     def target_path(self) -> str:
-        """The target."""
+        """The path of the target."""
         return f"{self.targets_path}/{self.name}"
 
     @property
     def request_path(self) -> str:
-        """The UpdateRequest of the bare run."""
+        """The path of the bare run's UpdateRequest."""
         return f"{_REQUESTS}/ur-bare-{self.name}"
 
 
 def pairs(namespace: str, count: int) -> list[Pair]:
-    """Return so many pairs in a namespace."""
+    """Return ``count`` pairs in a namespace."""
     return [Pair(namespace=namespace, name=f"pair-{index:05}") for index in range(count)]
 
 
 def requests_path(selector: str = "") -> str:
-    """Return where UpdateRequests are, narrowed by a field selector."""
+    """Return the path of UpdateRequests, with a field selector if one is given."""
     return f"{_REQUESTS}?fieldSelector={selector}" if selector else _REQUESTS
 
 

@@ -1,4 +1,4 @@
-"""Hooks in the namespace of a test, and what they say of themselves."""
+"""Hooks in the namespace of a test, and their statuses."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +24,7 @@ ROLE = {
 
 @contextlib.asynccontextmanager
 async def with_hooks(rig: Rig) -> AsyncIterator[Rig]:
-    """Have the cluster serve Hooks, and grant what these tests ask for, while it lasts."""
+    """Serve Hooks and grant what these tests need; remove the hooks and the role at the end."""
     rig.cluster.kubectl("apply", "--server-side", "-k", str(find_manifests() / "crds" / "hooks"))
     await rig.learn(API, "Hook")
     await rig.learn(API, "ClusterHook")
@@ -60,7 +60,7 @@ def create(name: str, **labels: str) -> Object:
 
 
 def seeds(**more: Any) -> Object:
-    """Return a binding to the ConfigMaps with the label that tests give."""
+    """Return a binding to the ConfigMaps with the label ``seed: yes``."""
     return {
         "name": "seeds",
         "kind": "ConfigMap",
@@ -71,19 +71,19 @@ def seeds(**more: Any) -> Object:
 
 
 def seed(namespace: str, name: str) -> Object:
-    """Return a ConfigMap that `seeds` is bound to."""
+    """Return a ConfigMap that the binding of `seeds` selects."""
     meta = {"namespace": namespace, "name": name, "labels": {"seed": "yes"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
 async def status_of(rig: Rig, name: str) -> Mapping[str, Any]:
-    """Return what a Hook of the test's namespace says of itself."""
+    """Return the status of a Hook in the test's namespace."""
     found = await rig.get("Hook", name)
     return found.get("status") or {}
 
 
 async def following(rig: Rig, *names: str) -> None:
-    """Wait until Hooks are Ready in the generation that is stored."""
+    """Wait until Hooks are Ready in their stored generation."""
 
     async def missing() -> list[str]:
         found = [await rig.get("Hook", name) for name in names]

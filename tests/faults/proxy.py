@@ -1,4 +1,4 @@
-"""A bad network and a bad API server: what stands between the programs and the good one."""
+"""A proxy between the programs and the API server that simulates a bad network or server."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,16 @@ _STARTED_WITHIN = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """What is done to calls; watches are left alone but for `silent` and `delay`.
+    """What the proxy does to calls; only `silent` and `delay` apply to watches.
 
     Attributes:
-        delay: Seconds before a call is passed on.
-        every: Each so many-th call meets what stands below; 0 is none.
-        status: It is answered with this and not passed on.
-        reset: It is not passed on, and its connection breaks.
-        unanswered: It is passed on, and its connection breaks before the answer.
-        silent: Watches are open and deliver nothing, not even their end.
-        kinds: Plurals of those that are silent; empty: all.
+        delay: Seconds before a call is forwarded.
+        every: With 4, every fourth call is disturbed as the next three say; 0 for none.
+        status: The call is answered with this status code and not forwarded.
+        reset: The call is not forwarded, and its connection is aborted.
+        unanswered: The call is forwarded, and its connection is aborted before the answer.
+        silent: Watches stay open and deliver nothing, not even their end.
+        kinds: The plurals whose watches are silent; empty for all.
     """
 
     delay: float = 0.0
@@ -45,7 +45,7 @@ class Disturbance:
     kinds: frozenset[str] = frozenset()
 
     def silences(self, path: str) -> bool:
-        """Return whether a watch of a collection delivers nothing."""
+        """Return whether a watch of the collection with this path delivers nothing."""
         return self.silent and (not self.kinds or path.rpartition("/")[2] in self.kinds)
 
 
@@ -53,13 +53,13 @@ CALM = Disturbance()
 
 
 class Proxy:
-    """Ends TLS, disturbs, and passes on; runs in a thread with an event loop of its own.
+    """Terminates TLS, disturbs calls and forwards them, in a thread with its own event loop.
 
     Attributes:
-        disturbance: What is done now; may be set from any thread.
-        silenced: Watches that were, or are, silent.
-        server: Its address.
-        bundle: The certificate that its clients have to trust.
+        disturbance: The current disturbance; may be set from any thread.
+        silenced: How often a silent watch has held back a chunk or its end.
+        server: The URL of the proxy.
+        bundle: The CA certificate that its clients have to trust.
     """
 
     def __init__(self, upstream: str, trust: ssl.SSLContext) -> None:
@@ -79,12 +79,12 @@ class Proxy:
         self._started = threading.Event()
 
     def cut(self) -> None:
-        """Break all watches that are open."""
+        """Abort the connections of all open watches."""
         self._do(self._cut)
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Proxy"]:
-        """Pass on until the end."""
+        """Forward calls until the context ends."""
         thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         thread.start()
         assert self._started.wait(_STARTED_WITHIN), "the proxy does not start"
@@ -169,13 +169,13 @@ class Proxy:
                     async for chunk in answer.content.iter_any():
                         await self._heard(request.path)
                         await response.write(chunk)
-                    # Not even the end of the watch is heard.
+                    # A silent watch does not deliver its end either.
                     await self._heard(request.path)
                 finally:
                     self._watches.remove(request)
                 return response
         except (aiohttp.ClientError, OSError):
-            # What the API server's end looks like from here is what it looks like from there.
+            # A connection that breaks on the API server's side breaks on the client's side too.
             _break(request)
             return web.Response()
 
@@ -196,7 +196,7 @@ def _break(request: web.Request) -> None:
 
 @contextlib.contextmanager
 def open_proxy(plane: ControlPlane, binaries: Binaries) -> Iterator[tuple[Proxy, Cluster]]:
-    """Give a proxy in front of a control plane, and the cluster as one behind it sees it."""
+    """Yield a proxy in front of a control plane, and the cluster as reached through the proxy."""
     trust = ssl.create_default_context(cafile=str(plane.credentials.ca))
     with Proxy(plane.server, trust).running() as proxy:
         folder = plane.directory / "behind-the-proxy"

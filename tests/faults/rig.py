@@ -1,4 +1,4 @@
-"""A cluster with both programs at work, and a client of its administrator that hides nothing."""
+"""A cluster that runs both programs, and a test's access to it as the administrator."""
 
 import asyncio
 import contextlib
@@ -30,19 +30,19 @@ from reconciler.kube.decoding import MERGE_PATCH
 from reconciler.kube.discovery import KubeKinds
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
-"""In whose name policies work; the controller itself has another one."""
+"""The user that the controller impersonates for policies; its own is `CONTROLLER_USER`."""
 CONTROLLER_USER = "system:serviceaccount:kyverno:kube-retrofit-controller"
 REACHES_THE_CONTROLLER = "rbac.kyverno.io/aggregate-to-background-controller"
 ALL_VERBS = ("get", "list", "update", "patch")
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
-# A killed leader is followed after seconds instead of a quarter of a minute.
+# Another replica takes over from a killed leader after about 5 seconds instead of 15.
 SHORT_LEASE = ("--lease-duration=5s", "--lease-renew=4s", "--lease-retry=1s")
 
 _PAGE = 500
 SHORT_WAR = ("--patch-war-window=15s",)
 _WRONG_CLOCK = Path(__file__).with_name("wrong_clock")
 MANAGER = "person"
-"""Who writes: else the name of the client is taken, which is that of the programs."""
+"""The field manager of the tests' writes; the default is the client's, which the programs use."""
 
 
 def _kind(api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> Kind:
@@ -87,18 +87,18 @@ _KNOWN = {
 
 
 def audit_log(cluster: Cluster, program: str) -> Path:
-    """Return the file that a program of these tests appends its audit log to."""
+    """Return the file to which a program of these tests appends its audit log."""
     return cluster.directory / f"{program}.audit"
 
 
 def clock_environment(clock: Path) -> dict[str, str]:
-    """Return the variables by which a program's wall clock is what a file says."""
+    """Return the environment variables that offset a program's wall clock by a file's content."""
     return {"PYTHONPATH": str(_WRONG_CLOCK), "RETROFIT_TEST_CLOCK": str(clock)}
 
 
 def set_clock(clock: Path, ahead: float) -> None:
-    """Set the wall clock of a program so many seconds off, now or at its start."""
-    # It is read all the time: never half of it.
+    """Set how many seconds a program's wall clock is ahead, before or after its start."""
+    # The program reads the file at any time, so the file is replaced atomically.
     new = clock.with_suffix(".new")
     new.write_text(str(ahead))
     new.replace(clock)
@@ -115,7 +115,7 @@ def config_map(namespace: str, name: str, **data: str) -> Object:
 
 
 def pod(namespace: str, name: str) -> Object:
-    """Return a Pod that no node runs."""
+    """Return a Pod that never runs: there are no nodes, and its image does not exist."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -158,7 +158,7 @@ def rule(
     name: str = "rule",
     **more: Any,
 ) -> Object:
-    """Return a rule; a text as patch is a JSON patch."""
+    """Return a rule; a patch given as text is a JSON patch, any other a strategic merge patch."""
     resources: Object = {"kinds": list(kinds), "names": [names], "namespaces": [namespace]}
     if operations:
         resources["operations"] = list(operations)
@@ -173,19 +173,19 @@ def rule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """What became of triggers that were sent at a steady rate."""
+    """The results of triggers that were sent at a steady rate."""
 
     accepted: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
 
 class Rig:
-    """Everything that a test does to the cluster, and sees of it.
+    """Everything that a test does to the cluster and reads from it.
 
     Attributes:
-        cluster: Where the programs work.
-        programs: The two programs.
-        namespace: Of this test alone; its policies bear the same name.
+        cluster: The cluster in which the programs run.
+        programs: The controller and the admission server.
+        namespace: The namespace of this test alone; the test's policies have the same name.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Rig:
         self._kinds: dict[str, Kind] = dict(_KNOWN)
 
     async def learn(self, api_version: str, kind: str) -> None:
-        """Make a kind known that the cluster serves, now or soon."""
+        """Wait until the cluster serves a kind, and add it to the kinds that this rig can use."""
 
         async def missing() -> str:
             found = await KubeKinds(self._client, SystemClock()).find(api_version, kind)
@@ -209,7 +209,7 @@ class Rig:
         await self.settle(missing, within=15.0)
 
     async def create(self, obj: Object) -> Object:
-        """Create an object; nothing is tried twice."""
+        """Create an object, without retries."""
         meta = obj["metadata"]
         kind = self._kinds[obj["kind"]]
         return await self._write(kind, "create", obj, meta.get("namespace"))
@@ -223,7 +223,7 @@ class Rig:
         return False
 
     async def create_all(self, objects: Iterable[Object]) -> None:
-        """Create objects side by side."""
+        """Create objects concurrently."""
         gate = asyncio.Semaphore(16)
 
         async def one(obj: Object) -> None:
@@ -233,7 +233,7 @@ class Rig:
         await asyncio.gather(*(one(obj) for obj in objects))
 
     async def burst(self, triggers: Iterable[Object], per_second: float) -> Burst:
-        """Create triggers at a steady rate, whatever the answers are."""
+        """Create triggers at a steady rate, without waiting for the answers."""
         burst = Burst()
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -254,13 +254,13 @@ class Rig:
         return burst
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
-        """Return an object of the test's namespace, or of another."""
+        """Return an object of a namespace, by default of the test's."""
         resource = self._client.resource(self._kinds[kind])
         found: Object = await resource.get(name, self._place(namespace))
         return found
 
     async def find(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, None where there is none."""
+        """Return an object, or None if it does not exist."""
         try:
             return await self.get(kind, name, namespace)
         except NotFound:
@@ -271,12 +271,12 @@ class Rig:
         return dict((await self.get("ConfigMap", name)).get("data") or {})
 
     async def items(self, kind: str, namespace: str | None = None, **query: str) -> list[Object]:
-        """Return the objects of a namespace; an empty one means all."""
+        """Return the objects of a namespace; an empty string means all namespaces."""
         resource, place = self._client.resource(self._kinds[kind]), self._place(namespace)
         found: list[Object] = []
         token = ""
         while True:
-            # In pages, for as long as this process decodes one no thread of it passes a call on.
+            # In pages: decoding holds the GIL, and meanwhile the proxy's thread passes no call on.
             answer = await resource.get(namespace=place, limit=_PAGE, _continue=token, **query)
             found += answer["items"]
             token = answer["metadata"].get("continue") or ""
@@ -292,13 +292,13 @@ class Rig:
         namespace: str | None = None,
         subresource: str = "",
     ) -> Object:
-        """Change an object by a merge patch."""
+        """Change an object with a merge patch."""
         changed = replace(self._kinds[kind], subresource=subresource)
         place = self._place(namespace)
         return await self._write(changed, "patch", patch, place, name=name)
 
     async def replace(self, obj: Object, manager: str = MANAGER) -> Object:
-        """Write back an object that was read, as a PUT."""
+        """Write back an object that was read before, with a PUT."""
         kind, place = self._kinds[obj["kind"]], obj["metadata"].get("namespace")
         return await self._write(kind, "replace", obj, place, manager=manager)
 
@@ -308,9 +308,9 @@ class Rig:
         await resource.delete(name, self._place(namespace), repeat=False)
 
     async def delete_all(self, kind: str, *kept: str) -> None:
-        """Delete what the test's namespace holds of a kind, by one call as the end of it would."""
+        """Delete a kind's objects in the test's namespace by one call, as deleting it would."""
         path = self._client.resource(self._kinds[kind]).path(namespace=self.namespace)
-        # Each namespace is given the first one again.
+        # The control plane would create the first of these again at once.
         names = (f"metadata.name!={name}" for name in ("kube-root-ca.crt", *kept))
         query = {"fieldSelector": ",".join(names)}
         await self._client.request("DELETE", path, query=query, repeat=False)
@@ -330,7 +330,7 @@ class Rig:
         return f"{namespace}/{self.namespace}" if namespace else self.namespace
 
     async def _put_spec(self, policy: Object, spec: Object) -> None:
-        """Replace the spec of a policy, whose status is written every second."""
+        """Replace the spec of a policy, retrying because its status is written every second."""
         while True:
             try:
                 await self.replace({**policy, "spec": spec})
@@ -341,7 +341,7 @@ class Rig:
                 return
 
     async def ready(self, kind: str = "ClusterPolicy") -> None:
-        """Wait until the test's policy is in force in its newest generation."""
+        """Wait until the newest generation of the test's policy is Ready."""
         namespace = self.namespace if kind == "Policy" else ""
 
         async def missing() -> Any:
@@ -362,7 +362,7 @@ class Rig:
         return [item for item in found if state is None or item.status.state is state]
 
     async def waiting(self, policy: str = "") -> list[str]:
-        """Return what the unfinished requests of a policy say."""
+        """Return name, reason and message of the unfinished requests of a policy."""
         found = await self.requests(policy)
         return [
             f"{item.name} {item.status.reason} {item.status.message}"
@@ -371,11 +371,11 @@ class Rig:
         ]
 
     async def states(self, policy: str = "") -> Counter[str]:
-        """Return how many requests of a policy ended how."""
+        """Return how many requests of a policy are in each state."""
         return Counter(str(item.status.state) for item in await self.requests(policy))
 
     async def one_to_one(self, count: int) -> list[Object]:
-        """Apply a rule by which each trigger changes a target of its own; return the triggers."""
+        """Apply a rule by which each trigger changes its own target; return the triggers."""
         place = self.namespace
         await self.apply(
             rule(
@@ -388,7 +388,7 @@ class Rig:
         return [config_map(place, f"trigger-{n}", n=str(n)) for n in range(count)]
 
     async def completed(self, least: int, within: float) -> None:
-        """Wait until so many requests are completed."""
+        """Wait until at least ``least`` requests are completed."""
 
         async def missing() -> str:
             done = await self.states()
@@ -397,7 +397,7 @@ class Rig:
         await self.settle(missing, within=within)
 
     async def finish(self, count: int = 1, policy: str = "", within: float = 20.0) -> None:
-        """Wait until a policy has so many requests and all of them ended."""
+        """Wait until a policy has at least ``count`` requests and all of them are final."""
 
         async def missing() -> Any:
             found = await self.requests(policy)
@@ -409,9 +409,9 @@ class Rig:
         await self.settle(missing, within=within)
 
     async def parked(self, reason: str, within: float = 20.0) -> UpdateRequest:
-        """Wait until the one waiting request says why it waits, and return it.
+        """Wait until the only waiting request has the given reason, and return it.
 
-        What catch-up found is left out: of a trigger as young as its rule it may make one more.
+        Requests of catch-up are left out: it may record a trigger as young as its rule once more.
         """
         found: list[UpdateRequest] = []
 
@@ -424,20 +424,20 @@ class Rig:
         return found[0]
 
     async def settle(self, missing: Callable[[], Awaitable[Any]], within: float) -> None:
-        """Wait until nothing is missing any more; what was missing last is in the failure."""
+        """Wait until ``missing`` returns nothing; the failure contains what it returned last."""
         loop = asyncio.get_running_loop()
         begun = looked = loop.time()
         while left := await missing():
             now = loop.time()
             waited = now - begun
             assert waited < within, f"after {within:g} s there is still: {left}"
-            # Looking costs CPU, here and in the API server: a long look is not repeated as often
-            # as a short one, and what takes long is not noticed to the tenth of a second.
+            # A check costs CPU, here and in the API server. So a slow check is repeated less often
+            # than a fast one, and the longer the wait, the longer the pauses.
             await asyncio.sleep(max(0.1, 3 * (now - looked), min(waited / 10, 0.5)))
             looked = loop.time()
 
     async def lacking(self, expected: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-        """Return the ConfigMaps whose data does not contain what is expected."""
+        """Return the data of the ConfigMaps that do not contain what is expected of them."""
         items = await self.items("ConfigMap")
         live = {item["metadata"]["name"]: item.get("data") or {} for item in items}
         return {
@@ -460,16 +460,16 @@ class Rig:
             await asyncio.to_thread(self.programs.kill, name)
 
     async def restart(self, *names: str) -> None:
-        """Start programs again, side by side, and wait until they are ready."""
+        """Start programs again, in parallel, and wait until they are ready."""
         await asyncio.to_thread(self._restart, names)
 
     async def controller(self, *flags: str, name: str, ahead: float = 0.0) -> None:
         """Start another controller with flags of its own and wait until it is ready.
 
         Args:
-            flags: More of them.
-            name: Of this replica.
-            ahead: Seconds by which its wall clock is wrong.
+            flags: Flags in addition to the shipped ones.
+            name: The name of this replica.
+            ahead: Seconds by which its wall clock is ahead.
         """
         clock = self.cluster.directory / f"clock-{name}"
         set_clock(clock, ahead)
@@ -477,22 +477,22 @@ class Rig:
         await asyncio.to_thread(self.programs.start, CONTROLLER, settings, name=name)
 
     def reinstall(self) -> None:
-        """Install the manifests again, and give the programs tokens of the new accounts."""
+        """Install the manifests again, and write kubeconfigs with tokens of the new accounts."""
         install(self.cluster, "demo")
         for name in ("kyverno-admission-controller", "kube-retrofit-controller"):
             self.cluster.service_account_kubeconfig(NAMESPACE, name)
 
     def ensure(self) -> None:
-        """Start what an earlier test left dead, and end what it started beside."""
+        """Restart the programs that an earlier test left dead, and end the ones that it added."""
         exits = self.programs.supervision.exit_code
         for name in list(self.programs.supervision.pids):
             if name not in {ADMISSION, CONTROLLER} and exits(name) is None:
-                # Killed, it would leave a Lease behind that others have to wait for.
+                # With SIGKILL it would not release its Lease, and the others would have to wait.
                 self.programs.kill(name, signal.SIGTERM)
         self._restart([name for name in (ADMISSION, CONTROLLER) if exits(name) is not None])
 
     async def metric(self, program: str, name: str, **labels: str) -> float:
-        """Return the sum of the samples of a program's metric."""
+        """Return the sum of the samples of a program's metric that have the given labels."""
 
         def read() -> str:
             with urllib.request.urlopen(f"{self.programs.address(program)}/metrics") as answer:
@@ -507,7 +507,7 @@ class Rig:
         )
 
     async def may(self, right: str) -> bool:
-        """Return whether the controller has a right, as ``update secrets in namespace a``."""
+        """Return whether the account of policies has a right, as ``get pods in namespace a``."""
         wanted = parse_right(right)
         assert wanted is not None, right
         account = BACKGROUND.rpartition(":")[2]
@@ -516,7 +516,7 @@ class Rig:
 
     @contextlib.asynccontextmanager
     async def granted(self, *resources: str) -> AsyncIterator[None]:
-        """Give the controller rights by an aggregated ClusterRole, as people do, for a while."""
+        """Grant rights by an aggregated ClusterRole, as users do, until the context ends."""
         name = f"team:{self.namespace}"
         rules = [
             {"apiGroups": [group], "resources": [plural], "verbs": list(ALL_VERBS)}
@@ -545,10 +545,10 @@ class Rig:
         await self.settle(other, within=20.0)
 
     async def clean(self) -> None:
-        """Remove the test's policies and objects, so that nobody waits for them.
+        """Remove the test's policies and objects, so that no later test waits for them.
 
-        Its namespace only where the cluster outlives the tests: to end one the API server is asked
-        for each kind that it serves, more than most tests ask.
+        The namespace itself is deleted only where the cluster outlives the tests: deleting one
+        takes a call per kind that the API server serves, more calls than most tests make.
         """
         for item in await self.items("ClusterPolicy", ""):
             if item["metadata"]["name"].startswith(self.namespace):
@@ -558,7 +558,7 @@ class Rig:
                 await self.delete("Namespace", self.namespace, "")
             return
         for kind in ("Policy", "ConfigMap", "Secret", "Pod", "Deployment"):
-            # Refused where a test left nobody to answer about deletions, as within a namespace.
+            # Refused if a test left a webhook for deletions without a server that answers it.
             with contextlib.suppress(ClusterError):
                 await self.delete_all(kind)
 
@@ -568,11 +568,11 @@ class Rig:
         return exits(ADMISSION) is None and exits(CONTROLLER) is None
 
     def has_log(self, name: str) -> bool:
-        """Return whether a program of that name ever ran."""
+        """Return whether a program of that name has ever run."""
         return (self.programs.logs / f"{name}.log").exists()
 
     def log(self, name: str) -> list[Object]:
-        """Return the log lines of a program; what is no line of its own is told as text."""
+        """Return the log lines of a program; a line that is not JSON is under the key ``text``."""
         found: list[Object] = []
         for line in (self.programs.logs / f"{name}.log").read_text().splitlines():
             try:
@@ -604,15 +604,15 @@ class Rig:
         by: str = CONTROLLER_USER,
         code: int = 0,
     ) -> list[str]:
-        """Return the URIs of a program's calls in the test's namespace (audit log).
+        """Return the URIs of a program's calls in the test's namespace, from the audit log.
 
         Args:
-            verb: As the audit log names it.
-            resource: Without its group.
-            name: Of the object; empty: any.
-            user: In whose name; empty: its own, None: any.
-            by: The program's user; else the controller is meant.
-            code: What it was answered; 0: anything.
+            verb: The verb as in the audit log.
+            resource: The plural without the group.
+            name: The name of the object; empty for any.
+            user: The impersonated user; empty for calls without impersonation, None for all calls.
+            by: The program's user, by default the controller's.
+            code: The status code of the answer; 0 for any.
         """
         found = await self._calls(verb, resource, name=name, by=by, code=code)
         return [
@@ -620,7 +620,7 @@ class Rig:
         ]
 
     async def asked(self, verb: str, resource: str) -> list[bool]:
-        """Return of each call of the controller whether a mutating webhook was asked about it."""
+        """Return for each call of the controller whether a mutating webhook was called for it."""
         mark = "mutation.webhook.admission.k8s.io/"
         return [
             any(key.startswith(mark) for key in event.get("annotations") or {})
@@ -633,7 +633,7 @@ class Rig:
         assert isinstance(self.cluster, ControlPlane)
         assert self.cluster.audit_log is not None
         log = self.cluster.audit_log
-        # The log is written in batches: an own call shows when everything before it is there.
+        # The log is written in batches: once it has this call, it has all calls before it.
         mark = f"mark-{asyncio.get_running_loop().time()}".replace(".", "-")
         await self.find("ConfigMap", mark)
 
@@ -641,7 +641,7 @@ class Rig:
             return "" if mark in _tail(log) else "the audit log is behind"
 
         await self.settle(missing, within=10.0)
-        # Most lines are about something else: the log is of all tests before this one as well.
+        # Filter before parsing: the log also holds the calls of all tests before this one.
         written = f'"resource":"{resource}"'.encode()
         lines = (line for line in log.read_bytes().splitlines() if written in line)
         events = (orjson.loads(line) for line in lines if by.encode() in line)
@@ -678,7 +678,7 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def open_rig(cluster: Cluster, programs: Programs, namespace: str) -> AsyncIterator[Rig]:
-    """Give a rig with a namespace of its own; what the test made is removed afterwards."""
+    """Yield a rig with a namespace of its own, and remove what the test created afterwards."""
     async with contextlib.AsyncExitStack() as stack:
         client = await connect(str(cluster.kubeconfig))
         stack.push_async_callback(client.close)
@@ -691,7 +691,7 @@ async def open_rig(cluster: Cluster, programs: Programs, namespace: str) -> Asyn
 
 
 def _spoken_for(event: Object) -> str:
-    """Return in whose name a call was made, empty where in no other."""
+    """Return the impersonated user of a call, empty if it impersonated none."""
     return str((event.get("impersonatedUser") or {}).get("username", ""))
 
 

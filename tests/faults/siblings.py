@@ -1,4 +1,4 @@
-"""A validating webhook of somebody else, beside ours."""
+"""A validating webhook of another product, beside ours."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ from tests.https import HOST, serve_https
 
 
 class Sibling:
-    """Answers the API server about the ConfigMaps of one namespace.
+    """Reviews the ConfigMaps of one namespace for the API server.
 
-    It denies what is labelled ``deny``, holds what is labelled ``hold`` back until `release`,
-    takes a second for what is labelled ``slow``, and allows the rest.
+    It denies objects with the label ``deny``, holds back those with ``hold`` until `release`,
+    takes a second for those with ``slow``, and allows the rest.
 
     Attributes:
-        held: Names of what waits, or waited, for the release.
+        held: The names of the objects that wait, or waited, for the release.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Sibling:
         self._released = asyncio.Event()
 
     def release(self) -> None:
-        """Let everything pass that is held back."""
+        """Answer all reviews that are held back."""
         self._released.set()
 
     async def answer(self, http: web.Request) -> web.Response:
@@ -51,7 +51,7 @@ class Sibling:
 
 @contextlib.asynccontextmanager
 async def open_sibling(rig: Rig) -> AsyncIterator[Sibling]:
-    """Give a webhook that is in force for the ConfigMaps of the rig's namespace."""
+    """Yield a webhook that is in force for the ConfigMaps of the rig's namespace."""
     sibling, name = Sibling(), f"sibling-of-{rig.namespace}"
     ca = make_ca(SystemClock().now())
     app = web.Application()

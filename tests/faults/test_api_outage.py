@@ -1,4 +1,4 @@
-"""The API server goes away in the middle of work and comes back."""
+"""The API server stops while requests are processed, and comes back."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 TRIGGERS = 90
-# The outage ends before the Lease does: a leader that cannot renew has to end itself.
+# Longer than the outage, as a leader that cannot renew its Lease has to end itself.
 PATIENT = ("--lease-duration=60s", "--lease-renew=50s", "--lease-retry=1s")
 
 
@@ -30,7 +30,7 @@ async def test_nothing_stored_is_lost_and_nobody_exits(rig: Rig) -> None:
     await asyncio.to_thread(rig.cluster.start_apiserver)
     burst = await sending
     assert burst.refused
-    # An answer may have been lost on its way: what is stored was accepted.
+    # An answer may have been lost, so every stored trigger counts as accepted.
     stored = [
         item["metadata"]["name"]
         for item in await rig.items("ConfigMap")
@@ -59,7 +59,7 @@ async def test_a_policy_acts_at_once_after_an_outage(rig: Rig) -> None:
             place, [target(place, "target")], {"data": {"{{ request.object.metadata.name }}": ""}}
         )
     )
-    # Ready is a promise: from here on no trigger goes by unseen.
+    # Ready promises that from now on no trigger is missed.
     names = [f"trigger-{n}" for n in range(20)]
     await rig.create_all(config_map(place, name) for name in names)
     await rig.applied({"target": dict.fromkeys(names, "")}, within=15)

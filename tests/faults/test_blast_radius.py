@@ -1,4 +1,4 @@
-"""With admission away only what policies name is held up."""
+"""Without the admission server, only requests for objects that policies match are refused."""
 
 import pytest
 
@@ -29,7 +29,7 @@ async def test_a_policy_on_one_object_holds_up_no_other(rig: Rig) -> None:
     await rig.delete("ConfigMap", "trigger")
     assert await rig.refused(config_map(place, "trigger", v="2"))
 
-    # The way out needs no admission server.
+    # A policy can be deleted without the admission server.
     await rig.delete("ClusterPolicy", place, "")
 
     async def still_refused() -> bool:
@@ -43,7 +43,7 @@ async def test_a_policy_on_labels_in_one_namespace_holds_up_no_other_object(rig:
     patch = {"data": {"got": "{{ request.object.data.v }}"}}
     picky = rule(place, [target(place, "target")], patch)
     picky["match"]["any"][0]["resources"] |= {"names": ["*"], "selector": {"matchLabels": label}}
-    # It is for all namespaces, so the webhook is too.
+    # This rule matches all namespaces, so the webhook has to cover all of them too.
     other = rule(place, [target(place, "target")], patch, name="other", kinds=["Pod"])
     del other["match"]["any"][0]["resources"]["namespaces"]
     await rig.apply(picky, other)
@@ -64,7 +64,7 @@ async def test_a_policy_on_labels_in_one_namespace_holds_up_no_other_object(rig:
         assert await rig.refused(labelled(place, "three", **label))
         with pytest.raises(ClusterError):
             await rig.merge("ConfigMap", "plain", {"metadata": {"labels": label}})
-        # What a rule is asked about is the object as it is to be.
+        # The webhook matches the new object, which does not have the label any more.
         await rig.merge("ConfigMap", "one", {"metadata": {"labels": {"reload": None}}})
     finally:
         await rig.delete("ConfigMap", place, "default")

@@ -1,4 +1,4 @@
-"""A Pod that is bound while the controller is dead gets the name of its node, and what follows."""
+"""A Pod that is bound while the controller is dead gets its node's name and what depends on it."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 @pytest.fixture
 async def nodes(rig: Rig) -> AsyncIterator[Rig]:
-    """The rig in a cluster whose ModRules may read Nodes; Pods they may change anyway."""
+    """The rig in a cluster whose ModRules may read Nodes, besides changing Pods."""
     await install(rig, "manifests/dialects/kubemod")
     await rig.learn("v1", "Node")
     name = f"nodes:{rig.namespace}"
@@ -37,7 +37,7 @@ async def nodes(rig: Rig) -> AsyncIterator[Rig]:
     await rig.create(role)
 
     async def denied() -> str:
-        with contextlib.suppress(ClusterError):  # kubectl says no by its exit code.
+        with contextlib.suppress(ClusterError):  # kubectl answers "no" with exit code 1.
             await kubectl(rig, "auth", "can-i", "get", "nodes", f"--as={account}")
             return ""
         return "the program may not get Nodes yet"
@@ -88,6 +88,6 @@ async def test_a_pod_that_is_bound_while_nobody_leads_learns_its_zone(nodes: Rig
     annotations = (await rig.get("Pod", "asks"))["metadata"]["annotations"]
     assert annotations == {**ASKS, "ref.kubemod.io/nodename": place}
     assert "annotations" not in (await rig.get("Pod", "silent"))["metadata"]
-    # Each binding is one request; what the annotation leads to comes with it, in one write.
+    # Each binding has one request, which also applies what the annotation causes, in one write.
     await rig.finish(2, f"{place}/zone")
     assert await rig.calls("patch", "pods", code=200, user=None) == 1

@@ -1,4 +1,4 @@
-"""A program of which a part has died says so and ends; it does not go on with the rest."""
+"""A program in which one loop has failed reports it and ends, instead of running without it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The clock of the controller's machine is wrong: it decides nothing about a trigger."""
+"""A wrong clock on the controller's machine has no influence on the processing of triggers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""kill -9 of the controller whenever it works on one request: that one is found and given up."""
+"""kill -9 of the controller whenever it processes one request: that request is given up."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SECONDS = {
     "operator": "GreaterThan",
     "value": 1,
 }
-"""A condition that takes some 15 ms."""
+"""A condition whose evaluation takes about 15 ms."""
 BESIDE = 20
 
 
@@ -43,7 +43,7 @@ async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
         return found
 
     async def end_the_controller(noted: int) -> None:
-        """End it while it works on the request, which bears the note of that attempt."""
+        """Kill the controller while it processes the request and has recorded that attempt."""
 
         async def missing() -> str:
             times = (await request()).status.interruptions
@@ -68,7 +68,7 @@ async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
     assert status.reason == Reason.INTERRUPTED
     assert "the controller was ended 3 times in a row" in status.message
     assert await rig.data("x") == {}
-    # Whatever was in work beside it is done.
+    # The requests that were processed at the same time are completed.
     got = {f"target-{n}": {"got": "it"} for n in range(BESIDE)}
     await rig.applied(got, within=30.0)
     await rig.settle(rig.waiting, within=30.0)

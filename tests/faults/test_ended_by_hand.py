@@ -1,4 +1,4 @@
-"""Somebody sets the status of requests final by hand: their work is not lost."""
+"""A user sets the status of requests to a final state by hand: their work is not lost."""
 
 import pytest
 
@@ -24,9 +24,9 @@ async def test_requests_that_somebody_ended(rig: Rig) -> None:
         ended = [item.name for item in found if item.status.state is not State.PENDING]
         return f"{ended} have ended" if ended else ""
 
-    # The controller sees it at once,
+    # The controller notices it at once,
     await rig.settle(untold, within=15)
-    # and finds it when it was away.
+    # and finds it after its start if it was not running.
     await rig.kill(CONTROLLER)
     await rig.create_all(triggers[COUNT // 2 :])
     await _end(rig, COUNT)

@@ -1,4 +1,4 @@
-"""Hooks whose program is killed: what happened is given once, in order, deletions too."""
+"""Hooks whose program is killed: events are delivered once and in order, deletions too."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -31,7 +31,7 @@ async def rig(rig: Rig) -> AsyncIterator[Rig]:
 
 EVENTS = 60
 SHARES = (1, 7, 11)
-"""Objects that are made between two kills."""
+"""Numbers of objects that are created between two kills."""
 NAME = "{{ element.object.metadata.name }}-{{ to_lower(element.watchEvent) }}"
 ONCE = {
     "foreach": "contexts[?type=='Event']",

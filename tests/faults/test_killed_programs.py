@@ -1,4 +1,4 @@
-"""kill -9 of the programs in the middle of work: what the API server accepted is applied."""
+"""kill -9 of the programs during work: all triggers that the API server accepted are applied."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def test_both_killed_under_load(rig: Rig) -> None:
         return [item.name for item in found if item.spec.resource.name not in burst.refused]
 
     await rig.settle(open_requests, within=10)
-    # Recorded, but the answer was not sent any more: the trigger does not exist.
+    # Requests that were recorded but not answered before the kill: their triggers do not exist.
     for request in await rig.requests(state=State.PENDING):
         assert request.status.reason in {"", "Unconfirmed"}
     untouched = {f"target-{name.rpartition('-')[2]}" for name in burst.refused}

@@ -1,4 +1,4 @@
-"""Objects as large as the API server stores them do not all come into memory at once."""
+"""Objects of the largest size that the API server stores are not all in memory at once."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -26,15 +26,15 @@ COUNT, SIZE = 64, 900_000
 MIB = 1024 * 1024
 IN_FLIGHT = 8 * MIB
 MOST = 150 * MIB
-"""Of the controller, with so much for objects; without a limit it needs from 200 MiB on."""
+"""The controller's memory with this memory budget; without one it needs 200 MiB or more."""
 
 
 @pytest.fixture
 async def rig(binaries: Binaries | Path) -> AsyncIterator[Rig]:
-    """Both programs at work, and a control plane that ends with the test.
+    """Both programs running, and a control plane that ends with the test.
 
-    An API server keeps in memory what it told watchers: with this much each later call of other
-    tests would cost more.
+    An API server caches the events of watches. With this amount of data, each later call of other
+    tests would be slower.
     """
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which may want its memory")
@@ -50,12 +50,12 @@ async def rig(binaries: Binaries | Path) -> AsyncIterator[Rig]:
 
 
 def forget_peak(rig: Rig) -> None:
-    """Let the highest memory of the controller begin at what it is now."""
+    """Reset the peak of the controller's memory to its current value."""
     Path(f"/proc/{pid(rig)}/clear_refs").write_text("5")
 
 
 def peak(rig: Rig) -> int:
-    """Return the highest resident memory of the controller since then, bytes."""
+    """Return the peak of the controller's resident memory since `forget_peak`, in bytes."""
     lines = Path(f"/proc/{pid(rig)}/status").read_text().splitlines()
     found = next(line for line in lines if line.startswith("VmHWM:"))
     return int(found.split()[1]) * 1024
@@ -83,7 +83,7 @@ async def test_a_backlog_a_sweep_and_one_list_of_large_objects(rig: Rig) -> None
     await rig.finish(count=COUNT, within=120)
     found = await rig.requests()
     assert {item.status.state for item in found} == {State.COMPLETED}
-    # On a busy machine catch-up may find a trigger before its request is known: that is no harm.
+    # On a busy machine catch-up may record a trigger again before it sees its request: harmless.
     sources = Counter(item.spec.source for item in found)
     assert sources[Source.ADMISSION] == COUNT, sources
     assert peak(rig) < MOST

@@ -1,4 +1,4 @@
-"""A ModRule on what exists: each object is changed once, however often the controller dies."""
+"""A ModRule on existing objects changes each once, however often the controller is killed."""
 
 from functools import partial
 from typing import Any
@@ -14,19 +14,19 @@ from tests.integration.test_modrules import install, labelling, labels
 pytestmark = pytest.mark.timeout(300)
 
 COUNT = 800
-"""More than a page of a list has, and enough to be killed in the middle of each time."""
+"""More objects than a page of a list, and enough for a kill in the middle of each turn."""
 KILLS = 3
 PACE = "250/s"
-"""Slow enough to be killed on the way, on a machine that is busy with other tests."""
+"""Slow enough for a kill before the end, on a machine that is busy with other tests."""
 
 
 async def unlabelled(rig: Rig, name: str) -> str:
-    """Return that a ConfigMap is not changed yet; a sweep takes them by name."""
+    """Return what is missing until a ConfigMap is changed; a sweep goes in order of names."""
     return "" if await labels(rig, name) else f"{name} has no label"
 
 
 async def changed(rig: Rig) -> int:
-    """Return how many ConfigMaps of the test's namespace have what the rule wants."""
+    """Return how many ConfigMaps of the test's namespace have the rule's label."""
     return len(await rig.items("ConfigMap", label_selector="team=blue"))
 
 
@@ -34,7 +34,7 @@ async def test_800_objects_are_changed_once_although_the_controller_is_killed_th
     rig: Rig,
 ) -> None:
     await install(rig, "manifests/dialects/kubemod")
-    # The API server puts one into each namespace.
+    # One less, because the control plane creates one in each namespace.
     await rig.create_all(config_map(rig.namespace, f"it-{n:03}") for n in range(COUNT - 1))
     rule = labelling(rig, annotations={ANNOTATION_EXISTING: "true", RATE: PACE})
     await rig.create(rule)
@@ -51,7 +51,7 @@ async def test_800_objects_are_changed_once_although_the_controller_is_killed_th
 
     await rig.settle(left, within=120.0)
     assert await changed(rig) == COUNT
-    # What a killed controller had written, the next one may try once more: that is a conflict.
+    # The next controller may repeat a write of a killed one, which is a conflict and not counted.
     assert await rig.calls("patch", "configmaps", user=None, code=200) == COUNT
     (request,) = await rig.requests(f"{rig.namespace}/rule")
     assert request.status.sweep is not None

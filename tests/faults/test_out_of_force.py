@@ -1,4 +1,4 @@
-"""What keeps policies in force is taken away: what was accepted is applied all the same."""
+"""Parts that keep policies in force are removed: accepted triggers are applied, or counted."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ GOT = {"data": {"got": "something"}}
 
 @dataclass(kw_only=True)
 class Conditions:
-    """What the Ready condition of a policy said while it was watched, each once."""
+    """The different values of a policy's Ready condition while it was watched."""
 
     seen: list[tuple[str, str]] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class Conditions:
 
 @contextlib.asynccontextmanager
 async def watched(rig: Rig) -> AsyncIterator[Conditions]:
-    """Look at the condition of the test's policy every tenth of a second."""
+    """Read the condition of the test's policy every tenth of a second."""
     conditions = Conditions()
 
     async def look() -> None:
@@ -65,7 +65,7 @@ async def delete(rig: Rig) -> None:
 
 
 async def edit(rig: Rig) -> None:
-    """Have the webhooks asked about nothing."""
+    """Remove all webhooks from the configuration."""
     with contextlib.suppress(NotFound):
         await rig.merge(*RESOURCE_CONFIGURATION, {"webhooks": []}, namespace="")
 
@@ -159,7 +159,7 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     if await _leader(rig) == leader:
         assert said["rule"].get("objects") == count - len(done) > 0, said
     else:
-        # On a machine at its limit the Lease may be lost; who follows cannot know the number.
+        # On an overloaded machine the Lease may be lost; the next leader cannot know the number.
         assert "objects" not in said["rule"]
     assert "depends on how often it runs" in said["rule"]["why"]
     assert "objects" not in said["deleted"]
@@ -168,7 +168,7 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
 
 
 async def _unsettled(rig: Rig) -> str:
-    """Tell what of the time before the leader has yet to look into: it would count as lost."""
+    """Return what the leader has still to check of earlier outages, which would count as lost."""
     if not await rig.metric(CONTROLLER, "catch_up_done_timestamp_seconds"):
         return "the leader has not read all requests"
     lease = await rig.find("Lease", CATCH_UP_LEASE, NAMESPACE)
@@ -178,7 +178,7 @@ async def _unsettled(rig: Rig) -> str:
 
 
 async def _leader(rig: Rig) -> tuple[str, int]:
-    """Return who leads, and how often that has changed."""
+    """Return the holder of the leader's Lease, and how often it has changed."""
     spec = (await rig.get("Lease", "kube-retrofit-controller", "kyverno"))["spec"]
     return str(spec.get("holderIdentity")), int(spec.get("leaseTransitions") or 0)
 
@@ -278,8 +278,8 @@ async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> Non
             return rig.running()
 
         await rig.settle(still_there, within=30)
-        # It can hold no Lease any more, so it ends, as its Pod does. It would go on where the
-        # namespace came back within the seconds in which a Lease is renewed.
+        # The controller cannot renew its Lease any more, so it ends, as its Pod does. It would
+        # continue if the namespace came back within the seconds in which a Lease is renewed.
         await rig.settle(still_running, within=30)
         await asyncio.to_thread(rig.reinstall)
         await asyncio.to_thread(rig.ensure)
@@ -291,13 +291,13 @@ async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> Non
 
 
 def expected(burst: Burst) -> dict[str, dict[str, str]]:
-    """Return what the targets of accepted triggers contain in the end."""
+    """Return the data that the targets of accepted triggers must finally contain."""
     return {f"target-{name.rpartition('-')[2]}": {"got": name} for name in burst.accepted}
 
 
 async def healed(rig: Rig, burst: Burst) -> None:
     """Wait until all accepted triggers are applied."""
-    # On a busy machine the leader may have lost its Lease: its Pod would be started again.
+    # On a busy machine the leader may have lost its Lease and ended; a kubelet would restart it.
     await asyncio.to_thread(rig.ensure)
     await rig.applied(expected(burst), within=60)
 
@@ -357,7 +357,7 @@ def _widget(kind: str, namespace: str, number: int) -> Any:
 
 
 async def _create_once_served(rig: Rig, obj: Any) -> None:
-    """Create an object as soon as the API server takes it, as a waiting client does."""
+    """Create an object as soon as the API server accepts it, as a client that retries does."""
 
     async def refused() -> str:
         try:

@@ -1,4 +1,4 @@
-"""More requests wait than the limit allows: one request per rule, and nothing is lost."""
+"""More requests wait than the limit allows: one request per rule stands for the rest."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.cluster
 
 LIMIT, HARD, PARALLEL = 50, 80, 16
 SHARES = ("--namespace-share=100", "--policy-share=100")
-"""A test has one namespace and one policy, which may take all."""
+"""Without shares, because a test has only one namespace and one policy."""
 LIMITS = (f"--waiting-limit={LIMIT}", f"--hard-limit={HARD}", *SHARES)
-UNTOLD = 10  # Waiting requests fewer, and new ones, that are not worth telling.
+UNTOLD = 10  # The leader does not publish a change by fewer requests than this.
 SETTLE = 2.0
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 OLD = {"data": {"old": "{{ request.oldObject.data.n || 'none' }}"}}
@@ -34,7 +34,7 @@ PAUSED = "kube-retrofit.dev/paused"
 
 @pytest.fixture(scope="module")
 def overloaded(binaries: Binaries | Path) -> Iterator[Programs]:
-    """Both programs with low limits, and requests that are stored within two seconds."""
+    """Both programs with low limits; API requests are assumed to take two seconds at most."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with audited(binaries) as plane:
@@ -51,7 +51,7 @@ def overloaded(binaries: Binaries | Path) -> Iterator[Programs]:
 
 @pytest.fixture
 async def rig(overloaded: Programs, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-    """Both programs at work, a namespace of this test's own, and nothing that waits."""
+    """Both programs running, a namespace of this test's own, and no waiting requests."""
     name = f"overload-{abs(hash(request.node.name)) % 10**8}"
     async with open_rig(overloaded.cluster, overloaded, name) as rig:
         await until_recording(rig)
@@ -76,7 +76,7 @@ async def counted(rig: Rig, name: str, **labels: str) -> float:
 
 
 async def pause(rig: Rig, *, paused: bool = True) -> None:
-    """Keep all requests of the test's policy waiting, or let them go."""
+    """Pause the test's policy, so that all of its requests wait, or resume it."""
     change = {"metadata": {"annotations": {PAUSED: "true" if paused else None}}}
     await rig.merge("ClusterPolicy", rig.namespace, change, namespace="")
 
@@ -95,7 +95,7 @@ async def events(rig: Rig) -> set[str]:
 
 
 async def settling(rig: Rig) -> None:
-    """Wait until request and policy say why the request is not worked through yet."""
+    """Wait until the statuses of request and policy give the reason why the request waits."""
 
     async def unsaid() -> Any:
         policy = await rig.get("ClusterPolicy", rig.namespace, "")
@@ -152,7 +152,7 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     assert aggregate.spec.sweep
     diverted = await counted(rig, "triggers_diverted_total", policy=rig.namespace)
     assert diverted == count - (len(found) - 1)
-    # Many triggers, few writes.
+    # The aggregate request is written less often than once per trigger.
     assert aggregate.spec.sequence < diverted / 2
     assert await counted(rig, "diverting") == 1
 
@@ -255,7 +255,7 @@ async def test_under_ignore_the_loss_is_counted(rig: Rig) -> None:
     burst = await rig.burst(triggers(rig, HARD + 5), per_second=50)
     assert not burst.refused
     recorded = len(await rig.requests())
-    # The number that a replica goes by may lack what the leader heard of out of turn.
+    # A replica's estimate may lack requests that the leader saw in a different order.
     assert HARD - UNTOLD <= recorded < HARD + 5
     lost = await counted(rig, "requests_lost_total", reason="overload") - before
     assert recorded + lost == HARD + 5

@@ -1,4 +1,4 @@
-"""Own writes, chains of rules, and writers that undo each other without end."""
+"""The programs' own writes, chains of rules, and patch wars."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ LONGER = {"data": {"n": "{{ request.object.data.n }}x"}}
 
 
 def step(place: str, begin: str, end: str, patch: Object = COPY, **more: Any) -> Object:
-    """Return a rule by which one ConfigMap changes another."""
+    """Return a rule by which a change of one ConfigMap changes another."""
     return rule(place, [target(place, end)], patch, names=begin, name=f"{begin}-{end}", **more)
 
 
 async def asked(rig: Rig, name: str) -> list[str]:
-    """Return who fired a rule, oldest request first."""
+    """Return the users whose writes triggered a rule, oldest request first."""
     found = [item for item in await rig.requests() if item.spec.rule == name]
     found.sort(key=lambda item: item.created)
     return [item.spec.user["userInfo"]["username"] for item in found]
@@ -39,7 +39,7 @@ async def test_an_own_write_fires_nothing_unless_a_rule_wants_it(rig: Rig) -> No
     )
     await rig.create(config_map(place, "a", n="1"))
     await rig.applied({"b": {"n": "1"}, "d": {"n": "1"}}, within=20)
-    # Recording ends before the write is stored: what is not there now never comes.
+    # Requests are recorded before the write is stored, so no more can follow.
     assert await asked(rig, "b-c") == []
     assert await asked(rig, "b-d") == [BACKGROUND]
     assert await rig.data("c") == {"n": "0"}
@@ -105,7 +105,7 @@ async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: R
     await rig.apply(rule(place, [target(place, "fought")], red, names="fought"))
 
     async def paint() -> None:
-        # What a controller does that wants its own value there.
+        # The behaviour of a controller that enforces its own value.
         while True:
             live = await rig.get("ConfigMap", "fought")
             if live["data"]["color"] == "red":

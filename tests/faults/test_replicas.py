@@ -1,4 +1,4 @@
-"""Two controllers: one leads, the other follows it at once or after the Lease."""
+"""Two controllers: one leads, the other takes over at once or after the Lease has expired."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ TRIGGERS = 100
 
 
 async def leader(rig: Rig) -> str:
-    """Return the name of the program that holds the Lease, empty while nobody does."""
+    """Return the name of the program that holds the Lease, empty if no program does."""
     lease = await rig.get("Lease", LEASE, NAMESPACE)
     holder = lease["spec"].get("holderIdentity") or "nobody"
     for name in (CONTROLLER, "second", "third"):
@@ -54,7 +54,7 @@ async def test_one_leads_and_another_takes_over(rig: Rig) -> None:
     await rig.controller(*SHORT_LEASE, name="third")
     await asyncio.to_thread(rig.programs.kill, "second", signal.SIGTERM)
     assert rig.programs.supervision.exit_code("second") == 0
-    # Given back, the Lease is free for the next try; else its five seconds would have to pass.
+    # A released Lease is free at the next retry; otherwise its five seconds would have to pass.
     await follow(rig, "third", within=3)
     await rig.create(config_map(place, "trigger-last", n="0"))
     await rig.applied({"target-0": {"got": "trigger-last"}}, within=10)
@@ -77,7 +77,7 @@ async def test_the_leader_finishes_its_work_before_it_ends(rig: Rig) -> None:
     await rig.settle(some_applied, within=20)
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     assert rig.programs.supervision.exit_code(CONTROLLER) == 0
-    # What it began it brought to an end: no target was changed without a word in the status.
+    # The controller finished what it had begun: each changed target is in a request's status.
     done = {
         item.spec.resource.name
         for item in await rig.requests()
@@ -114,7 +114,7 @@ async def test_a_leader_that_was_frozen_does_nothing_more(rig: Rig) -> None:
     rig.programs.kill(CONTROLLER, signal.SIGSTOP)
     await follow(rig, "second", within=20)
     rig.programs.kill(CONTROLLER, signal.SIGCONT)
-    # Its Lease is gone: it ends itself, so that it can begin as a candidate again.
+    # The controller has lost its Lease and ends, so that its restart makes it a candidate again.
     exits = rig.programs.supervision
     assert await asyncio.to_thread(exits.wait_exit, CONTROLLER, 15.0) == 1
     burst = await sending

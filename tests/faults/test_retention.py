@@ -1,4 +1,4 @@
-"""Finished requests go away, many with one call."""
+"""Finished requests are removed, many with one call."""
 
 import pytest
 
@@ -42,7 +42,7 @@ async def test_completed_requests_vanish_at_once_by_few_calls(rig: Rig) -> None:
     calls = await rig.calls("deletecollection", "updaterequests") - before
     assert 0 < calls < TRIGGERS // 4
     assert await rig.calls("delete", "updaterequests") == 0
-    # Only what succeeded goes at once; what failed is kept to be looked at.
+    # Only successful requests are removed at once; failed ones are kept for inspection.
     await rig.finish()
     assert await rig.states() == {"Failed": 1}
 
@@ -63,7 +63,7 @@ async def test_figures_of_a_policy_outlive_its_requests_and_its_controller(rig: 
         return [item.name for item in await rig.requests()]
 
     await rig.settle(left, within=15)
-    # Nothing is removed before the figures that count it are written.
+    # Requests are removed only after the policy's figures that count them are written.
     await rig.kill("forgetful-1")
     assert await triggers(rig) == TRIGGERS
     await rig.controller(*forgetful, name="forgetful-2")
@@ -71,7 +71,7 @@ async def test_figures_of_a_policy_outlive_its_requests_and_its_controller(rig: 
 
     async def uncounted() -> str:
         found = await triggers(rig)
-        # What the next leader looks back on is done again: no request is left that shows it.
+        # Catch-up of the next leader records triggers again, as their requests are removed.
         return "" if found > TRIGGERS else f"{found} triggers"
 
     await rig.settle(uncounted, within=60)

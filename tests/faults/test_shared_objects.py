@@ -1,4 +1,4 @@
-"""Many triggers, one object: all arrive, few writes, and nobody else's change is lost."""
+"""Many triggers change one object: all are applied, in few writes, and no other change is lost."""
 
 import asyncio
 import contextlib
@@ -72,19 +72,19 @@ async def test_many_writers_of_one_trigger_cost_no_more_than_their_changes(rig: 
     async def write() -> None:
         nonlocal stored
         for number in numbers:
-            # On a slow machine others are quicker than one of them for longer than it waits.
+            # On a slow machine one writer may lose to the others until its time is over.
             with contextlib.suppress(Unavailable):
                 await rig.merge("ConfigMap", "trigger-1", {"data": {"last": str(number)}})
                 stored += 1
 
     await asyncio.gather(*(write() for _ in range(16)))
-    # Alone, so that it decides what is left of attempts that were given up.
+    # A last write without competition, so that the final state is known despite failed writes.
     await rig.merge("ConfigMap", "trigger-1", {"data": {"last": "end"}})
     await rig.applied({"copy": {"end": "x"}}, within=30)
     await rig.finish(count=stored, within=60)
     found = await rig.requests()
     assert stored < len(found) <= 2 * stored
-    # Each version that was replaced has a request, and nothing had to be told apart afterwards.
+    # Each replaced version has a request, so few requests had to be recognized as duplicates.
     assert len({item.spec.trigger.resource_version for item in found}) > stored
     assert {item.status.state for item in found} <= {State.COMPLETED, State.SKIP}
     assert Counter(item.status.reason for item in found)["SameAsOther"] <= stored // 10
@@ -101,7 +101,7 @@ async def test_a_client_that_keeps_writing_the_target(rig: Rig) -> None:
     async def disturb() -> None:
         nonlocal written
         while True:
-            # What a person's tool does: read, change, write back the whole object.
+            # As users' tools do: read the object, change it, and write it back as a whole.
             live = await rig.get("ConfigMap", "busy")
             live["data"] = (live.get("data") or {}) | {f"foreign-{written}": "y"}
             with contextlib.suppress(Conflict):

@@ -1,4 +1,4 @@
-"""Other webhooks decide beside ours: recorded is not yet stored."""
+"""Other webhooks decide beside ours: a recorded trigger may not be stored."""
 
 import asyncio
 
@@ -85,7 +85,7 @@ async def test_a_sibling_that_denies_the_write_of_a_target(rig: Rig) -> None:
         outcomes = {item.ref.name: item.outcome for item in request.status.targets}
         assert outcomes == {"liked": "Patched", "disliked": "Denied"}
         assert "the sibling does not like it" in request.status.message
-    # Nobody tells when a webhook goes: the request has to come back by itself.
+    # The removal of a webhook causes no event, so the request has to be retried by itself.
     await rig.applied({"disliked": {"got": "trigger-1"}}, within=30)
     await rig.finish()
     assert await rig.calls("patch", "configmaps", name="liked") == 1

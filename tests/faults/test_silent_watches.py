@@ -1,4 +1,4 @@
-"""A watch stays open and gives nothing: what is known is old, and nothing tells."""
+"""A watch stays open without delivering events: caches are outdated without any error."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ COUNT = 40
 
 @pytest.fixture
 def proxied(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs, Proxy]]:
-    """Both programs behind a proxy; people reach the control plane themselves."""
+    """Both programs behind a proxy; the test reaches the control plane directly."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with (
@@ -56,7 +56,7 @@ async def test_the_labels_of_a_namespace_change_unheard(behind: tuple[Rig, Proxy
     }
     await rig.apply(selecting)
     await rig.create_all(config_map(place, f"target-{n}") for n in range(COUNT))
-    # Longer than a silence would take to be told: quiet is no silence, and costs no request.
+    # Longer than it takes to detect a silent watch: a watch without events is not taken for one.
     burst = await rig.burst(
         (config_map("quiet", f"trigger-{n}", n=str(n)) for n in range(COUNT)), per_second=5
     )

@@ -1,4 +1,4 @@
-"""A sweep over many triggers survives the end of its controller."""
+"""A sweep over many triggers continues after its controller was killed."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The short form of the table of faults: few triggers, and the faults of every kind."""
+"""The short form of the table of faults: all kinds of faults, with few triggers."""
 
 from collections.abc import Iterator
 from pathlib import Path

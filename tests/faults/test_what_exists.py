@@ -1,4 +1,4 @@
-"""Rules without targets on objects that exist: each is changed once, and none in vain."""
+"""Rules without targets on existing objects: each is changed once, without useless writes."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from tests.faults.rig import Rig, deployment, pod
 
 COUNT = 500
 PACE = {RATE: "250/s"}
-"""Slow enough to be killed on the way, on a machine that is busy with other tests."""
+"""Slow enough for a kill before the end, on a machine that is busy with other tests."""
 AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
 
 
@@ -35,7 +35,7 @@ async def write(rig: Rig, kind: str, patch: Object, **annotations: str) -> None:
 
 
 async def only_request(rig: Rig) -> UpdateRequest:
-    """Return the one request that the policy has."""
+    """Return the only request of the policy."""
     (request,) = await rig.requests()
     return request
 
@@ -61,7 +61,7 @@ async def test_500_deployments_are_changed_once_although_the_controller_is_kille
     found = await rig.items("Deployment")
     assert len(found) == COUNT
     assert all(map(_is_changed, found))
-    # A change of the spec is another generation, so this is the number of writes.
+    # Each change of the spec increments the generation, so it shows the number of writes.
     assert {item["metadata"]["generation"] for item in found} == {2}
     request = await only_request(rig)
     assert request.status.sweep is not None
@@ -72,7 +72,7 @@ async def test_500_deployments_are_changed_once_although_the_controller_is_kille
 
 
 async def _unchanged(rig: Rig, name: str) -> str:
-    """Return that a Deployment is not changed yet; a sweep takes them by name."""
+    """Return what is missing until a Deployment is changed; a sweep goes in order of names."""
     return "" if _is_changed(await rig.get("Deployment", name)) else f"{name} is as it was"
 
 
@@ -102,7 +102,7 @@ async def test_fixed_fields_of_500_pods_cost_one_message(rig: Rig) -> None:
         return "" if "it waits: no Pod is changed" in figures.get("message", "") else figures
 
     await rig.settle(said, within=15.0)
-    # The author lets it match something else, and the sweep ends.
+    # The author changes the match, and the sweep ends.
     spec = (await rig.get("ClusterPolicy", place, ""))["spec"]
     spec["rules"][0]["match"]["any"][0]["resources"]["names"] = ["none"]
     await rig.apply(*spec["rules"])

@@ -1,6 +1,6 @@
-"""Breaks a loop of one controller, whose PYTHONPATH names this folder, once a file is there.
+"""Breaks a loop of the controller whose PYTHONPATH names this folder, once a file exists.
 
-Python runs this before the program.
+Python runs this module before the program.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What became of a stream of triggers, read from the state of the world."""
+"""Counts the effects of a stream of triggers, from the objects and the audit log."""
 
 import asyncio
 from collections import Counter
@@ -17,11 +17,11 @@ LISTS = 8
 
 
 class Effect(StrEnum):
-    """How a trigger shows that it was worked on.
+    """How a trigger shows that it was processed.
 
-    OWN: It writes its name into a target of its own. Such a rule converges, and its triggers can
-    be found again.
-    APPEND: It appends its name to a text. Nobody can find what was lost, and twice is seen.
+    OWN: The trigger's name is set in a target of its own. Such a rule converges, so catch-up can
+    find lost triggers.
+    APPEND: The trigger's name is appended to a text. Lost triggers cannot be found; doubles show.
     """
 
     OWN = "own"
@@ -30,18 +30,18 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
-        name: Of the scenario.
-        failure_policy: Of its policy.
+        name: The name of the scenario.
+        failure_policy: The failurePolicy of its policy.
         accepted: Triggers that the API server stored, whatever it answered.
-        refused: Those that it did not.
-        applied: Accepted ones whose effect is there.
-        reported: Lost ones that the policy's status counts.
-        twice: Effects that are there once too often.
-        heal: Seconds from the end of the cause until all was applied; None: never.
-        left: What was not healed in time.
+        refused: Triggers that it did not store.
+        applied: Accepted triggers whose effect is there.
+        reported: Lost triggers that the policy's status counts.
+        twice: Surplus effects.
+        heal: Seconds from the end of the fault until all was applied; None for never.
+        left: What had not healed at the deadline.
         problem: Why the scenario was not played to its end.
     """
 
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Return whether the promise was kept: under Fail nothing is lost, else it is counted."""
+        """Return whether the promise was kept: no loss under Fail, no uncounted loss otherwise."""
         allowed = self.reported if self.failure_policy == "Ignore" else 0
         return bool(
             self.accepted and self.lost == allowed and not self.twice and self.heal is not None
@@ -71,7 +71,7 @@ class Row:
 
 
 def rules(effect: Effect, place: str, **more: Any) -> list[Object]:
-    """Return the rules by which triggers ``trigger-N`` of a namespace show their effect."""
+    """Return the rules that give the triggers ``trigger-N`` of a namespace their effect."""
     if effect is Effect.OWN:
         where, patch = "target-{{ request.object.data.n }}", "{{ request.object.metadata.name }}"
         return [rule(place, [target(place, where)], {"data": {"got": patch}}, **more)]
@@ -81,7 +81,7 @@ def rules(effect: Effect, place: str, **more: Any) -> list[Object]:
 
 
 def targets(effect: Effect, count: int) -> list[str]:
-    """Return the names of the ConfigMaps that so many triggers change."""
+    """Return the names of the ConfigMaps that ``count`` triggers change."""
     if effect is Effect.OWN:
         return [f"target-{n}" for n in range(count)]
     return [f"list-{n}" for n in range(LISTS)]
@@ -89,10 +89,10 @@ def targets(effect: Effect, count: int) -> list[str]:
 
 @dataclass(kw_only=True)
 class Ledger:
-    """Which triggers were accepted, and what shows of them.
+    """The accepted triggers of a scenario and their effects.
 
     Attributes:
-        accepted: Those that the API server stored, whatever it answered.
+        accepted: Names of the triggers that the API server stored, whatever it answered.
     """
 
     rig: Rig
@@ -100,7 +100,7 @@ class Ledger:
     accepted: set[str] = field(default_factory=set)
 
     async def effects(self) -> Counter[str]:
-        """Return how often the effect of each trigger is there."""
+        """Return how often the effect of each trigger occurs in the targets."""
         found: Counter[str] = Counter()
         for item in await self.rig.items("ConfigMap"):
             data = item.get("data") or {}
@@ -109,18 +109,18 @@ class Ledger:
         return found
 
     async def missing(self) -> set[str]:
-        """Return the accepted triggers so far that have no effect yet."""
+        """Return the triggers accepted so far that have no effect yet."""
         return self.accepted - set(await self.effects())
 
     async def look(self) -> None:
-        """Take in which triggers are stored: an answer may have been lost on its way."""
+        """Add all stored triggers to the accepted ones, as an answer may have been lost."""
         for item in await self.rig.items("ConfigMap"):
             name = item["metadata"]["name"]
             if name.startswith("trigger-"):
                 self.accepted.add(name)
 
     async def twice(self) -> int:
-        """Return how many effects came about more than once."""
+        """Return the number of surplus effects."""
         if self.effect is Effect.APPEND:
             return sum(number - 1 for number in (await self.effects()).values())
         return await asyncio.to_thread(self._written_twice)
@@ -142,7 +142,7 @@ class Ledger:
 
 
 def _own_writes(lines: Iterable[bytes], namespace: str) -> Iterable[str]:
-    """Yield the target of each write of the controller that was carried out."""
+    """Yield the target's name for each successful write by the controller in a namespace."""
     for line in lines:
         if namespace.encode() not in line or not line.endswith(b"}\n"):
             continue

@@ -1,4 +1,4 @@
-"""Fills the store of a control plane up to its quota, and makes room again as the manual says."""
+"""Fills etcd up to its quota, and frees space again as etcd's manual describes."""
 
 import base64
 from typing import Any
@@ -16,7 +16,7 @@ _LAST = 20
 
 
 async def fill(rig: Rig) -> int:
-    """Create large objects until the store takes nothing more; return how many."""
+    """Create large, then small objects until the store is full; return how many."""
     made = 0
     for size in (len(_FILLING), len(_FILLING) // _LAST):
         for _ in range(_MOST):
@@ -34,7 +34,7 @@ async def fill(rig: Rig) -> int:
 
 
 async def make_room(plane: ControlPlane, rig: Rig, made: int) -> None:
-    """Delete what filled the store, compact and defragment it, and take the alarm back."""
+    """Delete the objects of `fill`, compact and defragment the store, and disarm its alarms."""
     for number in range(made):
         await rig.delete("ConfigMap", f"filling-{number}")
     async with aiohttp.ClientSession(f"http://{HOST}:{plane.ports.etcd}") as session:

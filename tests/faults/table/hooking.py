@@ -1,4 +1,4 @@
-"""Hooks of both programs in one scenario, and what became of the events that they saw."""
+"""Hooks of a scenario, run by either program, and the objects that their events produced."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ from tests.faults.rig import SHORT_LEASE
 from tests.faults.table.stage import Stage
 
 _DUE = timedelta(seconds=60)
-"""From the start of the program until its schedule is due: once, for it is so once a day."""
+"""Time from the installation until the schedule is due, once per run as its crontab is daily."""
 _STANDBY = "retrofit-hooks-standby"
 _READY = 60.0
 _LEASES = {CONTROLLER: "kube-retrofit-controller", HOOKS: "kube-retrofit-hooks"}
@@ -51,19 +51,19 @@ _RIGHTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRow:
-    """One line of the table of hooks.
+    """One row of the table of hooks.
 
     Attributes:
-        name: Of the scenario.
-        program: Which ran the hooks.
-        events: Of which there had to be an object, the moment of the schedule among them.
-        lost: Those of which there is none.
-        twice: Objects too many.
-        unordered: Objects that were made before that of an earlier event.
-        stuck: A queue whose first run always fails says so.
+        name: The name of the scenario.
+        program: The program that ran the hooks.
+        events: How many events had to produce an object, including the due schedule.
+        lost: How many of them produced none.
+        twice: Surplus objects.
+        unordered: Objects that were created after the object of a later event.
+        stuck: Whether the queue whose first run always fails reported it.
         kills: How often the program was killed.
-        heal: Seconds from the end of the cause until all was made; None: never.
-        left: What was not made in time.
+        heal: Seconds from the end of the fault until all objects existed; None for never.
+        left: What was missing at the deadline.
         problem: Why the scenario was not played to its end.
     """
 
@@ -81,13 +81,13 @@ class HookRow:
 
     @property
     def good(self) -> bool:
-        """Return whether each event had its object, once, in order, and no queue held another."""
+        """Return whether each event had one object, in order, although another queue was stuck."""
         broken = self.lost or self.twice or self.unordered or self.heal is None
         return bool(self.events and self.stuck and not broken)
 
 
 def _bindings(place: str, due: datetime) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return for each hook what it is bound to, and the jq program that answers its contexts."""
+    """Return each hook's bindings, and the jq program from its contexts to operations."""
     here = {"nameSelector": {"matchNames": [place]}}
     watched = seeds(executeHookOnEvent=["Added", "Deleted"], namespace=here)
     first = seeds(
@@ -109,15 +109,15 @@ def _bindings(place: str, due: datetime) -> dict[str, tuple[dict[str, Any], str]
 
 @dataclass(kw_only=True)
 class HookStage:
-    """What a scenario does to a program that runs hooks.
+    """The operations by which a scenario disturbs a program that runs hooks.
 
     Attributes:
-        stage: Where.
-        program: CONTROLLER for hooks that are declared, or HOOKS for executables.
-        seed: What its random moments follow from.
-        due: When its schedule is.
+        stage: The stage of the scenario.
+        program: CONTROLLER for declared hooks, or HOOKS for executables.
+        seed: The seed of its random moments.
+        due: When the schedule is due.
         kills: How often the program was killed.
-        deleted: Objects that were deleted again.
+        deleted: Names of the objects that were deleted again.
     """
 
     stage: Stage
@@ -131,11 +131,11 @@ class HookStage:
     _holders: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Begin."""
+        """Seed the random generator."""
         self.random = Random(self.seed)
 
     async def install(self) -> None:
-        """Have the hooks at work before their schedule is due."""
+        """Install the hooks, and wait until they are Ready, before the schedule is due."""
         rig = self.stage.rig
         if self.program == HOOKS:
             await self._give_rights()
@@ -158,7 +158,7 @@ class HookStage:
         assert self.clock.now() < self.due, "the schedule was due before its hook was Ready"
 
     def _write(self, name: str, bindings: Mapping[str, Any], program: str) -> None:
-        """Write an executable."""
+        """Write the executable of a hook."""
         config = json.dumps({"configVersion": "v1", **bindings})
         file = self._folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ class HookStage:
             await self._start(_STANDBY)
 
     async def leads(self) -> None:
-        """Wait until a process leads that this was not asked about before."""
+        """Wait until a process leads that no earlier call has seen as the leader."""
         name = _LEASES[self.program]
         place = NAMESPACE if self.program == CONTROLLER else self.stage.rig.namespace
 
@@ -220,41 +220,41 @@ class HookStage:
         await self.stage.rig.settle(missing, within=_READY)
 
     async def kill(self, number: Signals = Signals.SIGKILL) -> None:
-        """Send the program a signal; when it has ended it is started again."""
+        """Send the program a signal; it is restarted when it has ended."""
         await self.stage.kill(self.program, number)
         self.kills += number is Signals.SIGKILL
 
     async def delete(self, names: list[str]) -> None:
-        """Delete objects that hooks were bound to."""
+        """Delete objects that the hooks are bound to."""
         for name in names:
             await self.stage.rig.delete("ConfigMap", name)
             self.deleted.add(name)
 
     async def wanted(self) -> set[str]:
-        """Return what has to be made by now, as it is labelled."""
+        """Return the values of label ``made`` of the objects that hooks have to create by now."""
         items = await self.stage.rig.items("ConfigMap", labelSelector="seed=yes")
         stored = {item["metadata"]["name"] for item in items} | self.deleted
         deleted = {f"{name}-deleted" for name in self.deleted}
         return {f"{name}-added" for name in stored} | deleted | {"due"}
 
     async def made(self) -> list[Object]:
-        """Return what hooks have made, in the order in which they did."""
+        """Return the objects that hooks created, in order of creation."""
         items = await self.stage.rig.items("ConfigMap", labelSelector="made")
         return sorted(items, key=lambda item: int(item["metadata"]["resourceVersion"]))
 
     async def statuses(self) -> dict[str, Mapping[str, Any]]:
-        """Return what each hook says of itself."""
+        """Return the status of each Hook by name."""
         items = await self.stage.rig.items("Hook")
         return {item["metadata"]["name"]: item.get("status") or {} for item in items}
 
 
 def counted(made: list[Object]) -> Counter[str]:
-    """Return how often each event has its object."""
+    """Return the number of objects per event."""
     return Counter(item["metadata"]["labels"]["made"] for item in made)
 
 
 def unordered(made: list[Object]) -> int:
-    """Return how many objects were made after that of a later event."""
+    """Return how many objects were created after the object of a later event."""
     moments = [int(item["data"]["at"]) for item in made if item["data"]["at"]]
     return sum(later < earlier for earlier, later in pairwise(moments))
 

@@ -1,4 +1,4 @@
-"""What goes wrong under hooks: each scenario is played with declared ones and with executables."""
+"""Fault scenarios for hooks; each is played with declared hooks and with executables."""
 
 import asyncio
 import contextlib
@@ -18,22 +18,22 @@ from tests.faults.table.stage import House, open_stage
 
 _BEYOND_THE_LEASE = 8.0
 _LONGEST = 2.0
-"""Seconds that a program leads at most until it is killed."""
+"""Seconds after which a new leader is killed at the latest."""
 _PATIENCE = 150.0
 _PAUSE = 40.0
-"""Seconds that a queue waits at most between two attempts, and some more."""
+"""More seconds than a queue waits at most between two attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookScenario:
-    """Something that goes wrong while hooks have events.
+    """A fault that occurs while hooks receive events.
 
     Attributes:
-        name: What a reader of the table sees.
+        name: The name in the table.
         program: CONTROLLER or HOOKS.
-        act: Does it, and undoes it; begins with the events.
-        events: Objects that are created.
-        rate: Of them per second.
+        act: Causes the fault and ends it; starts together with the events.
+        events: How many objects are created.
+        rate: How many of them per second.
     """
 
     name: str
@@ -44,7 +44,7 @@ class HookScenario:
 
 
 async def killed(hooks: HookStage, times: int = 20) -> None:
-    """Kill whoever leads, at random moments, again and again."""
+    """Kill the leader repeatedly, at random moments."""
     for _ in range(times):
         await hooks.leads()
         await asyncio.sleep(hooks.random.uniform(0.0, _LONGEST))
@@ -59,7 +59,7 @@ async def api_server_killed(hooks: HookStage) -> None:
 
 
 async def leader_frozen(hooks: HookStage) -> None:
-    """Stop the leader for longer than its Lease; another one takes over, and the first goes on."""
+    """Stop the leader until another replica has taken over, then let it continue."""
     await hooks.leads()
     await hooks.standby()
     await asyncio.sleep(hooks.random.uniform(1.0, 3.0))
@@ -70,7 +70,7 @@ async def leader_frozen(hooks: HookStage) -> None:
 
 
 async def away(hooks: HookStage) -> None:
-    """Keep the program away while objects are deleted, and its schedule is due."""
+    """Keep the program away while objects are deleted and until the schedule was due."""
     await asyncio.sleep(hooks.random.uniform(4.0, 6.0))
     await hooks.stage.away(hooks.program)
     hooks.kills += 1
@@ -83,7 +83,7 @@ async def away(hooks: HookStage) -> None:
 
 
 async def disturbed(hooks: HookStage, disturbance: Disturbance) -> None:
-    """Put something bad between the program and the API server for a while."""
+    """Disturb the calls between the program and the API server for 15 seconds."""
     proxy = hooks.stage.house.proxy
     proxy.disturbance = disturbance
     await asyncio.sleep(15.0)
@@ -91,7 +91,7 @@ async def disturbed(hooks: HookStage, disturbance: Disturbance) -> None:
 
 
 async def cut(hooks: HookStage) -> None:
-    """Break all watches again and again."""
+    """Break all watches every half second."""
     for _ in range(20):
         hooks.stage.house.proxy.cut()
         await asyncio.sleep(0.5)
@@ -111,7 +111,7 @@ _ACTS: dict[str, tuple[Callable[[HookStage], Awaitable[None]], float]] = {
 
 
 def hook_scenarios() -> list[HookScenario]:
-    """Return all scenarios of hooks."""
+    """Return all scenarios for hooks."""
     return [
         HookScenario(name=f"hooks: {name}", program=program, act=act, rate=rate)
         for program in (CONTROLLER, HOOKS)
@@ -120,12 +120,12 @@ def hook_scenarios() -> list[HookScenario]:
 
 
 async def play_hooks(house: House, scenario: HookScenario, random_seed: int) -> HookRow:
-    """Play a scenario, and count.
+    """Play a scenario and return its row of the table.
 
     Args:
-        house: Where.
-        scenario: Which.
-        random_seed: What its random moments follow from.
+        house: The running control plane and programs.
+        scenario: The scenario to play.
+        random_seed: The seed of its random moments.
     """
     place = f"hooks-{uuid.uuid4().hex[:8]}"
     async with open_stage(house, place) as stage, with_hooks(stage.rig):
@@ -152,9 +152,9 @@ async def play_hooks(house: House, scenario: HookScenario, random_seed: int) -> 
 
 
 async def _heal(hooks: HookStage, scenario: HookScenario) -> tuple[float | None, str]:
-    """Send, disturb, and return the seconds that healing took, and what was not healed in time.
+    """Send events, cause the fault, and return the seconds to heal and what did not heal.
 
-    The schedule may be due only later: its seconds count from then on.
+    The schedule may be due only later; then its seconds count from that moment.
     """
     rig, loop = hooks.stage.rig, asyncio.get_running_loop()
     events = (seed(rig.namespace, f"seed-{number}") for number in range(scenario.events))
@@ -175,7 +175,7 @@ async def _heal(hooks: HookStage, scenario: HookScenario) -> tuple[float | None,
 
 
 async def _missing(hooks: HookStage, *, but: Collection[str]) -> object:
-    """Return what hooks other than these have still to do, empty where there is nothing."""
+    """Return what hooks, except those in ``but``, still have to do; empty if nothing."""
     with contextlib.suppress(ClusterError):
         lost = await hooks.wanted() - set(counted(await hooks.made())) - set(but)
         statuses = await hooks.statuses()
@@ -189,7 +189,7 @@ async def _missing(hooks: HookStage, *, but: Collection[str]) -> object:
 
 
 async def _says_what_holds_it_up(hooks: HookStage) -> bool:
-    """Return whether the queue whose first run always fails says so; not while it is tried."""
+    """Return whether the hook that always fails reports its retry, as it does between attempts."""
 
     async def silent() -> str:
         message = str((await hooks.statuses()).get("stuck", {}).get("message"))

@@ -1,4 +1,4 @@
-"""Plays a scenario: a stream of triggers, what goes wrong meanwhile, and what became of them."""
+"""Plays a scenario: sends a stream of triggers, causes a fault meanwhile, counts the effects."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,13 @@ from tests.faults.table.stage import House, Setting, Stage, open_stage
 
 _CLIENTS = 16
 _MOST = 3
-"""How often the triggers of a scenario are sent at most, while it goes on."""
+"""How many times a scenario's number of triggers are sent at most while the fault lasts."""
 
 Make = Callable[[Stage, int], Object]
 
 
 def own_trigger(stage: Stage, number: int) -> Object:
-    """Return the trigger of that number."""
+    """Return the ConfigMap that is the trigger with this number."""
     return config_map(
         stage.rig.namespace, f"trigger-{number}", n=str(number), list=str(number % LISTS)
     )
@@ -29,22 +29,22 @@ def own_trigger(stage: Stage, number: int) -> Object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Something that goes wrong while triggers are sent.
+    """A fault that occurs while triggers are sent.
 
     Attributes:
-        name: What a reader of the table sees.
-        act: Does it, and undoes it; begins when a quarter of the triggers was sent.
-        effect: How triggers show that they were worked on.
-        failure_policy: Of the policy.
-        triggers: How many at least in the long form; more while it goes on.
-        short: The same in the short form, which leaves out those with 0.
-        rate: Triggers per second; 0 is as fast as 16 clients can.
-        setting: Of the programs and the control plane.
-        prepare: Is done before the policy is applied.
-        before: Is done when the policy is in force, and before anything is sent.
-        make: Makes a trigger.
-        rule: More fields of the rule.
-        patience: Seconds until what is not applied counts as lost.
+        name: The name in the table.
+        act: Causes the fault and ends it; called when a quarter of the triggers was sent.
+        effect: How a trigger shows that it was processed.
+        failure_policy: The policy's failurePolicy.
+        triggers: The least number of triggers in the long form; more while the fault lasts.
+        short: The same in the short form, which leaves out scenarios with 0.
+        rate: Triggers per second; 0 for as fast as 16 clients can.
+        setting: The configuration of the programs and the control plane.
+        prepare: Called before the policy is applied.
+        before: Called when the policy is Ready, before any trigger is sent.
+        make: Returns the trigger with a number.
+        rule: Additional fields of the rule.
+        patience: Seconds after the fault in which all triggers have to be applied.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Scenario:
     patience: float = 90.0
 
     def shortened(self) -> Self:
-        """Return the short form: what goes wrong lasts as long, and fewer triggers meet it."""
+        """Return the short form: the fault lasts as long, with fewer triggers at half the rate."""
         return replace(self, triggers=self.short, rate=self.rate / 2)
 
 
 async def play(house: House, scenario: Scenario) -> Row:
-    """Play a scenario, and count."""
+    """Play a scenario and return its row of the table."""
     count = scenario.triggers
     async with open_stage(house, f"table-{uuid.uuid4().hex[:8]}") as stage:
         rig = stage.rig
@@ -99,7 +99,7 @@ async def play(house: House, scenario: Scenario) -> Row:
 
 
 def _stream(stage: Stage, scenario: Scenario, least: int, most: int) -> Iterator[Object]:
-    """Yield triggers: so many, and more while it is not over."""
+    """Yield ``least`` triggers, and up to ``most`` while the fault is not over."""
     for number in range(most):
         if number >= least and stage.over:
             return
@@ -110,7 +110,7 @@ def _stream(stage: Stage, scenario: Scenario, least: int, most: int) -> Iterator
 async def _heal(
     stage: Stage, scenario: Scenario, count: int, stream: Iterator[Object], ledger: Ledger
 ) -> tuple[float | None, str]:
-    """Send, disturb, and return the seconds that healing took, and what was not healed in time."""
+    """Send triggers, cause the fault, and return the seconds to heal and what did not heal."""
     loop = asyncio.get_running_loop()
     sending = asyncio.create_task(_send(stage, scenario, stream))
     try:
@@ -127,7 +127,7 @@ async def _heal(
     left = await _until(until, lambda: _unhealed(stage, ledger, scenario))
     heal = loop.time() - over
     ledger.accepted.update(await sending)
-    # The rest of the stream came when all was well again.
+    # The rest of the stream was sent after the fault was over.
     left = left or await _until(until, lambda: _unhealed(stage, ledger, scenario, look=True))
     return (None if left else heal), left
 
@@ -135,7 +135,7 @@ async def _heal(
 async def _unhealed(
     stage: Stage, ledger: Ledger, scenario: Scenario, *, look: bool = False
 ) -> object:
-    """Return what is not as it should be yet."""
+    """Return what has not recovered from the fault yet."""
     with contextlib.suppress(ClusterError):
         if look:
             await ledger.look()
@@ -155,7 +155,7 @@ async def _unhealed(
 
 
 async def _until(deadline: float, missing: Callable[[], Awaitable[object]]) -> str:
-    """Wait until nothing is missing, and return what is so at the deadline."""
+    """Wait until nothing is missing, and return what is still missing at the deadline."""
     loop = asyncio.get_running_loop()
     while True:
         begun = loop.time()
@@ -163,7 +163,7 @@ async def _until(deadline: float, missing: Callable[[], Awaitable[object]]) -> s
             return ""
         if loop.time() > deadline:
             return str(left)
-        # Looking costs, too: at most a quarter of the time goes into it.
+        # A check costs CPU too, so checks take at most a quarter of the time.
         await asyncio.sleep(max(0.3, 3 * (loop.time() - begun)))
 
 

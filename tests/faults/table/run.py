@@ -1,4 +1,4 @@
-"""`make faults`: everything that goes wrong, and what became of triggers and events, as tables."""
+"""`make faults`: plays all fault scenarios and prints the results for triggers and hooks."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
     for setting, group in itertools.groupby(chosen, key=lambda item: item.setting):
         left = deque(group)
         while left:
-            # What could not be played to its end leaves a control plane that nobody knows.
+            # A scenario that does not end leaves an undefined control plane, so start a new one.
             with open_house(binaries, setting) as house, contextlib.suppress(Unplayed):
                 while left:
                     item = left.popleft()
@@ -81,7 +81,7 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
 
 
 def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], seed: int) -> list[HookRow]:
-    """Play scenarios of hooks one after another, each on what the one before it has left well."""
+    """Play scenarios of hooks one after another; after a problem on a new control plane."""
     rows: list[HookRow] = []
     left = deque(chosen)
     while left:
@@ -95,7 +95,7 @@ def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], seed: int) 
 
 
 class Unplayed(Exception):
-    """A scenario did not come to its end."""
+    """A scenario was not played to its end."""
 
 
 def _row(house: House, scenario: Scenario) -> Row:
@@ -120,7 +120,7 @@ def _hook_row(house: House, scenario: HookScenario, seed: int) -> HookRow:
 
 
 def _played(name: str, playing: Coroutine[Any, Any, R], unplayed: Callable[[str], R]) -> R:
-    """Return the row of a scenario, and that of a problem where it does not come to its end."""
+    """Return the row of a scenario, or one with the problem if it does not come to its end."""
     clock = SystemClock()
     begun = clock.monotonic()
     try:
@@ -135,14 +135,14 @@ def _played(name: str, playing: Coroutine[Any, Any, R], unplayed: Callable[[str]
 
 
 def _explain(house: House, left: str) -> None:
-    """Show what helps to find out why a promise was broken, before the logs are gone."""
+    """Print what has not healed and the ends of the logs, before the logs are removed."""
     _PROGRESS.print(f"not healed: {left[:_MOST_SHOWN]}", markup=False)
     for log in sorted(house.programs.logs.glob("retrofit-*.log")):
         _PROGRESS.print(f"{log.stem}:\n{last_lines(log, _LOG_LINES)}", markup=False)
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """Return what the table shows; a promise that was broken is marked."""
+    """Return the table of the scenarios, with broken promises marked."""
     result = Table(box=None, padding=(0, 1, 0, 0))
     result.add_column("Scenario")
     result.add_column("Policy")
@@ -160,7 +160,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def hook_table(rows: Sequence[HookRow]) -> Table:
-    """Return the same for hooks."""
+    """Return the table of the hook scenarios, with broken promises marked."""
     result = Table(box=None, padding=(0, 1, 0, 0))
     result.add_column("Scenario")
     result.add_column("Run by")

@@ -1,4 +1,4 @@
-"""Everything that goes wrong in the table."""
+"""The fault scenarios of the table."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ _BEYOND_THE_LEASE = 8.0
 
 
 async def killed(stage: Stage, names: Iterable[str]) -> None:
-    """Kill programs twice; each is started again at once."""
+    """Kill programs twice; each is restarted at once."""
     for _ in range(2):
         for name in names:
             await stage.kill(name)
@@ -37,40 +37,40 @@ async def killed(stage: Stage, names: Iterable[str]) -> None:
 
 
 async def part_killed(stage: Stage, part: str) -> None:
-    """Kill a program of the control plane, and start it again after a moment."""
+    """Kill a program of the control plane and start it again."""
     await stage.kill_part(part)
 
 
 async def leader_killed(stage: Stage) -> None:
-    """Kill the leader; the other one takes over."""
+    """Kill the leader and keep it away beyond its Lease, so that the other one takes over."""
     await stage.away(CONTROLLER)
     await asyncio.sleep(_BEYOND_THE_LEASE)
     await stage.back(CONTROLLER)
 
 
 async def leader_frozen(stage: Stage) -> None:
-    """Stop the leader for longer than its Lease, and let it go on."""
+    """Stop the leader for longer than its Lease, then let it continue."""
     await stage.kill(CONTROLLER, signal.SIGSTOP)
     await asyncio.sleep(_BEYOND_THE_LEASE)
     await stage.kill(CONTROLLER, signal.SIGCONT)
 
 
 async def disturbed(stage: Stage, disturbance: Disturbance, seconds: float = 6.0) -> None:
-    """Put something bad between the programs and the API server for a while."""
+    """Disturb the calls between the programs and the API server for some seconds."""
     stage.house.proxy.disturbance = disturbance
     await asyncio.sleep(seconds)
     stage.house.proxy.disturbance = CALM
 
 
 async def cut(stage: Stage) -> None:
-    """Break all watches again and again."""
+    """Break all watches every half second."""
     for _ in range(12):
         stage.house.proxy.cut()
         await asyncio.sleep(0.5)
 
 
 async def labelled_in_silence(stage: Stage) -> None:
-    """Let the watches deliver nothing, for longer than it takes to notice, and give a label."""
+    """Silence the watches for longer than it takes to detect that, then label the namespace."""
     stage.house.proxy.disturbance = Disturbance(silent=True)
     await asyncio.sleep(_BEYOND_THE_LEASE)
     await label(stage, "on")
@@ -83,7 +83,7 @@ async def label(stage: Stage, value: str) -> None:
 
 
 async def webhooks_deleted(stage: Stage, times: int = 6) -> None:
-    """Delete the webhook configuration again and again; it is restored."""
+    """Delete the webhook configuration repeatedly; the programs restore it each time."""
     for _ in range(times):
         with contextlib.suppress(NotFound):
             await stage.rig.delete(*WEBHOOKS, "")
@@ -91,7 +91,7 @@ async def webhooks_deleted(stage: Stage, times: int = 6) -> None:
 
 
 async def ca_deleted(stage: Stage) -> None:
-    """Delete the Secrets of the certificates; they are made again."""
+    """Delete the Secrets of the certificates, which the programs create again."""
     for name in (CA_SECRET, TLS_SECRET):
         with contextlib.suppress(NotFound):
             await stage.rig.delete("Secret", name, NAMESPACE)
@@ -111,7 +111,7 @@ async def namespace_deleted(stage: Stage) -> None:
 
 
 async def policy_edited(stage: Stage) -> None:
-    """Edit the policy again and again while triggers come."""
+    """Edit the policy ten times while triggers arrive."""
     rig, effect = stage.rig, Effect.APPEND
     for number in range(10):
         more = rules(effect, rig.namespace, name=f"other-{number}", names="never-*")
@@ -123,7 +123,7 @@ async def policy_edited(stage: Stage) -> None:
 
 
 async def diverted_and_edited(stage: Stage) -> None:
-    """Divert triggers into one aggregate request, then edit the rule so it cannot be rebuilt.
+    """Divert triggers into an aggregate request, then edit the rule so it cannot be rebuilt.
 
     The edit may be refused while the request is open, or accepted and the request completed.
     """
@@ -150,7 +150,7 @@ async def controller_away(stage: Stage) -> None:
 
 
 async def admission_away(stage: Stage) -> None:
-    """Keep the admission server away for a while; under Ignore the API server goes on."""
+    """Keep the admission server away for 4 seconds; under Ignore triggers are stored meanwhile."""
     await stage.away(ADMISSION)
     await asyncio.sleep(4.0)
     await stage.back(ADMISSION)
@@ -165,12 +165,12 @@ async def clock_stepped(stage: Stage, seconds: float) -> None:
 
 
 def slow_trigger(stage: Stage, number: int) -> Object:
-    """Return a trigger that a sibling webhook takes a second for."""
+    """Return a trigger for which a sibling webhook takes a second."""
     return labelled(own_trigger(stage, number), "slow")
 
 
 async def store_full(stage: Stage) -> None:
-    """Fill the store up to its quota, leave it so for a while, and make room."""
+    """Fill the store up to its quota, leave it full for 3 seconds, and make room."""
     made = await etcd.fill(stage.rig)
     await asyncio.sleep(3.0)
     await etcd.make_room(stage.house.plane, stage.rig, made)
@@ -212,7 +212,7 @@ _READERS: Object = {
 
 
 async def serve_widgets(stage: Stage) -> None:
-    """Have the cluster serve a kind of the scenario's own, which the controller may read."""
+    """Serve a custom kind in the cluster and let the controller read it."""
     kubectl, rig = stage.house.plane.kubectl, stage.rig
     text = f"{json.dumps(_WIDGETS)}\n---\n{json.dumps(_READERS)}"
     await stage.by_hand(kubectl, "apply", "-f", "-", stdin=text)
@@ -225,13 +225,13 @@ async def serve_widgets(stage: Stage) -> None:
 
 
 async def unserve_widgets(stage: Stage) -> None:
-    """Delete the kind."""
+    """Delete the custom kind."""
     await stage.by_hand(stage.house.plane.kubectl, "delete", "crd", f"widgets.{_GROUP}")
     await asyncio.sleep(2.0)
 
 
 def widget(stage: Stage, number: int) -> Object:
-    """Return a trigger of that kind."""
+    """Return a trigger of the custom kind."""
     return {**own_trigger(stage, number), "apiVersion": f"{_GROUP}/v1", "kind": "Widget"}
 
 
@@ -280,7 +280,7 @@ _LABELLED = {
 
 
 def scenarios() -> list[Scenario]:
-    """Return all scenarios; those of one setting follow each other."""
+    """Return all scenarios, with those of one setting next to each other."""
     both = partial(killed, names=(ADMISSION, CONTROLLER))
     return [
         Scenario(name="kill -9 of admission", act=partial(killed, names=(ADMISSION,)), short=40),

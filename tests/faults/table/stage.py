@@ -1,4 +1,4 @@
-"""Where scenarios happen: a control plane, both programs behind a proxy, and who keeps them up."""
+"""Environment of scenarios: a control plane, both programs behind a proxy, and a supervisor."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What scenarios may share.
+    """A configuration of the programs and the control plane that scenarios may share.
 
     Attributes:
-        flags: Of both programs, on top of the shipped ones.
-        controller: Of the controller alone.
-        quota: Bytes that etcd may hold; 0 is its default.
+        flags: Flags of both programs, in addition to the shipped ones.
+        controller: Flags of the controller alone.
+        quota: Size limit of etcd's database in bytes; 0 for etcd's default.
     """
 
     flags: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Setting:
 
 @dataclass(kw_only=True)
 class House:
-    """The parts of one setting, at work."""
+    """The running control plane, proxy and programs of one setting."""
 
     plane: ControlPlane
     binaries: Binaries
@@ -55,7 +55,7 @@ class House:
 
 @contextlib.contextmanager
 def open_house(binaries: Binaries, setting: Setting) -> Iterator[House]:
-    """Start everything; the programs know no other address of the API server than the proxy's."""
+    """Start everything; the programs reach the API server only through the proxy."""
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(_plane(binaries, setting))
         settings = install(plane, "demo")
@@ -92,15 +92,15 @@ def _plane(binaries: Binaries, setting: Setting) -> Iterator[ControlPlane]:
 
 @dataclass(kw_only=True)
 class Stage:
-    """What a scenario does to the world.
+    """The operations by which a scenario disturbs the programs and the control plane.
 
-    A program that ends is started again as a kubelet does, unless it is `away`.
+    A program that ends is started again as by a kubelet, unless it is `away`.
 
     Attributes:
-        house: What it happens to.
-        rig: The administrator, with a namespace of this scenario's own.
+        house: The running control plane and programs.
+        rig: The administrator's access, with a namespace of this scenario's own.
         sent: Set when all triggers were sent.
-        over: Set when what goes wrong is over.
+        over: Whether the fault is over.
         number: How many triggers were sent.
     """
 
@@ -110,11 +110,11 @@ class Stage:
     over: bool = False
     number: int = 0
     _up: set[str] = field(default_factory=lambda: {ADMISSION, CONTROLLER})
-    # Programs may be told from one thread at a time.
+    # `Programs` may be used from one thread at a time.
     _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     async def by_hand(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do something to processes that blocks."""
+        """Run a blocking function that handles processes, in the one thread for them."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._hand, lambda: work(*args, **kwargs))
 
@@ -123,13 +123,13 @@ class Stage:
         await self.by_hand(self.house.programs.kill, name, number)
 
     async def away(self, *names: str) -> None:
-        """End programs for now, as ``kill -9`` does."""
+        """Kill programs with SIGKILL and keep them down until `back`."""
         self._up -= set(names)
         for name in names:
             await self.kill(name)
 
     async def back(self, *names: str) -> None:
-        """Have programs started again that are away, and wait until they are ready."""
+        """Let programs that are away be started again, and wait until they are ready."""
         self._up |= set(names)
         await self.ready(*names)
 
@@ -150,11 +150,11 @@ class Stage:
         self._up.add(STANDBY)
 
     def keep_up(self, name: str) -> None:
-        """Start a program again when it ends, which was started here."""
+        """Restart a program, which the scenario started itself, whenever it ends."""
         self._up.add(name)
 
     async def renew_accounts(self) -> None:
-        """Start both programs with new tokens: those of before went with their ServiceAccounts."""
+        """Restart both programs with new tokens, after their ServiceAccounts were replaced."""
         names = (ADMISSION, CONTROLLER)
         await self.away(*names)
         for name in names:
@@ -178,11 +178,11 @@ class Stage:
         await self.by_hand(plane.supervision.start, part, command, log=plane.layout.log(part))
 
     def step_clock(self, name: str, seconds: float) -> None:
-        """Set the clock of a program's machine so far off."""
+        """Set how many seconds the wall clock of a program is ahead."""
         set_clock(self.house.plane.directory / f"clock-{name}", seconds)
 
     async def kubelet(self) -> None:
-        """Start again what ended, until cancelled."""
+        """Restart programs that ended, until cancelled."""
         programs = self.house.programs
         while True:
             for name in sorted(self._up):
@@ -193,7 +193,7 @@ class Stage:
             await asyncio.sleep(_LOOK)
 
     def close(self) -> None:
-        """Leave the house as it was found."""
+        """Undo the disturbance and end the additional programs."""
         self.house.proxy.disturbance = CALM
         for name in self._up - {ADMISSION, CONTROLLER}:
             self.house.programs.kill(name, signal.SIGTERM)
@@ -202,13 +202,13 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def open_stage(house: House, namespace: str) -> AsyncIterator[Stage]:
-    """Give a stage with a namespace of its own and both programs ready."""
+    """Yield a stage with a namespace of its own and both programs ready."""
     async with open_rig(house.plane, house.programs, namespace) as rig:
         stage = Stage(house=house, rig=rig)
         keeping = asyncio.create_task(stage.kubelet())
         try:
             yield stage
-            # Whoever comes next finds both at work, also when one of them ends only now.
+            # The next scenario needs both programs ready, even if one of them ends only now.
             house.proxy.disturbance = CALM
             await stage.ready(ADMISSION, CONTROLLER)
         finally:

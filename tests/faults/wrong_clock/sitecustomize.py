@@ -1,7 +1,7 @@
-"""Sets the clock of one program, whose PYTHONPATH names this folder, and no other's.
+"""Offsets the wall clock of the one program whose PYTHONPATH names this folder.
 
-Only the wall clock: that is what somebody sets. Python runs this before the program. A file holds
-by how many seconds, so that the clock may be set while the program runs.
+The monotonic clock stays right, as when an administrator sets a clock. Python runs this module
+before the program. A file holds the offset in seconds, so a test can change it at any time.
 """
 
 import os
