@@ -1,1 +1,1 @@
-"""Finds triggers that nobody recorded and has their work done all the same."""
+"""Catch-up: finds triggers that were stored and not recorded, and requests their work."""

@@ -1,7 +1,7 @@
-"""From when on a policy counts, and whether its beginning was looked at.
+"""Activations: when each policy came into force, and whether the time before was searched.
 
-Between a new generation and the webhook configuration that is in force nobody is asked about
-its triggers, whatever the failure policy. That is what has to be looked at once.
+Between a new generation and its webhook configuration in force, the API server does not call
+admission for its triggers, whatever the failure policy. That time has to be searched once.
 """
 
 from collections.abc import Collection
@@ -18,15 +18,15 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
-    """The beginning of a generation.
+    """The activation of a policy's generation.
 
     Attributes:
-        created: When the policy was.
-        since: When it was stored, or earlier.
+        created: When the policy was created.
+        since: When the generation was stored, or earlier.
         version: The policy's resourceVersion then, 0 where that is unknown.
-        touched: When the policy was changed last, its status aside.
+        touched: When the policy was last changed, its status aside.
         ready: Monotonic time at which it was first seen in force, None while it is not.
-        covered: The time until then was looked at.
+        covered: Whether the time until then was searched.
     """
 
     uid: str
@@ -41,19 +41,19 @@ class Activation:
 
 @dataclass(slots=True)
 class Activations:
-    """The beginnings of all policies."""
+    """The activations of all policies."""
 
     _known: dict[PolicyRef, Activation] = field(default_factory=dict)
 
     def on_stored(self, policy: Object, now: float) -> None:
-        """Take in a policy as stored; ``now`` is monotonic."""
+        """Record a policy as it is stored; ``now`` is monotonic."""
         key, meta = policy_ref(policy), policy.get("metadata") or {}
         known = self._known.get(key)
         uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
         touched = changed(policy) or _EPOCH
         if known is None or known.uid != uid:
             created = parse_time(meta.get("creationTimestamp")) or _EPOCH
-            # Only the first version of the object tells what was there before it.
+            # Only the object's first version shows the resourceVersion of its creation.
             first = generation == 1 and observed_generation(policy) is None
             known = Activation(
                 uid=uid,
@@ -64,7 +64,7 @@ class Activations:
                 touched=touched,
             )
         elif generation > known.generation:
-            # What was not looked at of the one before is the beginning of this one.
+            # If the former generation was not searched, this one begins where that one did.
             since = touched if known.covered else known.since
             version = version_of(policy) if known.covered else known.version
             known = Activation(
@@ -81,17 +81,17 @@ class Activations:
         self._known[key] = known
 
     def on_deleted(self, key: PolicyRef) -> None:
-        """A policy was deleted."""
+        """Forget a deleted policy."""
         self._known.pop(key, None)
 
     def get(self, key: PolicyRef) -> Activation | None:
-        """Return the beginning of a policy, None where nothing of it is known."""
+        """Return the activation of a policy, None where the policy is unknown."""
         return self._known.get(key)
 
     def created(self, key: PolicyRef) -> tuple[datetime, int] | None:
-        """Return when a policy was created and its resourceVersion then, 0 where it is unknown.
+        """Return when a policy was created and its resourceVersion then, 0 where that is unknown.
 
-        None where nothing of the policy is known.
+        None where the policy is unknown.
         """
         start = self._known.get(key)
         if start is None:
@@ -99,11 +99,11 @@ class Activations:
         return start.created, start.version if start.since == start.created else 0
 
     def begin(self, before: datetime, *, instead: datetime) -> None:
-        """Leave out what others have looked at: all before a moment.
+        """Leave out the time before a moment, which an earlier leader has searched.
 
         Args:
             before: The moment.
-            instead: From when on the policies count that are older.
+            instead: The new beginning of the activations that began before it.
         """
         for key, start in self._known.items():
             covered = start.covered or (start.ready is not None and start.touched < before)
@@ -113,7 +113,7 @@ class Activations:
             self._known[key] = replace(start, since=since, version=version, covered=covered)
 
     def open(self, before: float) -> dict[PolicyRef, Activation]:
-        """Return the beginnings to look at, of policies in force since before a moment."""
+        """Return the activations to search, of policies in force since before a moment."""
         return {
             key: start
             for key, start in self._known.items()
@@ -121,7 +121,7 @@ class Activations:
         }
 
     def cover(self, activations: Collection[Activation]) -> None:
-        """Take beginnings as looked at, unless there is a newer generation."""
+        """Mark activations as searched, unless there is a newer generation."""
         for key, start in self._known.items():
             if any(
                 (start.uid, start.generation) == (item.uid, item.generation)
@@ -130,7 +130,7 @@ class Activations:
                 self._known[key] = replace(start, covered=True)
 
     def earliest(self, keys: Collection[PolicyRef]) -> datetime | None:
-        """Return the earliest beginning of some policies that was not looked at, None for none."""
+        """Return the earliest beginning of some policies that was not searched, None for none."""
         known = ((key, start) for key, start in self._known.items() if key in keys)
         return min((start.since for _, start in known if not start.covered), default=None)
 

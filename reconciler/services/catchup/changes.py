@@ -1,7 +1,7 @@
-"""When an object was changed last, as its metadata tells; pure.
+"""When an object was last changed, according to its metadata.
 
-The API server notes whole seconds. It does so before admission is asked, so that a request
-which was recorded for a change is never older than the change.
+The API server notes whole seconds. It does so before it calls admission, so a request that was
+recorded for a change is never older than the change.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from typing import Any
 from reconciler.api.meta import manager_of, resource_version
 from reconciler.api.updaterequest import parse_time
 
-# Of the other subresources, as status or binding, no webhook for the object itself is asked.
+# For other subresources, such as status or binding, no webhook of the object is called.
 _WHOLE = frozenset({"", "ephemeralcontainers"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Which changes are looked for, both ends included.
+    """The time in which changes are searched for, both ends included.
 
     Attributes:
-        version: The resourceVersion that something had at ``since``, 0 where that is unknown:
-            what is older, though of the same second, came before it.
+        version: A resourceVersion that was stored at ``since``, 0 where that is unknown: changes
+            in the same second with a lower one came before the window.
     """
 
     since: datetime
@@ -30,7 +30,7 @@ class Window:
     version: int = 0
 
     def holds(self, moment: datetime, version: str) -> bool:
-        """Return whether a change is meant, given the object's resourceVersion."""
+        """Return whether a change is in the window, given the object's resourceVersion."""
         if not self.since <= moment <= self.until:
             return False
         same_second = moment == self.since.replace(microsecond=0)
@@ -38,10 +38,10 @@ class Window:
 
 
 def changed(obj: Mapping[str, Any], *, but_by: frozenset[str] = frozenset()) -> datetime | None:
-    """Return when an object was created or changed last, None where only by the given managers.
+    """Return when an object was last created or changed, None if only by the given managers.
 
     Args:
-        obj: Its metadata is enough.
+        obj: The object; its metadata is enough.
         but_by: Field managers whose changes do not count.
     """
     meta = obj.get("metadata") or {}
@@ -52,13 +52,13 @@ def changed(obj: Mapping[str, Any], *, but_by: frozenset[str] = frozenset()) -> 
         if moment is not None and entry.get("subresource", "") in _WHOLE:
             (others if manager_of(entry) in but_by else counted).add(moment)
     created = parse_time(meta.get("creationTimestamp"))
-    # Who created it may have lost all fields to others since; then it counts.
+    # The creator may have lost all its fields to other managers: then the creation counts.
     if created is not None and created not in others:
         counted.add(created)
     return max(counted, default=None)
 
 
 def version_of(obj: Mapping[str, Any]) -> int:
-    """Return the resourceVersion as a number, 0 where it is none."""
+    """Return the resourceVersion as a number, 0 where it is not one."""
     text = resource_version(obj)
     return int(text) if text.isdecimal() else 0

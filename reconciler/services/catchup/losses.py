@@ -1,4 +1,4 @@
-"""Writes into a policy's status what it lost, so that nobody believes otherwise."""
+"""Writes into a policy's status which triggers it lost, so that users can see it."""
 
 from reconciler.api.meta import Object
 from reconciler.api.policystatus import LostSpan, add_lost
@@ -10,10 +10,10 @@ _ATTEMPTS = 10
 
 
 async def store_loss(policies: Policies, loss: Loss) -> None:
-    """Add a loss to what the status says; one that is there already is replaced.
+    """Add a loss to a policy's status, in place of one with the same start.
 
     Raises:
-        ClusterError: It could not be stored.
+        ClusterError: The status could not be stored.
     """
     for left in reversed(range(_ATTEMPTS)):
         try:
@@ -26,7 +26,7 @@ async def store_loss(policies: Policies, loss: Loss) -> None:
         try:
             await policies.write_status(policy, status)
         except Conflict:
-            # Its figures are written every second.
+            # The status also contains figures, which are written every second.
             if not left:
                 raise
         else:

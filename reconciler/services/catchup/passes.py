@@ -1,8 +1,8 @@
-"""When to look for lost triggers, and from when on; only a leader does.
+"""Catch-up passes, which search for lost triggers; only a leader makes them.
 
-A pass is made every so often; at once when the admission servers say that triggers may have
-been lost, when a process begins to lead, and when a new generation of a policy is in force.
-What a pass has looked at it stores, so that nobody's end leaves a time out.
+A pass is made at each interval; and at once when the admission servers report that triggers may
+have been lost, when a process begins to lead, and when a new generation of a policy is in force.
+A pass stores how far it has searched, so that no time is left out when a process ends.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -28,21 +28,21 @@ from reconciler.services.rollout.outages import Cause
 
 _SETTLE = timedelta(seconds=SETTLE)
 _OVERLAP = timedelta(seconds=75)
-"""An API server gives a request a minute from the noted time to its storing."""
+"""An API server allows a request one minute from the time that it notes until it is stored."""
 _FIRST = timedelta(minutes=10)
-"""How far the first pass of all looks back, at policies that are no older."""
+"""How far back the very first pass searches, for policies that are not older than that."""
 _LOOK = 1.0
 _IN_FORCE = 2.0
-"""Seconds from Ready on until every API server is taken to ask."""
+"""Seconds after Ready until every API server is assumed to call the webhook."""
 _PAUSES = (2.0, 60.0)
 _FORGET_EVERY = 1000
 _CHANGES = 100
-"""Changes of policies that a process remembers which does not lead."""
+"""The most changes of policies that a process remembers while it does not lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Former:
-    """A policy as it was, and when."""
+    """An earlier version of a policy, and the time in which it applied."""
 
     policy: CompiledPolicy
     window: Window
@@ -50,16 +50,16 @@ class _Former:
 
 @dataclass(slots=True, kw_only=True)
 class CatchUpPasses(WarnsOnce):
-    """Makes the passes.
+    """Makes the catch-up passes.
 
     Attributes:
-        interval: Seconds between two passes; 0 makes none but those after an outage.
-        in_force: Tells when policies were not in force.
-        held: Tells whether nothing may be done; what happens meanwhile is nobody's loss.
-        on_found: Called with what a pass recorded.
-        lost: Called with what can neither be found nor worked on.
-        passes: Number of passes that came to their end.
-        done: Until when everything was looked at, None before it is known.
+        interval: Seconds between two passes; 0 makes only those after an outage.
+        in_force: Records when policies were not in force.
+        held: Returns whether no work may be done; triggers in that time do not count as lost.
+        on_found: Called with the requests that a pass recorded.
+        lost: Called with triggers that can neither be found nor worked on.
+        passes: Number of passes that were completed.
+        done: The time until which everything was searched, None before it is known.
     """
 
     index: PolicyStore
@@ -85,24 +85,24 @@ class CatchUpPasses(WarnsOnce):
     _reported: dict[RuleKey, set[Changed]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Follow the policies, also while another process leads."""
+        """Subscribe to the policies, also while another process leads."""
         self._schedule = Schedule(interval=self.interval)
         self.index.subscribe(self._on_policy)
 
     def note(self, request: UpdateRequest) -> None:
-        """Take in a request as stored, also while another process leads."""
+        """Record a request as it is stored, also while another process leads."""
         self.search.recent.record(request, self.clock.now())
         self._taken += 1
         if self._taken % _FORGET_EVERY == 0:
-            # Who does not lead makes no pass that would end it.
+            # A process that does not lead makes no pass, which would forget old requests.
             span = timedelta(seconds=2 * self.interval) + _OVERLAP
             self.search.recent.forget(self.clock.now() - span)
 
     def removed(self, request: UpdateRequest) -> None:
-        """A request was deleted; with the namespace of the programs all that wait are."""
+        """Note a deleted request: with the programs' namespace all waiting ones are deleted."""
         outages, policy = self.in_force.outages, self.index.get(request.spec.policy)
         if policy is None or policy.uid != request.spec.policy_uid:
-            return  # It goes with its policy, and nobody wants its work any more.
+            return  # It was deleted with its policy, so its work is no longer needed.
         if outages.is_open() and request.status.state not in FINAL:
             self.search.recent.drop(request)
             outages.widen(request.created)
@@ -123,14 +123,14 @@ class CatchUpPasses(WarnsOnce):
             and (earlier is not None and earlier.ready is not None)
             and (start is not None and start.uid == earlier.uid and start.since > earlier.since)
         ):
-            # What the rules lost before they were changed is theirs still.
+            # Triggers that were lost before a change belong to the rules before it.
             self._former.append(_Former(known, Window(since=earlier.since, until=start.since)))
         if self.done is None:
-            # Who does not lead makes no pass that would end it.
+            # A process that does not lead makes no pass, which would remove old entries.
             del self._former[:-_CHANGES]
 
     async def run(self) -> None:
-        """Look until cancelled; what fails is tried again with a pause."""
+        """Make passes until cancelled; a step that fails is tried again after a pause."""
         interrupted = WarnsOnce(warn=self.warn)
         await repeat(
             self._step,
@@ -147,7 +147,7 @@ class CatchUpPasses(WarnsOnce):
         await self.look()
 
     async def begin(self) -> None:
-        """Take in what is stored."""
+        """Load the stored policies, the requests and the checkpoint."""
         stored = await self.policies.stored()
         for policy in stored:
             self.index.apply(policy)
@@ -156,26 +156,26 @@ class CatchUpPasses(WarnsOnce):
                 self.note(request)
         checkpoint = await self.checkpoint.load()
         now, done = self.clock.now(), checkpoint.done
-        # Of those that ended before some are removed already.
+        # Some of the requests that ended earlier are removed already.
         self.search.recent.begin(now)
         self._stored = done
         if not self.in_force.recalled:
             self.in_force.recall(checkpoint, stored)
         self.done = now - _FIRST if done is None else done
         before = self.done - _OVERLAP
-        # Where nobody ever looked, nobody was asked: of older policies nothing is missing.
+        # Without any pass before, admission was never called: older policies miss nothing.
         self._activations.begin(before, instead=now if done is None else before)
         heartbeat = await self.checkpoint.heartbeat()
         missed = parse_time(heartbeat.missed)
         if done is not None and missed is not None and missed >= before:
             self.in_force.outages.add(Cause.UNRECORDED, before, now)
-        # Nobody looked since the leader before this one did, if there was one.
+        # No process has searched since the previous leader did, if there was one.
         unseen = 0.0 if done is None else (now - done).total_seconds()
         monotonic = self.clock.monotonic()
         self._schedule = self._schedule.begun(heartbeat, monotonic, unseen=unseen)
 
     async def look(self) -> None:
-        """Make a pass where one is due."""
+        """Make a pass if one is due."""
         now = self.clock.monotonic()
         await self._recover()
         if not self.interval:
@@ -201,7 +201,7 @@ class CatchUpPasses(WarnsOnce):
                 return
 
     async def _recover(self) -> None:
-        """Look into the times at which policies were not in force, and store which there were."""
+        """Search the times in which policies were not in force, and store these times."""
         in_force, until = self.in_force, self.clock.now() - _SETTLE
         if in_force.outages.due(until) and not self.held():
             recovery = Recovery(
@@ -242,7 +242,7 @@ class CatchUpPasses(WarnsOnce):
             self.in_force.outages.add(Cause.UNRECORDED, since, moment)
 
     async def _all(self, ready: dict[PolicyRef, Activation], *, ignored: bool) -> None:
-        """Look at the beginnings of some policies, and at all rules under Ignore."""
+        """Search the beginnings of some policies and, if ``ignored``, all rules under Ignore."""
         now, until = self.clock.monotonic(), self.clock.now() - _SETTLE
         chosen = [
             policy
@@ -255,14 +255,14 @@ class CatchUpPasses(WarnsOnce):
         await self._end(until, ready.values())
 
     async def _begun(self, ready: dict[PolicyRef, Activation]) -> None:
-        """Look at the beginnings of some policies."""
+        """Search the beginnings of some policies."""
         chosen = [policy for policy in self.index.policies() if policy.ref in ready]
         await self._pass(chosen, self.clock.now() - _SETTLE, doubt=False)
         self._activations.cover(ready.values())
         self.passes += 1
 
     def _before(self, until: datetime) -> list[Task]:
-        """Return what policies under Ignore may have lost before they were changed."""
+        """Return tasks for what policies under Ignore may have lost before they were changed."""
         since = (self.done or until) - _OVERLAP
         times = [
             (item.policy, replace(item.window, since=max(item.window.since, since)))
@@ -287,7 +287,7 @@ class CatchUpPasses(WarnsOnce):
         tasks = [
             task
             for task in tasks_of(times, self.search.scope, doubt=doubt)
-            # What was there when a policy came into force is in its sweep.
+            # Objects that existed when a policy came into force are part of its sweep.
             if task.policy.uid in in_force
             and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)
         ]
@@ -306,12 +306,12 @@ class CatchUpPasses(WarnsOnce):
         return Window(since=start.since, until=until, version=start.version)
 
     async def _end(self, until: datetime, covered: Collection[Activation]) -> None:
-        """Store until when everything was looked at."""
+        """Store the time until which everything was searched."""
         self._activations.cover(covered)
         keys = {policy.ref for policy in self.index.policies()}
         first = self._activations.earliest(keys)
         reached = until if first is None else min(until, first)
-        # No beginning before what is stored is really left: the one before us waited for it.
+        # No beginning before the stored time is really left: the earlier leader waited for it.
         self._stored = max(reached, self._stored or reached)
         await self._save()
         self.done = until

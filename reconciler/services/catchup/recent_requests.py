@@ -1,7 +1,7 @@
-"""Which requests there were lately, finished and removed ones too.
+"""The recent requests, including finished and removed ones.
 
-The API server notes whole seconds, of requests and of changes. A request of the very second of a
-change may have been for an earlier one; the digest of what it was recorded for tells.
+The API server notes whole seconds, for requests and for changes. A request from the very second of
+a change may have been for an earlier one, which the digest of its recorded object decides.
 """
 
 from collections.abc import Iterator
@@ -28,16 +28,16 @@ class _Aggregate:
 
 
 _Key = tuple[str, str, str]
-"""uid of the policy, rule, uid of the trigger"""
+"""The uid of the policy, the rule, and the uid of the trigger."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RecentRequests:
-    """Times of requests by rule and trigger, for as long as a pass may ask.
+    """Times of requests by rule and trigger, for as long as a pass may need them.
 
     Attributes:
-        most: Requests kept; beyond it the oldest go, and their triggers may be recorded again.
-        complete: From when on none is missing, None where nobody can say.
+        most: The most requests to keep; the oldest go, and their triggers may be recorded again.
+        complete: The time since which no request is missing, None where it is unknown.
     """
 
     most: int = 50_000
@@ -47,11 +47,11 @@ class RecentRequests:
     _number: int = 0
 
     def begin(self, now: datetime) -> None:
-        """From now on none is missing."""
+        """Note that from now on no request is missing."""
         self.complete = now
 
     def record(self, request: UpdateRequest, now: datetime) -> None:
-        """Take in a request as stored; one whose trigger was never stored did no work."""
+        """Record a stored request; forget one whose trigger was never stored: it did no work."""
         spec = request.spec
         if spec.sweep or not spec.resource.uid:
             if spec.sequence:
@@ -64,24 +64,24 @@ class RecentRequests:
             self._note(key, request.name, _Made(request.created, spec.trigger.digest))
 
     def drop(self, request: UpdateRequest) -> None:
-        """Take in that a request is gone before it was worked on."""
+        """Forget a request that was deleted before it was worked on."""
         spec = request.spec
         self._remove((spec.policy_uid, spec.rule, spec.resource.uid), request.name)
         self._aggregates.pop(request.name, None)
 
     def _record_aggregate(self, request: UpdateRequest, now: datetime) -> None:
-        """Record an aggregate request: it lists later than each raise."""
+        """Record an aggregate request, which lists the objects later than each raise."""
         spec, known = request.spec, self._aggregates.get(request.name)
         if known is not None and known.sequence == spec.sequence:
             return
         begun = request.status.sweep is not None or request.status.state in FINAL
-        # Of one that was not followed from its begin it is not known when it was raised last.
+        # If it was not followed from its beginning, the time of its last raise is unknown.
         until = request.created if known is None and begun else now
         key = spec.policy_uid, spec.rule
         self._aggregates[request.name] = _Aggregate(key, spec.sequence, until)
 
     def note(self, policy: str, rule: str, trigger: str, name: str, moment: datetime) -> None:
-        """Take in a request that is made for a change."""
+        """Record a request that catch-up makes for a change."""
         self._note((policy, rule, trigger), name, _Made(moment + _SECOND, ""))
 
     def _note(self, key: _Key, name: str, made: _Made) -> None:
@@ -100,12 +100,12 @@ class RecentRequests:
         return any(made.created > moment for made in names.values())
 
     def digests(self, policy: str, rule: str, trigger: str, moment: datetime) -> frozenset[str]:
-        """Return what those were recorded for that were made within its second."""
+        """Return the digests of the requests that were made within the second of a change."""
         names = self._times.get((policy, rule, trigger), {})
         return frozenset(made.digest for made in names.values() if made.created == moment)
 
     def forget(self, before: datetime) -> None:
-        """Forget what is older."""
+        """Forget the requests that were made before a moment."""
         for key, name, made in list(self._all()):
             if made.created < before:
                 self._remove(key, name)

@@ -1,7 +1,8 @@
-"""Looks for what was not recorded while policies were not in force, whatever their failure policy.
+"""Searches for triggers that were not recorded while policies were not in force.
 
-What can be found is recorded. What cannot, for its object does not say what was done to it or
-how often, is counted where the objects at least say that something was, and reported.
+Triggers that can be found are recorded, whatever the failure policy. Others cannot, because their
+object does not show what was done to it or how often. They are reported, and counted where the
+object at least shows that it was changed.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -24,19 +25,19 @@ from reconciler.services.catchup.search import (
 from reconciler.services.rollout.outages import Cause, Outage, Outages, concerning
 
 _SLACK = timedelta(seconds=2)
-"""The API server's time is known to about a second, and it notes whole ones."""
+"""The API server's time is known to about a second, and it notes whole seconds."""
 _TOLD_FOR = timedelta(minutes=15)
-"""Longer than spans overlap that are looked into one after another."""
+"""Longer than the overlap of spans that are searched one after another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRule:
-    """A rule whose triggers of a time cannot be worked on any more.
+    """A rule with triggers in an outage that can no longer be worked on.
 
     Attributes:
-        why: Not.
-        objects: That it matches and that were changed within the time without being recorded;
-            None where nobody can say.
+        why: The reason why they cannot.
+        objects: Number of matching objects that were changed in the outage and not recorded;
+            None where it is unknown.
     """
 
     name: str
@@ -46,7 +47,7 @@ class LostRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What a policy lost in one outage."""
+    """The triggers that a policy lost in one outage."""
 
     policy: PolicyRef
     uid: str
@@ -56,14 +57,14 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """Looks into outages.
+    """Searches for the triggers of outages.
 
     Attributes:
-        on_found: Called with what was recorded.
-        lost: Called with what cannot be.
-        reported: The objects reported as lost, by rule: spans that follow each other overlap by
-            what is not known of the time, and several may end at once.
-        created: Gives when a policy was created, and in which version (`Activations.created`).
+        on_found: Called with the requests that were recorded.
+        lost: Called with the triggers that cannot be worked on.
+        reported: The objects already reported as lost, by rule: consecutive spans overlap by the
+            uncertainty of the time, and several may end at once.
+        created: Returns when a policy was created, and in which version (`Activations.created`).
     """
 
     index: PolicyStore
@@ -75,18 +76,18 @@ class Recovery:
     reported: dict[RuleKey, set[Changed]]
 
     async def run(self, until: datetime) -> dict[str, str] | None:
-        """Look into all outages that ended before a moment, and into one that goes on for long.
+        """Search all outages that ended before a moment, and one that has been open for long.
 
         Returns:
-            Why kinds could not be looked at, by their name; None where there was no need to look.
+            Why kinds could not be listed, by their name; None where no search was needed.
 
         Raises:
-            ClusterError: It could not be done in full; it is all done again.
+            ClusterError: The search was not completed; all of it is repeated.
         """
         due = self.outages.due(until)
         found = PassResult()
         policies = self.index.policies()
-        # What can be found of the others, the regular passes look for.
+        # For UNRECORDED outages, the regular passes search for what can be found.
         sought = [item for item in due if item.cause is not Cause.UNRECORDED]
         times = [
             (policy, self._window(policy, outages, until))
@@ -116,7 +117,7 @@ class Recovery:
         return self._from(policy, since, until)
 
     def _from(self, policy: CompiledPolicy, since: datetime, until: datetime) -> Window:
-        """Return a window, but of nothing before the policy."""
+        """Return a window that does not begin before the policy was created."""
         known = self.created(policy.ref)
         if known is None or known[0] < since:
             return Window(since=since, until=until)
@@ -124,7 +125,7 @@ class Recovery:
         return Window(since=created, until=until, version=version)
 
     def _is_younger(self, policy: CompiledPolicy, outage: Outage) -> bool:
-        """Return whether a policy came after an outage, and lost nothing in it."""
+        """Return whether a policy was created after an outage, and so lost nothing in it."""
         known = self.created(policy.ref)
         return known is not None and outage.until is not None and outage.until < known[0]
 
@@ -161,7 +162,7 @@ class Recovery:
     def _lost_rule(
         self, policy: CompiledPolicy, program: Program, outage: Outage, found: PassResult
     ) -> LostRule | None:
-        """Return what a rule lost, None for nothing."""
+        """Return what a rule lost in an outage, None for nothing."""
         key = rule_key(policy, program)
         why, unlisted = self.search.scope.why_lost(policy, program), found.unlisted.get(key, "")
         if not why:
@@ -182,7 +183,7 @@ class Recovery:
                 del self.reported[key]
 
     def _known(self, outage: Outage) -> bool:
-        """Return whether all requests of a time are known, those that are removed too."""
+        """Return whether all requests since an outage began are known, also the removed ones."""
         complete = self.search.recent.complete
         return complete is not None and complete - _SLACK <= outage.since
 
@@ -192,13 +193,13 @@ def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outag
 
 
 def _countable(program: Program) -> bool:
-    """Return whether every trigger of a rule leaves an object that says when it was changed."""
+    """Return whether every trigger of a rule leaves an object that shows when it was changed."""
     scopes = program.match.kinds()
     return all(item.selector.is_listable and "DELETE" not in item.operations for item in scopes)
 
 
 def describe(outage: Outage, rule: LostRule) -> str:
-    """Say in one line what a rule lost."""
+    """Return one line of text on what a rule lost."""
     if rule.objects is None:
         what = "the number of lost triggers is unknown"
     elif rule.objects == 1:

@@ -1,7 +1,7 @@
-"""When to look for lost triggers: pure, from what was heard and done to what is to be done now.
+"""The schedule of catch-up passes: finds the next action from past events, without side effects.
 
-All times are monotonic seconds. Who makes the passes (`passes`) tells what happened and gets a new
-schedule, and asks it what to do next.
+All times are monotonic seconds. The module `passes`, which makes the passes, reports each event,
+receives a new schedule, and reads the next action from it.
 """
 
 import math
@@ -12,44 +12,44 @@ from typing import Final
 from reconciler.services.ports.leases import AdmissionHeartbeat
 
 SETTLE: Final = 5.0
-"""What is younger is left to the next pass: its request may be on its way."""
+"""Seconds: a younger change is left to the next pass, as its request may be on the way."""
 _POLL: Final = 5.0
-"""Seconds between two looks at what the admission servers say of themselves."""
+"""Seconds between two reads of the admission servers' heartbeat."""
 _UNSEEN: Final = 10.0
-"""A server that ends is last seen alive so long before that at most."""
+"""The most seconds between the last heartbeat of a server and its end."""
 _ALIVE: Final = 30.0
 _REST: Final = 15.0
-"""Seconds between two passes, however often triggers are lost."""
+"""The least seconds between two passes, however often triggers are lost."""
 
 
 class Action(Enum):
-    """What is to be done now."""
+    """What to do now."""
 
     REST = auto()
     NOTE = auto()
-    """Nothing may be done, so what happened until now is nobody's loss."""
+    """No work may be done, so triggers until now do not count as lost."""
     LOOK_AT_IGNORED = auto()
     """A pass over all rules under Ignore, and over the beginnings of the others."""
     LOOK_AT_BEGINNINGS = auto()
-    """A pass over the beginnings of policies, all that are there."""
+    """A regular pass that searches only the beginnings of policies."""
     LOOK_AT_NEW = auto()
-    """The same out of turn, for policies that came into force."""
+    """The same between regular passes, for policies that came into force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """What is known of the past.
+    """The past events that decide when the next pass is due.
 
     Attributes:
         interval: Seconds between two passes; 0 makes none.
-        heartbeat: What the admission servers said last.
-        polled: When they were asked last.
-        alive: When one of them was heard last by this process.
-        alive_last: The same, or when somebody looked before this process.
-        alive_before: The one before that.
-        missed: When one of them said last that triggers may be missing.
-        noted: Up to when that was said before.
-        passed: When the last pass was.
+        heartbeat: The heartbeat of the admission servers when it was last read.
+        polled: When it was last read.
+        alive: When this process last found it renewed.
+        alive_last: The same, or when an earlier leader last searched.
+        alive_before: The value of ``alive_last`` before that.
+        missed: When a server last reported that triggers may be missing.
+        noted: The time up to which earlier reports of that apply.
+        passed: When the last pass began.
     """
 
     interval: float
@@ -63,7 +63,7 @@ class Schedule:
     passed: float = -math.inf
 
     def begun(self, heartbeat: AdmissionHeartbeat, now: float, *, unseen: float) -> "Schedule":
-        """This process begins to lead, and nobody looked for so many seconds."""
+        """Return the schedule of a new leader, before which no process searched for some time."""
         last = now - unseen
         return Schedule(
             interval=self.interval,
@@ -77,38 +77,38 @@ class Schedule:
         )
 
     def heard(self, heartbeat: AdmissionHeartbeat, now: float) -> tuple["Schedule", float]:
-        """Take in what the admission servers say.
+        """Return the schedule after a read of the heartbeat.
 
         Returns:
-            The schedule from now on, and for how many seconds up to now triggers may be missing.
+            The new schedule, and for how many seconds up to now triggers may be missing.
         """
         new, span = replace(self, heartbeat=heartbeat, polled=now), 0.0
         if heartbeat.renewed != self.heartbeat.renewed:
             new = replace(new, alive=now, alive_last=now, alive_before=self.alive_last)
         if heartbeat.missed != self.heartbeat.missed:
-            # A server that begins says that it is alive, and then that there was none before. What
-            # came before its note before this one belongs to that.
+            # A server that starts reports that it is alive, and then that none was before it. The
+            # time before the previous report is covered by that report.
             span = now - max(new.alive_before - _UNSEEN, self.noted)
             new = replace(new, missed=now, noted=now)
         return new, span
 
     def ended(self, now: float) -> "Schedule":
-        """A pass came to its end that began at a moment."""
+        """Return the schedule after a pass that began at this time."""
         return replace(self, passed=now)
 
     def asks(self, now: float) -> bool:
-        """Return whether the admission servers are to be asked now."""
+        """Return whether to read the heartbeat now."""
         return now - self.polled >= _POLL
 
     def action(self, now: float, *, held: bool, new: bool, guessing: bool) -> Action:
         """Return what to do now.
 
         Args:
-            now: The moment.
-            held: Nothing may be done.
-            new: Policies came into force whose beginning was not looked at.
-            guessing: Nobody knows what the API server asks about, so that a regular pass could
-                take for lost what was never to be recorded.
+            now: The current time.
+            held: No work may be done.
+            new: Policies came into force whose beginning was not searched.
+            guessing: It is unknown which changes the settings exclude, so that a regular pass
+                could take for lost what was never to be recorded.
         """
         if now < self.due:
             return Action.LOOK_AT_NEW if new and not held else Action.REST
@@ -116,13 +116,13 @@ class Schedule:
             return Action.NOTE
         if not guessing or self.doubt:
             return Action.LOOK_AT_IGNORED
-        # Where no server is alive nobody is asked now. They say when they are back, and then all
-        # is looked at.
+        # Without a live server no trigger is recorded now. The servers report when they are back,
+        # and then everything is searched.
         return Action.LOOK_AT_BEGINNINGS if now - self.alive <= _ALIVE else Action.REST
 
     @property
     def doubt(self) -> bool:
-        """Return whether triggers may be missing that no pass has looked for."""
+        """Return whether triggers may be missing that no pass has searched for."""
         return self.passed < self.missed + SETTLE
 
     @property

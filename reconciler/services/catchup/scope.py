@@ -1,4 +1,4 @@
-"""Which changes the settings leave aside: nobody is asked about them, or nothing recorded."""
+"""Changes that the settings exclude: admission is not called for them, or records nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,28 +17,28 @@ _KUBELET = "kubelet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpScope:
-    """What the settings leave to be looked for."""
+    """The changes to search for under the current settings."""
 
     live: SettingsHolder
 
     @property
     def guessing(self) -> bool:
-        """Return whether users are left out whom nobody can tell from others afterwards."""
+        """Return whether the settings exclude users whose changes cannot be recognised later."""
         return bool(self.live.current.filters.users - {NODES})
 
     @property
     def by_namespace(self) -> bool:
-        """Return whether the labels of namespaces count."""
+        """Return whether the settings select by the labels of namespaces."""
         return bool(self.live.current.webhooks.selectors.namespaces)
 
     def why_lost(self, policy: CompiledPolicy, program: Program) -> str:
-        """Return why what a rule lost is not looked for, else empty."""
+        """Return why the lost triggers of a rule are not searched for, else empty."""
         if self.live.current.webhooks.conditions:
             return "only the API server evaluates the matchConditions of the settings"
         return why_lost(policy, program)
 
     def left_out(self, program: Program) -> frozenset[str]:
-        """Return the field managers whose changes fire nothing."""
+        """Return the field managers whose changes do not trigger the rule."""
         own = {FIELD_MANAGER} if program.skip_background else set[str]()
         nodes = {_KUBELET} if NODES in self.live.current.filters.users else set[str]()
         return frozenset(own | nodes)
@@ -46,12 +46,12 @@ class CatchUpScope:
     def holds(
         self, program: Program, subject: Subject, namespace_labels: Mapping[str, str]
     ) -> bool:
-        """Return whether changes of an object are asked about for a rule, and recorded.
+        """Return whether admission is called for changes of an object, and records them.
 
         Args:
             program: The rule.
             subject: The object.
-            namespace_labels: Where `by_namespace` says that they count.
+            namespace_labels: The labels of its namespace, needed if `by_namespace` is true.
         """
         is_namespace = subject.kind == "Namespace" and not subject.group
         namespace = subject.name if is_namespace else subject.namespace

@@ -1,7 +1,7 @@
-"""One pass: what was changed within a time, and for which rule no request was seen.
+"""One catch-up pass: finds changes within a window for which a rule has no request.
 
-One LIST per kind serves all rules, of metadata only. An object is read in full where a rule has
-preconditions or exceptions, and nobody recorded it.
+One LIST per kind serves all rules, and lists only metadata. An object is read in full only if it
+has no request and the rule has preconditions or exceptions.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from reconciler.services.processing.loading import Loads
 from reconciler.services.sweeping.listing import ListScope, ObjectLister
 
 _MOST_NAMESPACES = 20
-"""Lists of single namespaces; beyond it one of all namespaces is cheaper."""
+"""The most lists of single namespaces; beyond it one list of all namespaces is cheaper."""
 _PARALLEL = 16
 
 
@@ -50,16 +50,16 @@ Changed = tuple[str, datetime]
 
 
 def rule_key(policy: CompiledPolicy, program: Program) -> RuleKey:
-    """Return what a rule's findings are kept by."""
+    """Return the key under which a rule's findings are kept."""
     return policy.ref, policy.uid, program.rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A rule, and when its triggers were changed that are looked for.
+    """A rule, and the window in which to search for its triggers.
 
     Attributes:
-        counted: Its triggers cannot be worked on any more: they are only counted.
+        counted: Whether its triggers can no longer be worked on and are only counted.
     """
 
     policy: CompiledPolicy
@@ -75,13 +75,13 @@ class Task:
 
 @dataclass(slots=True, kw_only=True)
 class PassResult:
-    """What a pass came to; filled while it runs.
+    """The result of a pass, filled while the pass runs.
 
     Attributes:
         recorded: Number of requests by rule.
         lost: Objects that were counted, by rule.
-        problems: Kinds that could not be looked at, with the reason.
-        unlisted: The same for each rule that needs them.
+        problems: Kinds that could not be listed, with the reason.
+        unlisted: The reason for each rule that needs such a kind.
     """
 
     recorded: Counter[RuleKey] = field(default_factory=Counter)
@@ -92,13 +92,13 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Looks for lost triggers and records them.
+    """Searches for lost triggers and records them.
 
     Attributes:
-        lister: Lists objects, their metadata only.
+        lister: Lists the metadata of objects.
         reader: Reads whole objects.
-        waiting: Number of requests of catch-up that are not final.
-        most: Of these; a pass ends early rather than store more.
+        waiting: Returns the number of catch-up requests that are not final.
+        most: The limit on that number; a pass ends early rather than store more.
     """
 
     lister: ObjectLister
@@ -111,16 +111,16 @@ class Search:
     most: int = 1000
 
     async def run(self, tasks: Sequence[Task], found: PassResult, *, doubt: bool) -> None:
-        """Look at all kinds of the rules once.
+        """Search all kinds of the rules once.
 
         Args:
             tasks: The rules.
-            found: Filled.
-            doubt: Read also what was recorded within the second of its last change, for there
-                may have been two of which one is lost. Else that is taken as recorded.
+            found: The result, which is filled.
+            doubt: Read also objects with a request from the second of their last change: there
+                may have been two changes, one of them lost. Else the change counts as recorded.
 
         Raises:
-            ClusterError: It could not be done in full; what was recorded is not recorded again.
+            ClusterError: The search was not completed; recorded triggers are not recorded again.
         """
         members: dict[Kind, list[tuple[ListScope, Task]]] = defaultdict(list)
         for task in tasks:
@@ -145,7 +145,7 @@ class _Lead:
     """A change of an object that may have been lost to a rule.
 
     Attributes:
-        digests: Of what was recorded within the same second.
+        digests: The digests of what was recorded within the same second.
     """
 
     task: Task
@@ -156,7 +156,7 @@ class _Lead:
 
 @dataclass(slots=True, kw_only=True)
 class _Walk:
-    """The lists of one kind."""
+    """The search through the lists of one kind."""
 
     search: Search
     kind: Kind
@@ -179,7 +179,7 @@ class _Walk:
             async for page in self.search.lister.all_pages(place):
                 yield page
         except (Forbidden, Invalid, NoKindMatch) as error:
-            # No repetition helps, and the other kinds must not wait for it.
+            # A retry does not help, and the other kinds must not wait for this one.
             self.found.problems[self.kind.resource] = str(error)
             for task in tasks:
                 self.found.unlisted[task.key] = (
@@ -248,7 +248,7 @@ class _Walk:
             await self._record(lead, draft)
 
     async def _fires(self, lead: _Lead, draft: RequestDraft) -> bool:
-        """Return whether admission would have recorded it; where that is not known, it would."""
+        """Return whether admission would have recorded the trigger, True where it is unknown."""
         program, account = lead.task.program, lead.task.program.origin.account
         processor = self.search.processor.acting_as(account)
         itself = Phase.EXISTING in program.phases
@@ -262,7 +262,7 @@ class _Walk:
         except NotFound:
             return False
         except Forbidden:
-            return True  # Its request says which right is missing.
+            return True  # Its request reports the missing right.
         if digest(live) in lead.digests:
             return False
         loads = processor.loads(draft.spec)
@@ -279,7 +279,7 @@ class _Walk:
         return closed is None
 
     async def _changes(self, run: RuleRun, live: Object, loads: Loads) -> bool:
-        """Return whether there is anything that the rule would change, or could not."""
+        """Return whether the rule would change the object or fail at it."""
         lanes = self.search.processor.lanes
         table = await lanes.keys.merge_keys(str(live.get("apiVersion", "")))
         guarded = lanes.protection.guarded
@@ -301,14 +301,14 @@ class _Walk:
 
 
 def _operation(lead: _Lead) -> str:
-    """Return what was done to an object that was changed within the window."""
+    """Return the operation on an object that was changed within the window."""
     created = parse_time(lead.obj["metadata"].get("creationTimestamp"))
     within = created is not None and created >= lead.task.window.since.replace(microsecond=0)
     return "CREATE" if within else "UPDATE"
 
 
 def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
-    """Yield the fewest lists of one kind in which all is that some lists hold."""
+    """Yield the fewest lists of one kind that together contain all objects of the given ones."""
     selectors = {place.listing.labels for place in places}
     common = selectors.pop() if len(selectors) == 1 else ()
     names = {place.namespace for place in places}
@@ -325,10 +325,10 @@ def tasks_of(
     """Yield a task for each rule that can be caught up.
 
     Args:
-        times: What is looked for of which policies.
-        scope: What the settings leave to be looked for.
-        doubt: Something is known to be missing. Else nothing is looked for of rules on what
-            exists: admission leaves no request behind, and each object would be evaluated.
+        times: The policies, each with the window to search.
+        scope: The changes to search for under the settings.
+        doubt: Triggers may be missing. Else rules that change their trigger are left out:
+            admission leaves no request for them, so each object would be evaluated.
     """
     for policy, window in times:
         for program in policy.in_background if doubt else policy.in_phase(Phase.TRIGGERED):

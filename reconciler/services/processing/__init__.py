@@ -1,1 +1,1 @@
-"""From a stored request to changed targets and a status."""
+"""Processing of stored requests: changes their targets and writes their statuses."""

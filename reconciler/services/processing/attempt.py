@@ -1,7 +1,7 @@
-"""One attempt at a request: policy, trigger, targets, and how it ended.
+"""One attempt at a request: reads its policy, trigger and targets, and decides how it ends.
 
-Reads and decides; writes go through the lanes, and the caller stores the status. Every way out
-is a `Disposition`, so that nothing ends without a word.
+The lanes write the targets, and the caller stores the status. Every end of an attempt is a
+`Disposition`, so the status always explains it.
 """
 
 import asyncio
@@ -80,23 +80,23 @@ _OF_TARGET = {
     Outcome.INVALID: Reason.TARGET_INVALID,
     Outcome.DENIED: Reason.TARGET_DENIED,
 }
-"""How a request ends by what became of its first target that did not succeed."""
+"""The reason of a failed request, by the outcome of its first target that did not succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unconfirmed:
-    """The triggering request is not stored yet; look again soon."""
+    """The result of an attempt whose triggering request is not stored yet."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The end of one attempt.
+    """The result of one attempt.
 
     Attributes:
-        targets: All results that are known now, older ones included; empty where the attempt
-            did not come to the targets.
-        counts: Where ``targets`` is only a part of the results.
-        sweep: How far a request for all triggers is.
+        targets: All results so far, those of earlier attempts included; empty where the attempt
+            did not reach the targets.
+        counts: Set where ``targets`` holds only a part of the results.
+        sweep: The progress of a sweep.
         program: The rule, where it was found.
     """
 
@@ -109,14 +109,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """Processes requests; holds no state of its own.
+    """Processes requests and keeps no state of its own.
 
     Attributes:
-        pacer: Holds requests back as their policies say.
-        long_evaluations: Evaluates what takes long; None where nothing waits for this process.
-        is_excluded: Tells of a target that the settings exclude.
+        pacer: Defers requests by the limits of their policies.
+        long_evaluations: Runs long evaluations; None where no other work waits for this process.
+        is_excluded: Returns whether the settings exclude a target.
         controller_users: Full names of the users whose requests are the controller's own.
-        account: In whose name everything is read; None: in that of the ports.
+        account: The account that all reads are made as; None for the account of the ports.
     """
 
     index: PolicyStore
@@ -134,29 +134,29 @@ class Processor:
     account: ServiceAccount | None = None
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
-        """Return the one that works in the name of an account."""
+        """Return the processor that acts as an account."""
         return self if account == self.account else replace(self, account=account)
 
     @property
     def loading(self) -> Loader:
-        """Return what reads for context entries, in the same name."""
+        """Return the loader of context entries, which acts as the same account."""
         return self.loader if self.account is None else self.loader.acting_as(self.account)
 
     @property
     def reading(self) -> TriggerReader:
-        """Return what reads triggers, in the name that the work is done in."""
+        """Return the reader of triggers, which acts as the same account."""
         return self.triggers.acting_as(self.account)
 
     @property
     def eligibility(self) -> Eligibility:
-        """Return what keeps rules from triggers and targets, read in the same name."""
+        """Return the eligibility checks, which read for rules as the same account."""
         return Eligibility(
             triggers=self.reading, namespaces=self.triggers, exceptions=self.exceptions
         )
 
     @property
     def flight(self) -> InFlight:
-        """Return what bounds the bytes of triggers in memory."""
+        """Return the memory budgets of this process."""
         return self.lanes.flight
 
     async def attempt(
@@ -165,10 +165,10 @@ class Processor:
         """Work on a request once.
 
         Args:
-            request: As it is stored.
-            jitter: Within [0, 1), spreads the next attempt.
-            claim: Asked once the trigger is known to be stored; gives the name of the request
-                that does this work, empty where nobody else can.
+            request: The request as it is stored.
+            jitter: A number within [0, 1) that spreads the next attempt.
+            claim: Called once the trigger is known to be stored. Returns the name of the request
+                that does this work, or an empty name where no other request can.
         """
         try:
             program = await self.program(request.spec)
@@ -229,14 +229,14 @@ class Processor:
         jitter: float,
         known: Verdict | None = None,
     ) -> Attempt:
-        """Evaluate a rule on a stored trigger and change its targets, in its policy's name.
+        """Evaluate a rule on a stored trigger and change its targets, as its policy's account.
 
         Args:
-            request: What the work is done for.
+            request: The request that the work is done for.
             program: The rule.
             trigger: The trigger, as it is stored.
-            jitter: Within [0, 1), spreads the next attempt.
-            known: What match and exclude say of the trigger, where the caller has asked.
+            jitter: A number within [0, 1) that spreads the next attempt.
+            known: The verdict of match and exclude on the trigger, where the caller has it.
         """
         if program.origin.account != self.account:
             return await self.acting_as(program.origin.account).apply(
@@ -301,7 +301,7 @@ class Processor:
         return Attempt(disposition=disposition, targets=targets, program=program)
 
     def loads(self, spec: RequestSpec, *, confidential: bool = False) -> Loads:
-        """Return what an attempt at a request reads, and evaluates with."""
+        """Return the reads and the step limits of an attempt at a request."""
         owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy.key, rule=spec.rule)
         return Loads(
             self.loading,
@@ -311,7 +311,7 @@ class Processor:
         )
 
     def _left(self, request: UpdateRequest, owner: str) -> Skip | Defer | None:
-        """Return why a request whose trigger is stored is left, None where it is worked on."""
+        """Return why a request with a stored trigger is not worked on now, None where it is."""
         if owner not in ("", request.name):
             return Skip(reason=Reason.SAME_AS_OTHER, message=f"same as {owner}")
         return self.pacer.turn(request.spec.policy, request.name)
@@ -319,8 +319,8 @@ class Processor:
     async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
         """Return the rule that a request names, in the newest generation of its policy.
 
-        Where a trigger was found by looking at the objects, or is to be, and the rule needs more
-        by now, it is the rule as it was: that is the one the trigger was sent under.
+        The triggers of a catch-up request are found by listing objects. If the newest rule needs
+        more than that, return its last version that did not, under which the trigger was sent.
         """
         known = self.index.get(spec.policy)
         if (
@@ -354,14 +354,14 @@ class Processor:
         return spec.resource.uid if ours else ""
 
     def _refused(self, spec: RequestSpec) -> str:
-        """Return why a request's trigger is not even read."""
+        """Return why the trigger of a request must not be read, empty where it may be."""
         ref = spec.resource
         return "" if spec.sweep else self.lanes.protection.of_trigger(ref.kind, ref.namespace)
 
     async def _change(self, key: TargetKey, job: Job) -> TargetResult:
         if reason := self.lanes.protection.of_target(key.kind, key.namespace):
             by_kind = bool(self.lanes.protection.of_write(key.kind.group, ""))
-            # A pattern that takes in more than may be changed means the rest.
+            # A pattern that also matches protected objects is meant for the other ones.
             meant = job.query.names_kind if by_kind else job.query.names_namespace
             outcome = Outcome.FAILED if meant else Outcome.SKIPPED
             return TargetResult(outcome=outcome, message=reason)
@@ -381,7 +381,7 @@ class Processor:
     ) -> Disposition:
         retries = [item for item in results if item.retryable and not _exhausted(item, targets)]
         if retries:
-            # What is paused for long holds nothing up that may go on sooner.
+            # A rule that is paused for long must not delay targets that can be retried sooner.
             soon = [item for item in retries if item.reason != Reason.PATCH_WAR]
             worst = max(soon or retries, key=_urgency)
             interrupted = any(item.interrupted for item in retries)
@@ -401,7 +401,7 @@ class Processor:
         pause = self.backoff.delay(request.status.attempts + 1, jitter)
         message = result.message
         if result.permission and self.account and self.account.user not in message:
-            # What is withheld leaves out who lacks the right.
+            # A redacted message omits the account that lacks the right.
             message += f" to ServiceAccount {self.account}"
         return Retry(
             reason=result.why,
@@ -413,7 +413,7 @@ class Processor:
 
 
 def trigger_gone(ref: ObjectRef) -> Skip:
-    """Return how a request ends whose trigger does not exist any more."""
+    """Return the disposition of a request whose trigger no longer exists."""
     which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
     message = f"{which} is gone: it was deleted before this request was done"
     return Skip(reason=Reason.TRIGGER_GONE, message=message)

@@ -1,4 +1,4 @@
-"""Tells the replicas that record requests how many wait."""
+"""Publishes the number of waiting requests to the replicas that record requests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from reconciler.services.ports.requests import BacklogStore
 from reconciler.services.processing.dispatch import Dispatcher
 
 _PAUSE = 1.0
-"""Seconds between two looks, so that there is no more than one write in each."""
+"""Seconds between two checks, and so the least time between two writes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BacklogPublisher(WarnsOnce):
-    """Tells the replicas; only a leader runs it."""
+    """Publishes the backlog. Only a leader runs it."""
 
     store: BacklogStore
     dispatcher: Dispatcher
@@ -24,16 +24,16 @@ class BacklogPublisher(WarnsOnce):
     _noticed: int = 0
 
     async def run(self) -> None:
-        """Look once a second until cancelled."""
+        """Check the backlog once a second until cancelled."""
         await repeat(self.look, every=_PAUSE, at_once=False)
 
     async def look(self) -> None:
-        """Tell the number if it has changed enough."""
+        """Publish the backlog if it has changed enough."""
         if not self.dispatcher.known.listed:
             return
         try:
             if self._reported is None:
-                # What an earlier leader saw is seen.
+                # What an earlier leader has seen counts as seen.
                 self.dispatcher.saw((await self.store.read()).seen)
                 await self._tell()
             elif self._now().outdates(

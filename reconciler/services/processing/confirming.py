@@ -1,8 +1,8 @@
-"""Waits until a triggering request is stored, and says what became of one that is not.
+"""Waits until a triggering request is stored, and decides how to end the request if it is not.
 
-How long it waited is counted by this process from its first look on. Times that other machines
-stored are never compared with this one's clock: it may be ahead, and then a trigger would count
-as refused that a slow webhook still holds back. A new leader begins to count anew.
+This process measures the wait from its own first look on. It never compares times that other
+machines stored with its clock: with a clock that is ahead, a trigger would count as refused while
+a slow webhook still delays it. A new leader starts counting again.
 """
 
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from reconciler.services.ports.objects import History, Kinds
 from reconciler.services.processing.attempt import trigger_gone
 
 _LOOKS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
-"""Pauses between looks at a trigger that is not stored yet, before the status says so."""
+"""Seconds between reads of a trigger that is not stored yet, before the status reports it."""
 _SLOW_LOOK: Final = 2.0
 
 
 @dataclass(slots=True)
 class _Wait:
-    """How often one request was looked at, and since when its status says that it waits."""
+    """The reads for one request, and when its status was first seen to report the wait."""
 
     looks: int = 0
     since: float | None = None
@@ -32,8 +32,8 @@ class Confirmations:
     """The waits of one process.
 
     Attributes:
-        period: Seconds until a trigger that is not stored counts as refused. They begin when
-            the status says that the request waits: from then on nobody adds a trigger to it.
+        period: Seconds until a trigger that is not stored counts as refused. They begin when the
+            status reports the wait: from then on no other attempt at the write joins the request.
     """
 
     kinds: Kinds
@@ -43,16 +43,16 @@ class Confirmations:
     _waits: dict[str, _Wait] = field(default_factory=dict)
 
     async def look(self, request: UpdateRequest) -> float | Retry | Skip:
-        """Return the pause until the next look, or what the status has to say.
+        """Return the pause until the next read, or the disposition of the request.
 
         Args:
-            request: Whose trigger a live read has just not found stored.
+            request: A request whose trigger was not stored at a live read just before.
 
         Raises:
-            ClusterError: What happened to the trigger could not be asked.
+            ClusterError: The history of the trigger could not be read.
         """
         if request.status.counts.matched:
-            # It was there when an earlier attempt came to the targets.
+            # An earlier attempt reached the targets, so the trigger was stored then.
             return trigger_gone(request.spec.resource)
         wait = self._waits.setdefault(request.name, _Wait())
         if request.status.reason != Reason.UNCONFIRMED:
@@ -68,7 +68,7 @@ class Confirmations:
         return await self._ended(request)
 
     def forget(self, name: str) -> None:
-        """A request waits no more."""
+        """Forget a request that no longer waits."""
         self._waits.pop(name, None)
 
     async def _unconfirmed(self, request: UpdateRequest) -> Retry | Skip:
@@ -88,7 +88,7 @@ class Confirmations:
         return Skip(reason=Reason.NOT_STORED, message=message)
 
     async def _was_stored(self, request: UpdateRequest) -> bool | None:
-        """Return whether the object of a CREATE came and went, None where nobody can tell."""
+        """Return whether the object of a CREATE was stored and deleted again, None if unknown."""
         trigger = request.spec.resource
         if request.spec.operation != "CREATE" or not trigger.uid:
             return False

@@ -1,7 +1,7 @@
-"""Keeps every waiting request moving: watch events and lists in, finished attempts out.
+"""Dispatches the waiting requests: receives watch events and lists, and starts attempts.
 
-Watch events are hints; the list of requests that are not final is the truth, taken when the
-work starts and again every so often, because a watch may miss deletions and re-lists.
+Watch events are hints. The list of requests that are not final is authoritative. It is read when
+the work starts and again periodically, because a watch may list again and miss deletions.
 """
 
 import asyncio
@@ -36,15 +36,15 @@ from reconciler.services.processing.suspects import Suspects
 
 _AFTER_FAULT = 30.0
 _HELD = 60.0
-"""Seconds until a request is looked at that waits for nothing that has a time; no call is made."""
+"""Seconds between two checks of a request that is held without an end; a check makes no call."""
 _BRIEF = 1.0
-"""Seconds that a request waits for its turn without a word in its status."""
+"""The most seconds for which a request is deferred without a write of its status."""
 _TRIAL = 10.0
-"""Seconds for which a suspect is the only one in work."""
+"""The most seconds for which one suspect is worked on alone."""
 _TRIALS = 30.0
-"""Seconds for which all of them are, one after the other."""
+"""The most seconds for which suspects are worked on alone, one after the other."""
 _SHARE = 96
-"""Requests of one tenant in work at the same time, so that others find a place at once."""
+"""The most requests of one tenant in work at a time, so that others find a place at once."""
 
 Observer = Callable[[UpdateRequest, RequestStatus, Attempt], None]
 Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
@@ -52,19 +52,19 @@ Sweep = Callable[[UpdateRequest], Awaitable[tuple[UpdateRequest, Attempt]]]
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """Owns the queue of one process; only a leader runs it.
+    """Owns the queue of one process. Only a leader runs it.
 
     Attributes:
         sweep: Works on a request for all triggers of a rule.
-        jitter: Gives values within [0, 1) that spread retries.
-        history: Asked about triggers that came and went.
+        jitter: Returns values within [0, 1) that spread retries.
+        history: Finds triggers that were stored and deleted again.
         confirmation: Seconds until a trigger that is not stored counts as refused.
-        observe: Called with every attempt that ended, when its status is stored.
-        parallel: Requests in work at the same time.
-        held: Begin nothing; what waits goes on waiting.
-        seen: The highest resourceVersion of a request that it was notified of.
-        noticed: Requests that it was notified of first since the process began.
-        known: What waits, for others to look at.
+        observe: Called for every attempt that ended, once its status is stored.
+        parallel: The most requests in work at the same time.
+        held: Whether no attempt may begin; waiting requests go on waiting.
+        seen: The highest resourceVersion of a request that this or an earlier leader received.
+        noticed: Number of requests that this process received for the first time.
+        known: The waiting requests, for other components to read.
     """
 
     requests: Requests
@@ -104,7 +104,7 @@ class Dispatcher:
         self.processor.index.languages.changed.subscribe(self._wake_all)
 
     def on_stored(self, request: UpdateRequest) -> None:
-        """Take in a request as it is stored; one that comes late changes nothing."""
+        """Record a request as it is stored, unless a newer version is known."""
         if request.resource_version.isdecimal():
             self.saw(int(request.resource_version))
         finished = request.status.state in FINAL
@@ -117,7 +117,7 @@ class Dispatcher:
             return
         self.noticed += self.known.keep(request)
         if request.name not in self.queue.working:
-            # What is in work plans itself when it ends; this may be its own progress.
+            # An attempt schedules its request when it ends; this may be its own progress.
             nudged = known is not None and request.nudge != known.nudge
             if nudged:
                 self.processor.lanes.wars.forgive(request.spec.policy, request.spec.rule)
@@ -126,15 +126,15 @@ class Dispatcher:
         self._changed.set()
 
     def saw(self, version: int) -> None:
-        """Note the resourceVersion of a request that somebody was notified of."""
+        """Note the resourceVersion of a request that this or an earlier leader received."""
         self.seen = max(self.seen, version)
 
     def on_deleted(self, name: str, uid: str = "") -> None:
-        """A request was deleted; if it was not finished, others may do its work.
+        """Forget a deleted request; if it was not finished, another one may do its work.
 
         Args:
-            name: Of the request.
-            uid: Of the one that was deleted, where a new one of that name may be known already.
+            name: The name of the request.
+            uid: The uid of the deleted one, where a new one of that name may be known already.
         """
         known = self._known.get(name)
         if known is not None and uid not in ("", known.uid):
@@ -146,7 +146,7 @@ class Dispatcher:
 
     @property
     def waiting(self) -> int:
-        """Return how many requests are not final."""
+        """Return the number of requests that are not final."""
         return len(self._known)
 
     def oldest_age(self) -> float:
@@ -154,29 +154,29 @@ class Dispatcher:
         return self.known.oldest_age(self.clock.now())
 
     def wake(self, policy: PolicyRef) -> None:
-        """Look again at the parked requests of a policy: something they wait for changed."""
+        """Try the parked requests of a policy again: something that they wait for changed."""
         for request in self._known.values():
             parked = request.status.next_attempt is not None or request.status.reason
-            # What is in work may be about to be parked for what holds no more.
+            # A request in work may be about to be parked for a reason that no longer holds.
             working = request.name in self.queue.working
             if request.spec.policy == policy and (parked or working):
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
     def _wake_all(self) -> None:
-        """Look again at what waited for another system to go, or may have to wait for one."""
+        """Try the parked requests of all policies again: an original appeared or went away."""
         for policy in self.processor.index.entries():
             self.wake(policy.ref)
 
     def wake_parked(self, reason: Reason) -> None:
-        """Look again at the requests that were parked for a reason: it may be gone."""
+        """Try the requests again that were parked for a reason, because it may no longer hold."""
         for request in self._known.values():
             if request.status.reason == reason and request.status.next_attempt is not None:
                 self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
     def objects_out_of_reach(self) -> dict[MissingRight, frozenset[str]]:
-        """Return the names of the objects for which requests lack a right, by right."""
+        """Return the names of the objects that requests lack a right for, by missing right."""
         found: dict[MissingRight, set[str]] = {}
         for request in self._known.values():
             if request.status.missing_permission:
@@ -184,7 +184,7 @@ class Dispatcher:
         return {right: frozenset(names) for right, names in found.items()}
 
     def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
-        """Try the requests again that wait for a right, on one object or any: it is granted."""
+        """Try the requests again that waited for a granted right, on one object or on any."""
         for request in self._known.values():
             if request.status.missing_permission and self._lacks(request) == missing:
                 if name and name not in out_of_reach(request):
@@ -193,7 +193,7 @@ class Dispatcher:
         self._changed.set()
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
-        # A status that we wrote ourselves is nothing that a request waits for.
+        # No request waits for a status that the controller itself wrote.
         known, terms = after or before, [item and item.terms for item in (before, after)]
         if known is not None and terms[0] != terms[1]:
             self.wake(known.ref)
@@ -203,14 +203,14 @@ class Dispatcher:
         return MissingRight(request.status.missing_permission, account)
 
     async def resync(self) -> None:
-        """Take the truth from a list: nothing that waits is forgotten, nothing gone is kept."""
+        """Synchronise with a list, to miss no waiting request and to keep no deleted one."""
         before = set(self._known)
         seen: set[str] = set()
         async for request in self.requests.waiting():
             seen.add(request.name)
             self.on_stored(request)
         for name in before - seen:
-            # One that somebody else made final is in no list of waiting ones, and to be reopened.
+            # A request that another client made final is not in the list, and must be reopened.
             known = self._known.get(name)
             reopening = known is not None and known.status.state in FINAL
             if name not in self.queue.working and not reopening:
@@ -221,7 +221,7 @@ class Dispatcher:
         self._changed.set()
 
     async def run(self) -> None:
-        """Work until cancelled; what is in work then is cancelled too."""
+        """Work until cancelled, and cancel the requests that are in work then."""
         try:
             await self._try_suspects()
             while True:
@@ -234,7 +234,7 @@ class Dispatcher:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _try_suspects(self) -> None:
-        """Work on what may have ended the controller before, one by one and on nothing else."""
+        """Work on the suspects one by one, with no other request in work."""
         if not self.suspects.expected:
             return
         while not self.known.listed:
@@ -250,16 +250,16 @@ class Dispatcher:
                     await asyncio.wait({self._begin(name)}, timeout=_TRIAL)
 
     def hold(self, *, held: bool) -> None:
-        """Begin nothing for a while, or go on."""
+        """Stop beginning attempts, or begin them again."""
         self.held = held
         self._changed.set()
 
     def close(self) -> None:
-        """Begin nothing new."""
+        """Begin no more attempts."""
         self._closed = True
 
     async def drain(self) -> None:
-        """Wait until what is in work now has ended."""
+        """Wait until the requests in work have ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -284,7 +284,7 @@ class Dispatcher:
         self._tasks.discard(task)
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug must be seen.
+            # A bug must be seen, and nothing else reads the exception of the task.
             task.get_loop().call_exception_handler(
                 {"message": f"{task.get_name()} failed", "exception": error}
             )
@@ -293,7 +293,7 @@ class Dispatcher:
         due = self.queue.next_due()
         busy = self._idle or len(self._tasks) >= self.parallel
         wait = None if due is None or busy else max(0.0, due - self.clock.monotonic())
-        # Not wait_for: on Python 3.11 it forgets that it is cancelled where a change comes then.
+        # Not wait_for: on Python 3.11 it loses a cancellation that coincides with a change.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._changed.wait()
@@ -303,10 +303,10 @@ class Dispatcher:
         return self.clock.monotonic() + (0.0 if planned is None else self._left(planned))
 
     def _left(self, planned: datetime) -> float:
-        """Return the seconds until a time that a status names, as far as it can be believed.
+        """Return the seconds until a time in a status, at most the longest backoff.
 
-        Another process may have written it, or this machine's clock was set since: nothing waits
-        longer than the longest pause between two attempts without being looked at.
+        Another process may have written the time, or this machine's clock may have been set since.
+        So no request waits longer than the longest pause between two attempts without a check.
         """
         left = (planned - self.clock.now()).total_seconds()
         return min(max(0.0, left), self.processor.backoff.ceiling)
@@ -317,7 +317,7 @@ class Dispatcher:
             if request is not None:
                 await self._attempt(request)
         except ClusterError:
-            # The status could not be stored: the work is repeated, which is at least once.
+            # The status could not be stored, so the work is repeated: it is done at least once.
             self.queue.push(name, self.clock.monotonic() + 1.0 + self.jitter())
         except Exception as error:
             if name in self._known:
@@ -328,7 +328,7 @@ class Dispatcher:
             self.queue.finish(name)
 
     async def _confess(self, name: str, error: Exception) -> None:
-        """Say in the status that a bug of kube-retrofit is in the way."""
+        """Report in the status that a bug of kube-retrofit prevents the work."""
         message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
         retry = Retry(reason=Reason.INTERNAL_ERROR, message=message, retry_after=_AFTER_FAULT)
         with contextlib.suppress(ClusterError):
@@ -357,7 +357,7 @@ class Dispatcher:
             await self._store(request, attempt)
 
     def _claim(self, request: UpdateRequest) -> str:
-        """Return the name of the request that does this work."""
+        """Return the name of the request that does this work, the given one if none did before."""
         work = same_work(request)
         if work is None:
             return request.name
@@ -413,15 +413,15 @@ class Dispatcher:
         self.observe(request, status, attempt)
 
     async def _unnote(self, request: UpdateRequest) -> UpdateRequest:
-        """Take back that an attempt began: it did not come to any work."""
+        """Remove the note that an attempt began, because it did no work."""
         stored = await self.requests.write_status(request, request.status)
         self.suspects.proven(request.name)
         return stored
 
     def _untold(self, request: UpdateRequest, status: RequestStatus) -> bool:
-        """Plan a request that is held back, and tell whether its status need not be written.
+        """Queue a deferred request again and return True, if its status need not be written.
 
-        It need not be where it says so already, or where the hold ends within a moment.
+        It need not be if it already reports the deferral, or if the deferral ends very soon.
         """
         until = status.next_attempt
         wait = _HELD if until is None else self._left(until)

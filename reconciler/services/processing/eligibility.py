@@ -1,7 +1,7 @@
-"""What keeps a rule from its trigger, or from one of its targets.
+"""Checks that may keep a rule from its trigger, or from one of its targets.
 
-Match and conditions; PolicyExceptions, and in a policy with ``applyRules: One`` a rule that comes
-first. The latter are asked only where they exist, so that a rule without them costs nothing more.
+They are match and conditions, PolicyExceptions, and in a policy with ``applyRules: One`` the rules
+that come first. The last two are evaluated only where they exist, and cost other rules nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ from reconciler.services.processing.trigger import TriggerReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eligibility:
-    """Decides with what is in memory; reads only the labels of namespaces that are asked for.
+    """Decides from data in memory, and reads labels of namespaces only if a match needs them.
 
     Attributes:
-        triggers: Reads for the rule, in its policy's name.
-        namespaces: Reads for exceptions, which are not the policy's.
+        triggers: Reads for the rule, as the account of its policy.
+        namespaces: Reads for exceptions, which do not belong to the policy.
     """
 
     triggers: TriggerReader
@@ -42,12 +42,12 @@ class Eligibility:
         Args:
             spec: The request.
             run: Its rule on the trigger.
-            loads: What context entries read.
+            loads: The reads of context entries.
 
         Raises:
-            EvaluationError: It cannot be decided, as a precondition cannot be evaluated.
-            ClusterError: What has to be read cannot be.
-            Interrupted: It was ended before it could be decided.
+            EvaluationError: An expression, such as a precondition, cannot be evaluated.
+            ClusterError: A read that the decision needs failed.
+            Interrupted: The evaluation was ended before a decision.
         """
         if Phase.EXISTING in run.program.phases and (reason := standing(run.subject)):
             return Skip(reason=Reason.NO_MATCH, message=reason)
@@ -64,11 +64,11 @@ class Eligibility:
         return None
 
     def exempt(self, run: RuleRun, loads: Loads) -> Exempt | None:
-        """Return what tells the exceptions of a target, None where there can be none.
+        """Return a function that finds the exceptions of a target, None where there are none.
 
         Args:
             run: The rule on its trigger.
-            loads: What context entries read.
+            loads: The reads of context entries.
         """
         concerned = [item for item in self.exceptions.of(run.program) if item.targets]
         if not concerned:
@@ -89,11 +89,11 @@ class Eligibility:
         try:
             decision = await loads.evaluate(run.decide)
         except EvaluationError:
-            return False  # Its own request says so, and it acts on nothing.
+            return False  # Its own request reports the error, and it changes nothing.
         return decision.fires and not await self._excepted(spec, run, loads)
 
     async def _excepted(self, spec: RequestSpec, run: RuleRun, loads: Loads) -> tuple[str, ...]:
-        # What an exception reads and the request does not keep was there at admission only.
+        # An exception on fields that the request does not keep can be decided only at admission.
         concerned = [
             item
             for item in self.exceptions.of(run.program)
@@ -115,5 +115,5 @@ class Eligibility:
 def _before(spec: RequestSpec, program: Program) -> Iterable[Program]:
     if spec.source is not Source.ADMISSION:
         return program.before
-    # Admission decided on the others, when the object was what the request made it.
+    # Admission decided on the other rules, on the object as the request left it.
     return [item for item in program.before if item.rule in spec.unless]

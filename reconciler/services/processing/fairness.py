@@ -1,4 +1,4 @@
-"""Turns by tenant: who has much waiting takes no more than a share, and waits behind nobody's."""
+"""Fair turns: a tenant with much waiting work gets only a share and delays no other tenant."""
 
 import asyncio
 import contextlib
@@ -10,17 +10,17 @@ from reconciler.api.updaterequest import RequestSpec
 
 
 def tenant_of(spec: RequestSpec) -> str:
-    """Return whose work a request is: the namespace of its trigger, or else its policy."""
+    """Return the tenant of a request: the namespace of its trigger, or else its policy."""
     return spec.resource.namespace or f"policy {spec.policy}"
 
 
 @dataclass(slots=True, kw_only=True)
 class FairGate:
-    """Lets so many in at the same time, in turns by tenant.
+    """Limits how much work is done at the same time, in turns by tenant.
 
     Attributes:
-        slots: How many there are.
-        share: How many of them one tenant may have; others may come at any time.
+        slots: The number of slots.
+        share: The most slots of one tenant, because other tenants may come at any time.
     """
 
     slots: int
@@ -30,7 +30,7 @@ class FairGate:
 
     @contextlib.asynccontextmanager
     async def enter(self, tenant: str) -> AsyncIterator[None]:
-        """Wait for a turn, and keep the slot until the end."""
+        """Wait for a slot, and keep it until the context ends."""
         if self._free(tenant) and tenant not in self._waiting:
             self._used[tenant] += 1
         else:

@@ -1,4 +1,4 @@
-"""The requests that are not final, for whoever decides by what waits."""
+"""The requests that are not final, for components that decide by what waits."""
 
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """The last ten thousand of what was kept."""
+    """A map that keeps the ten thousand newest entries."""
 
     def keep(self, key: K, value: V) -> None:
-        """Take in one, as the newest."""
+        """Store an entry as the newest one."""
         self[key] = value
         self.move_to_end(key)
         if len(self) > _REMEMBERED:
@@ -26,12 +26,12 @@ class Recent(OrderedDict[K, V]):
 
 @dataclass(slots=True)
 class KnownRequests:
-    """Kept by the dispatcher.
+    """The requests that are not final, as the dispatcher keeps them.
 
     Attributes:
-        by_name: As they were stored last.
-        held_by: How many of them a policy or a namespace holds, by `overload.holders`.
-        listed: All that wait were listed once.
+        by_name: The requests by name, as they were last stored.
+        held_by: The number of requests that each policy or namespace holds, by `overload.holders`.
+        listed: Whether all waiting requests were listed once.
     """
 
     by_name: dict[str, UpdateRequest] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class KnownRequests:
     listed: bool = False
 
     def keep(self, request: UpdateRequest) -> bool:
-        """Take in a request, and tell whether it was unknown."""
+        """Store a request, and return whether it was unknown."""
         unknown = request.name not in self.by_name
         if unknown:
             self.held_by.update(_holders(request))
@@ -55,30 +55,30 @@ class KnownRequests:
                 del self.held_by[holder]
 
     def is_news(self, request: UpdateRequest) -> bool:
-        """Return whether a request is unknown, or newer than what is known of it."""
+        """Return whether a request is unknown, or newer than the known version."""
         known = self.by_name.get(request.name)
         return known is None or _newer(request, known)
 
     def oldest_age(self, now: datetime) -> float:
-        """Return the age of the oldest one, in seconds."""
+        """Return the age of the oldest request, in seconds."""
         ages = ((now - item.created).total_seconds() for item in self.by_name.values())
         return max(ages, default=0.0)
 
     def note_list(self) -> None:
-        """All that wait were listed."""
+        """Note that all waiting requests were listed."""
         self.listed = True
 
     def unended(self) -> tuple[UpdateRequest, ...]:
-        """Return all of them."""
+        """Return all requests that are not final."""
         return tuple(self.by_name.values())
 
     def unfinished(self, name: str) -> bool:
-        """Return whether the final status of a request, or a sweep's part, is yet to be stored."""
+        """Return whether a request, or the sweep that it is part of, may lack its final status."""
         return not self.listed or name.partition("/")[0] in self.by_name
 
 
 def out_of_reach(request: UpdateRequest) -> set[str]:
-    """Return the names of the targets, or of the trigger, that may not be read or changed."""
+    """Return the names of the targets, else of the trigger, that may not be read or changed."""
     targets = request.status.targets
     found = {item.ref.name for item in targets if item.outcome is Outcome.FORBIDDEN}
     return found or {request.spec.resource.name}
@@ -89,7 +89,7 @@ def _holders(request: UpdateRequest) -> tuple[str, ...]:
 
 
 def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:
-    """Return whether a version came after another; those of one resource are numbers that grow."""
+    """Return whether a version is newer; the versions of one resource are increasing numbers."""
     new, old = request.resource_version, known.resource_version
     if new.isdecimal() and old.isdecimal():
         return int(new) > int(old)

@@ -1,7 +1,7 @@
 """One lane per target: work on one object is serialised, different objects go in parallel.
 
-Everything that waits for the same object is evaluated together, oldest request first, against
-one read, and written with one guarded patch; each request gets a result of its own.
+All jobs that wait for the same object are evaluated together, oldest request first, against one
+read, and are written with one guarded patch. Each request gets a result of its own.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ from reconciler.services.processing.patchwar import PatchWars, Pause, Run, steps
 from reconciler.services.processing.results import NOT_FOUND, VANISHED, TargetResult, failure
 
 MAX_TOGETHER = 50
-"""Requests that one patch carries; bounds how much is evaluated again after a conflict."""
+"""The most requests in one patch, which bounds how much a conflict evaluates again."""
 
 
 Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
-"""Gives why an object is excluded, empty where it is not."""
+"""Returns why an exception excludes an object, empty where none does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,12 +61,12 @@ class Job:
 
     Attributes:
         run: The rule on its trigger.
-        loads: What context entries read, shared by all targets of the request.
-        listed: The object as a live list gave it, or None where it has to be read.
-        exempt: Asked about the object before it is changed; None where nothing exempts any.
-        caused_by: The uid of a trigger that our own write changed, else empty.
-        named: Namespaces that a message may name, whatever is confidential.
-        tenant: Whose work it is; places are given in turns.
+        loads: The reads of context entries, shared by all targets of the request.
+        listed: The object from a live list, or None where it has to be read.
+        exempt: Called for the object before it is changed; None where no exception can apply.
+        caused_by: The uid of a trigger that the controller itself changed, else empty.
+        named: Namespaces that a message may name, even if the work is confidential.
+        tenant: The tenant of the request; tenants take turns.
     """
 
     request: str
@@ -94,17 +94,17 @@ class Lanes:
     """All lanes of a process.
 
     Attributes:
-        parallel: How many lanes may talk to the API server at the same time.
-        rounds: How often one piece of work is evaluated while conflicts go on.
-        missing_pauses: Seconds between looks at an object that is not there.
-        keys: Asked only where a rule has a strategic merge.
-        unfinished: Whether a request's final status is not stored yet; its marker stays.
-        protection: Tells what no policy reaches.
+        parallel: The most lanes that call the API server at the same time.
+        rounds: How often a batch is evaluated while conflicts go on.
+        missing_pauses: Seconds between reads of an object that does not exist.
+        keys: Read only where a rule has a strategic merge.
+        unfinished: Returns whether a request may lack its final status; if so, its marker stays.
+        protection: Decides what no policy may change.
         flight: Bounds the bytes of targets in memory.
-        lone_rules: Those about whose writes the API server need not ask.
-        wars: Pauses a rule at a target where somebody undoes its change again and again.
-        conflicts: Writes that met a newer version of the target.
-        shared: Requests whose change went with the write of another.
+        lone_rules: The rules whose writes need no call of the webhook.
+        wars: Pauses a rule at a target where another writer undoes its change repeatedly.
+        conflicts: Number of writes that met a newer version of the target.
+        shared: Number of requests whose change was part of another one's write.
     """
 
     reader: Reader
@@ -125,7 +125,7 @@ class Lanes:
     _gate: FairGate = field(init=False)
 
     def __post_init__(self) -> None:
-        # Who waits for something slow keeps a place; a quarter is left for the others.
+        # A job that waits for something slow keeps its slot; a quarter is left for other tenants.
         self._gate = FairGate(slots=self.parallel, share=max(1, self.parallel * 3 // 4))
 
     @classmethod
@@ -164,11 +164,11 @@ class Lanes:
     async def _run(self, key: TargetKey) -> None:
         try:
             while jobs := self._waiting.pop(key, None):
-                # Who stopped waiting, because the process stops, wants no write any more.
+                # A caller that no longer waits, because the process stops, needs no write.
                 waiting = [job for job in jobs if not job.result.done()]
                 waiting = [job for job in waiting if not self._is_paused(key, job)]
                 waiting.sort(key=lambda job: (job.created, job.request))
-                # What is read in the name of one account is not for another one's work.
+                # An object that is read as one account must not serve another account's jobs.
                 groups = groupby(
                     waiting[:MAX_TOGETHER], key=lambda job: job.program.origin.account
                 )
@@ -200,7 +200,7 @@ class Lanes:
             results = await self._work(key, batch)
         except BaseException as error:
             if isinstance(error, Exception) and len(batch) > 1:
-                # A bug that shows at one request must not stop those that wait beside it.
+                # A bug that one request triggers must not stop the others of the batch.
                 for job in batch:
                     await self._settle(key, [job])
                 return
@@ -215,7 +215,7 @@ class Lanes:
                 job.result.set_result(result)
 
     async def _work(self, key: TargetKey, batch: list[Job]) -> list[TargetResult]:
-        # A list is older than what the others in the batch may be about.
+        # A listed object may be too old for the other jobs of a batch.
         listed = batch[0].listed if len(batch) == 1 else None
         missing = iter(self.missing_pauses)
         conflicts, uid, resource = 0, "", key.kind.resource
@@ -288,7 +288,7 @@ class Lanes:
     async def _without(
         self, key: TargetKey, batch: list[Job], obj: Object, paused: set[Origin]
     ) -> list[TargetResult]:
-        """Do the work of a batch except that of rules whose pause began just now."""
+        """Work on a batch without the rules whose pause has just begun."""
         rest = [job for job in batch if job.program.origin not in paused]
         done = iter(await self._write(key, rest, obj) if rest else ())
         pauses = (self.wars.pause(key, job.program.origin) for job in batch)
@@ -296,8 +296,8 @@ class Lanes:
 
 
 def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:
-    """Return results that may be shown: without what Secrets gave."""
-    # What one request made of the object, the others have read.
+    """Return the results without values from Secrets, so that they may be shown."""
+    # Each request reads the object as the earlier ones of the batch left it.
     if any(job.loads.confidential for job in batch):
         pairs = zip(batch, results, strict=True)
         return [result.withheld(job.named) for job, result in pairs]
@@ -369,7 +369,7 @@ async def _evaluate_one(
     keys: MergeKeys,
     guarded: frozenset[str],
 ) -> tuple[Mapping[str, Any], TargetResult, bool]:
-    # A subresource carries no labels; who selected it looked at the object itself.
+    # A subresource has no labels; its selector was checked on the object itself.
     if not key.kind.subresource and not job.query.accepts(obj):
         message = "the object does not fit the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False

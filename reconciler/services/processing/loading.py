@@ -1,4 +1,4 @@
-"""What context entries need from outside: read once per attempt, when it is first named."""
+"""Reads for context entries, each made once per attempt, when it is first needed."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
@@ -23,18 +23,18 @@ from reconciler.services.processing.long_evaluation import EvaluationOwner, Long
 from reconciler.values import value_class
 
 MAX_LOADS = 100
-"""Reads for one attempt; a rule that asks for more asks in a loop."""
+"""The most reads of one attempt; a rule that needs more of them reads in a loop."""
 ATTEMPT_STEPS = 400_000_000
-"""What evaluating may cost for one attempt, its targets and repetitions together."""
+"""The most steps of one attempt, for all its targets and repetitions together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimits:
-    """What evaluating may cost, in steps.
+    """The limits of evaluation, in steps.
 
     Attributes:
-        evaluation: One evaluation: of a rule at one object.
-        trigger: Everything that one trigger has evaluated.
+        evaluation: The limit of one evaluation of a rule at one object.
+        trigger: The limit of all evaluations for one trigger.
     """
 
     evaluation: int = EVALUATION_STEPS
@@ -46,10 +46,10 @@ T = TypeVar("T")
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """How an evaluation ended, wherever that was.
+    """The end of an evaluation, in this process or elsewhere.
 
     Attributes:
-        loads: What it needs before it can be evaluated again.
+        loads: The reads that are needed before it can be evaluated again.
     """
 
     steps: int
@@ -64,14 +64,14 @@ class Loads:
     """The reads of one attempt, shared by its targets.
 
     Attributes:
-        confidential: A Secret is the trigger, or may be among what was read.
-        found: By what was asked for; a `LoadFailure` where there is nothing to be read.
-        allowance: What is left of what one evaluation may cost.
-        left: Steps that are left for the attempt.
-        limits: How many there are.
-        deadline: For what is read; None where every read has an end of its own only.
-        long_evaluations: Evaluates what takes long; None where nothing waits for this process.
-        owner: Whose attempt it is.
+        confidential: Whether a Secret is the trigger, or may be among the data that was read.
+        found: The results by load; a `LoadFailure` where there is nothing to read.
+        allowance: The steps that are left for one evaluation.
+        left: The steps that are left for the attempt.
+        limits: The limits on both.
+        deadline: The deadline of all reads; None where each read has only its own timeout.
+        long_evaluations: Runs long evaluations; None where no other work waits for this process.
+        owner: The tenant, policy and rule of the attempt.
     """
 
     loader: Loader
@@ -91,24 +91,24 @@ class Loads:
 
     @property
     def has_data(self) -> bool:
-        """Return whether anything was read, of which a message may be made."""
+        """Return whether anything was read that a message may quote."""
         return not all(isinstance(item, LoadFailure) for item in self.found.values())
 
     def of(self, context: Context) -> Context:
-        """Return the context with these reads in sight, and what evaluating it may cost."""
+        """Return the context with these reads and with the allowance of an evaluation."""
         return context.with_loads(self.found, self.allowance)
 
     async def evaluate(self, work: Callable[[], T]) -> T:
-        """Return what an evaluation gives, reading what it asks for and evaluating again.
+        """Return the result of an evaluation, repeated after each read that it needs.
 
-        What takes long is evaluated again elsewhere, from the start: most evaluations are brief,
-        and nothing tells beforehand which are not.
+        A long evaluation is repeated elsewhere, from the start. Most evaluations are brief, and
+        it cannot be predicted which are not.
 
         Raises:
-            ClusterError: A read failed in a way that may pass.
-            EvaluationError: The evaluation failed, or asks for too much.
-            TimeoutError: What it asks for was not there at the deadline.
-            Interrupted: It was ended from outside; another attempt may succeed.
+            ClusterError: A read failed, and a later one may succeed.
+            EvaluationError: The evaluation failed, or needs too many steps or reads.
+            TimeoutError: A read did not end before the deadline.
+            Interrupted: The evaluation was ended from outside; another attempt may succeed.
         """
         long_evaluations = self.long_evaluations
         long = long_evaluations is not None and long_evaluations.expects(self.owner)
@@ -131,7 +131,7 @@ class Loads:
                 value: T = ended.value
                 return value
             elif long_evaluations is None or long or self.left <= 0:
-                # Something in it may have taken the error for an answer.
+                # An expression may have handled the error, so the result does not count.
                 raise self._too_costly() from ended.error
             else:
                 long = True
@@ -170,8 +170,8 @@ class Loads:
         return EvaluationError(msg).bare(msg)
 
     async def _read(self, loads: Sequence[Load]) -> None:
-        """Read things at the same time; the first of them that fails is the error."""
-        # Others may have read some of them while this was evaluated elsewhere.
+        """Read all loads at the same time; raise the error of the first one that fails."""
+        # Other targets may have read some of them while this was evaluated elsewhere.
         loads = [load for load in loads if load not in self.found]
         if len(self.found) + len(loads) > MAX_LOADS:
             msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
@@ -179,7 +179,7 @@ class Loads:
         for load in loads:
             if not isinstance(load, GlobalLoad):
                 self.confidential = self.confidential or may_hold_secrets(load)
-        # Whoever stops waiting stops nobody else.
+        # A caller that stops waiting must not cancel a read that others share.
         waiting = [asyncio.shield(self._reading(load)) for load in loads]
         for error in await asyncio.gather(*waiting, return_exceptions=True):
             if error is not None:
@@ -195,12 +195,12 @@ class Loads:
     async def _fetch(self, load: Load) -> None:
         try:
             self.found[load] = await self.loader.load(load)
-            # Why an entry is not ready stands in its status for everybody.
+            # Not earlier: why an entry is not ready is public, because its status shows it.
             self.confidential = self.confidential or may_hold_secrets(load)
         except (NotFound, NoKindMatch, Invalid) as error:
             self.found[load] = LoadFailure(str(error), bare=error.kind_of_failure)
         except ClusterError as error:
-            # What was asked for is made of data, and stands in the texts of the adapter.
+            # The adapter's message quotes the load, which is made of data.
             error.bare(f"a context entry cannot be read: {error.kind_of_failure}")
             if isinstance(error, Forbidden) and self.confidential and _made_of_values(load):
                 error.withhold_permission()

@@ -1,4 +1,4 @@
-"""Which rules take long, and where they are evaluated instead of where everything else waits."""
+"""Rules that take long to evaluate, and their evaluation where no other work waits for it."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 _REMEMBERED: Final = 1_000
 _SECONDS: Final = 60.0
-"""For so long a rule that took long is not tried where others wait."""
+"""Seconds for which a rule that took long is not tried again where other work waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOwner:
-    """Whose evaluation it is."""
+    """The tenant, policy and rule that an evaluation belongs to."""
 
     tenant: str = ""
     policy: str = ""
@@ -26,10 +26,10 @@ class EvaluationOwner:
 
 @dataclass(slots=True)
 class LongEvaluations:
-    """Evaluates what takes long, and remembers for whom it did.
+    """Runs long evaluations in isolation, and remembers which rules needed that.
 
-    A rule that takes long does so for many triggers, which may all begin in one moment: to try
-    each of them first would take long as well.
+    A rule that takes long does so for many triggers, which may all begin at the same moment.
+    Trying each of them where other work waits would take long as well.
     """
 
     isolation: Isolation
@@ -37,16 +37,16 @@ class LongEvaluations:
     _long: OrderedDict[EvaluationOwner, float] = field(default_factory=OrderedDict)
 
     def expects(self, owner: EvaluationOwner) -> bool:
-        """Return whether it took long lately."""
+        """Return whether an evaluation of this owner took long lately."""
         return self.clock.monotonic() - self._long.get(owner, float("-inf")) < _SECONDS
 
     def note(self, owner: EvaluationOwner) -> None:
-        """It takes long."""
+        """Note that an evaluation of this owner takes long."""
         self._long[owner] = self.clock.monotonic()
         self._long.move_to_end(owner)
         if len(self._long) > _REMEMBERED:
             self._long.popitem(last=False)
 
     async def evaluate(self, work: Callable[[], T], owner: EvaluationOwner) -> T:
-        """Return what an evaluation gives; raises as `Isolation.evaluate`."""
+        """Return the result of an evaluation; raise the same errors as `Isolation.evaluate`."""
         return await self.isolation.evaluate(work, owner.tenant)

@@ -1,7 +1,7 @@
-"""How many bytes of users' objects are in memory at the same time.
+"""Budgets for the bytes of users' objects that are in memory at the same time.
 
-Each use has its own budget, and whoever holds one waits only for budgets further down in
-`InFlight`: so nobody waits in a circle. An object that is larger than a budget passes alone.
+Each use has its own budget. The holder of one waits only for budgets further down in `InFlight`,
+so there is no deadlock. An object that is larger than a budget is admitted alone.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ import orjson
 from reconciler.config import ControllerSettings
 
 _UNKNOWN: Final = 1024 * 1024
-"""What an object of a kind is taken for of which none was seen: about the largest there is."""
+"""Bytes assumed for the first object of a kind: about the largest size there is."""
 _LEAST_PART: Final = 32
 _FADE: Final = 0.99
 
 
 @dataclass(slots=True)
 class Reservation:
-    """Bytes that somebody has in memory."""
+    """Bytes of a budget that a task holds."""
 
     budget: "MemoryBudget"
     size: int
 
     def resize(self, size: int) -> None:
-        """Say how many they are indeed; that waits for nothing, because they are there."""
+        """Set the actual number of bytes, without waiting, because they are in memory already."""
         self.budget.used += size - self.size
         self.size = size
         self.budget.admit()
@@ -37,7 +37,7 @@ class Reservation:
 
 @dataclass(slots=True)
 class MemoryBudget:
-    """Lets so many bytes in, first come first served; 0: any."""
+    """Admits bytes up to a limit, first come first served; a limit of 0 admits any number."""
 
     limit: int = 0
     used: int = 0
@@ -45,7 +45,7 @@ class MemoryBudget:
 
     @contextlib.asynccontextmanager
     async def hold(self, size: int) -> AsyncIterator[Reservation]:
-        """Wait until so many bytes fit, and keep the place for them."""
+        """Wait until this many bytes fit, and hold them until the context ends."""
         if self._waiting or not self.fits(size):
             await self._wait(size)
         else:
@@ -58,7 +58,7 @@ class MemoryBudget:
 
     @contextlib.contextmanager
     def byte_allowance(self) -> Iterator["ByteAllowance"]:
-        """Give a place for what may be kept without waiting, until the end."""
+        """Yield an allowance that takes bytes without waiting and returns them at the end."""
         byte_allowance = ByteAllowance(self)
         try:
             yield byte_allowance
@@ -68,15 +68,15 @@ class MemoryBudget:
 
     @property
     def crowded(self) -> bool:
-        """Return whether somebody waits."""
+        """Return whether a task waits."""
         return any(not turn.done() for _, turn in self._waiting)
 
     def fits(self, size: int) -> bool:
-        """Return whether so many bytes fit now."""
+        """Return whether this many bytes fit now."""
         return not self.limit or not self.used or self.used + size <= self.limit
 
     def admit(self) -> None:
-        """Let those in who fit now."""
+        """Admit the waiting tasks whose bytes fit now."""
         while self._waiting and self.fits(self._waiting[0][0]):
             size, turn = self._waiting.popleft()
             if not turn.done():
@@ -97,13 +97,13 @@ class MemoryBudget:
 
 @dataclass(slots=True)
 class ByteAllowance:
-    """What somebody keeps."""
+    """Bytes of a budget that a task keeps, taken without waiting."""
 
     budget: MemoryBudget
     taken: int = 0
 
     def take(self, size: int) -> bool:
-        """Take the place of so many bytes if there is any now."""
+        """Take this many bytes if they fit now, and return whether they did."""
         if not self.budget.fits(size):
             return False
         self.budget.used += size
@@ -113,15 +113,15 @@ class ByteAllowance:
 
 @dataclass(slots=True, kw_only=True)
 class InFlight:
-    """The budgets of a process, in the order in which one may wait for the next.
+    """The budgets of a process, in the order in which a task may wait for them.
 
     Attributes:
-        page: The largest page of a list.
-        pages: Lists that somebody walks, for as long as a page is worked on.
-        triggers: Of requests, until their targets are done.
-        lists: Pages of a target's list, until it is known which objects are meant.
-        kept: Objects out of such a page, until they are patched; nobody waits for it.
-        targets: While they are evaluated and written.
+        page: Bytes of the largest page of a list; with 0 nothing is counted.
+        pages: Pages of lists that are walked, for as long as a page is worked on.
+        triggers: Triggers of requests, until their targets are done.
+        lists: Pages of a target's list, until the targets among its objects are selected.
+        kept: Objects from such a page, until they are patched; no task waits for it.
+        targets: Targets, while they are evaluated and written.
     """
 
     page: int = 0
@@ -135,7 +135,7 @@ class InFlight:
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
-        """Return the gates that a controller with these settings has."""
+        """Return the budgets of a controller with these settings."""
         limit = settings.max_in_flight
         return cls(
             page=settings.page_bytes,
@@ -153,10 +153,10 @@ class InFlight:
         return sum(budget.used for budget in budgets)
 
     def expected(self, resource: str) -> int:
-        """Return what an object of a kind is taken for before it is read: the largest lately.
+        """Return the bytes to reserve before an object is read: the largest of its kind lately.
 
-        At least so much that no more than 64 are being read at the same time: small ones are read
-        in a moment, and whoever expects nothing else must not be surprised by hundreds.
+        The minimum lets no more than 64 objects be read at the same time: small ones are read in
+        a moment, and hundreds that are larger than expected must not arrive at once.
         """
         if not self.page:
             return 0
@@ -175,7 +175,7 @@ class InFlight:
         return size
 
     def expected_page(self, resource: str) -> int:
-        """Return what a page of a kind is taken for before it is read."""
+        """Return the bytes to reserve before a page of a kind is read."""
         return int(self._pages.get(resource, self.page))
 
     def weigh_page(self, resource: str, size: int) -> int:

@@ -1,7 +1,7 @@
-"""Holds work back as the annotations of its policy say; what is held back stays Pending.
+"""Defers work by the annotations of its policy; deferred requests stay Pending.
 
-Rates are kept in memory: each policy has one line in which sweeps and triggers stand, and a new
-leader begins a new line.
+Rates are kept in memory. Each policy has one line in which its sweeps and triggers wait, and a
+new leader begins a new line.
 """
 
 import math
@@ -19,7 +19,7 @@ from reconciler.services.catalog.policy_store import PolicyStore
 
 @dataclass(slots=True, kw_only=True)
 class _Line:
-    """The turns of one policy, by the monotonic clock and as the status tells them."""
+    """The turns of one policy, each as a monotonic time and as the time that a status reports."""
 
     rate: float
     free: float = 0.0
@@ -28,23 +28,23 @@ class _Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pacer:
-    """Knows the limits of all policies, and whose turn it is."""
+    """Applies the limits of all policies, and gives requests their turns."""
 
     index: PolicyStore
     clock: Clock
     _lines: dict[PolicyRef, _Line] = field(default_factory=dict)
 
     def limits(self, policy: PolicyRef) -> Limits:
-        """Return the limits of a policy; those that cannot be understood are none."""
+        """Return the limits of a policy; limits that cannot be parsed count as none."""
         stored = self.index.entry(policy)
         found = NO_LIMITS if stored is None else stored.limits
         return NO_LIMITS if isinstance(found, InvalidPolicy) else found
 
     def closed(self, policy: PolicyRef) -> Defer | None:
-        """Return why nothing of a policy may be done now, None where it may.
+        """Return why no work of a policy may be done now, None where it may.
 
-        An annotation that cannot be understood holds everything back: nobody knows what it was
-        to forbid, or in whose name to work.
+        An annotation that cannot be parsed defers all work, because it is unknown which work it
+        was meant to prevent, or which account to act as.
         """
         stored = self.index.entry(policy)
         if stored is None:
@@ -61,9 +61,9 @@ class Pacer:
         """Return when it is the turn of a request, None where it is now.
 
         Args:
-            policy: Whose rate counts.
-            name: Of the request; it keeps its turn, however often it asks.
-            triggers: How many it is about to work on.
+            policy: The policy whose rate counts.
+            name: Name of the request, which keeps its turn however often this is called.
+            triggers: The number of triggers that it is about to work on.
         """
         rate = self.limits(policy).rate
         if not rate:
@@ -71,7 +71,7 @@ class Pacer:
             return None
         line = self._lines.get(policy)
         if line is None or line.rate != rate:
-            # Whoever waited by another rate stands in line anew.
+            # After a change of the rate, the waiting requests line up again.
             line = self._lines[policy] = _Line(rate=rate)
         now = self.clock.monotonic()
         if name not in line.turns:
@@ -86,16 +86,16 @@ class Pacer:
         return Defer(reason=Reason.RATE_LIMITED, message=message, until=until)
 
     def forget(self, policy: PolicyRef, name: str) -> None:
-        """A request needs its turn no more."""
+        """Forget a request that no longer needs its turn."""
         if (line := self._lines.get(policy)) is not None:
             line.turns.pop(name, None)
 
     def chunk(self, policy: PolicyRef, most: int) -> int:
-        """Return how many triggers a sweep works on before it asks again, at least one.
+        """Return how many triggers a sweep works on before its next turn, at least one.
 
         Args:
-            policy: Whose limits count.
-            most: What the sweeper does without limits.
+            policy: The policy whose limits count.
+            most: The number of triggers without limits.
         """
         limits = self.limits(policy)
         bounds = [most]
@@ -106,24 +106,24 @@ class Pacer:
         return max(1, min(bounds))
 
     def side_by_side(self, policy: PolicyRef, most: int, failed: int, *, allowed: int = 0) -> int:
-        """Return how many of them may be worked on at the same time, at least one.
+        """Return how many triggers may be worked on at the same time, at least one.
 
         Args:
-            policy: Whose limits count.
-            most: All of them.
-            failed: Triggers of the sweep that failed; no more than allowed can fail at once.
-            allowed: How many may where the policy does not say; 0 for all.
+            policy: The policy whose limits count.
+            most: The number without a limit on failures.
+            failed: Triggers that failed so far; no more may run at once than may still fail.
+            allowed: The limit on failures where the policy sets none; 0 for no limit.
         """
         allowed = self.limits(policy).failures or allowed
         return max(1, min(most, allowed - failed)) if allowed else most
 
     def stopped(self, policy: PolicyRef, failed: int, *, allowed: int = 0) -> Defer | None:
-        """Return why a sweep goes no further after so many failures, None where it may.
+        """Return why a sweep stops after this many failures, None where it goes on.
 
         Args:
-            policy: Whose limits count.
+            policy: The policy whose limits count.
             failed: Triggers of the sweep that failed.
-            allowed: How many may where the policy does not say; 0 for all.
+            allowed: The limit on failures where the policy sets none; 0 for no limit.
         """
         said = self.limits(policy).failures
         if not (said or allowed) or failed < (said or allowed):

@@ -1,10 +1,10 @@
-"""Patch wars: a rule's change that somebody undoes again and again, or that leads to itself.
+"""Patch wars: a rule's change that another writer undoes repeatedly, or that causes itself.
 
-A number of writes says nothing: a flood of triggers may write one target a thousand times. So
-two things count. A *field that goes back*: the rule left a value there, finds another one, and
-is about to leave the same value again. A *lap*: a trigger that our own write changed makes the
-rule write the target again, and our own writes lead from that target back to the trigger. Only
-digests of values are kept, in this process; a new leader begins to count anew.
+The number of writes is no evidence: a flood of triggers may write one target a thousand times. So
+two things count. A *field that goes back*: the rule left a value there, finds another one, and is
+about to write the same value again. A *lap*: a trigger that the controller changed makes the rule
+write the target again, and the controller's writes lead from that target back to the trigger. Only
+digests of values are kept, in this process; a new leader starts counting again.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from reconciler.engine.patch.paths import render_pointer
 from reconciler.engine.program import Origin
 
 _MAX_FIELDS: Final = 64
-"""Fields of one write that are looked at: a war shows in any of them."""
+"""The most fields of one write that are compared: a patch war shows in any of them."""
 _ABSENT: Final = object()
 _NOTHING: Final = b""
 
@@ -33,7 +33,7 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A rule skips a target until this time of the monotonic clock."""
+    """A time on the monotonic clock until which a rule skips a target."""
 
     until: float
     message: str
@@ -41,7 +41,7 @@ class Pause:
 
 @dataclass(slots=True)
 class _Trace:
-    """What a rule left in a field, and when it put that back."""
+    """The value that a rule left in a field, and the times at which it put that value back."""
 
     left: bytes
     times: deque[float]
@@ -62,10 +62,10 @@ class _Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one rule makes of a target with one write.
+    """The changes that one rule contributes to one write of a target.
 
     Attributes:
-        caused_by: The uids of those of its triggers that our own writes changed.
+        caused_by: The uids of the rule's triggers that the controller itself changed.
     """
 
     origin: Origin
@@ -75,7 +75,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What requests of one rule, one after the other, make of an object."""
+    """The change of an object by consecutive requests of one rule."""
 
     origin: Origin
     before: Mapping[str, Any]
@@ -83,14 +83,14 @@ class Run:
     caused_by: set[str] = field(default_factory=set)
 
     def go_on(self, after: Mapping[str, Any], caused_by: str) -> None:
-        """Take in what one more request of the rule makes of it."""
+        """Add the change by one more request of the rule."""
         self.after = after
         if caused_by:
             self.caused_by.add(caused_by)
 
 
 def steps_of(obj: Mapping[str, Any], runs: Sequence[Run]) -> tuple[Step, ...]:
-    """Return what each rule contributes to one write; what a later rule overwrote is nothing."""
+    """Return what each rule contributes to one write, without what a later rule overwrote."""
     net = _moves(obj, runs[-1].after) if runs else ()
     caused_by: dict[Origin, set[str]] = {}
     for run in runs:
@@ -114,7 +114,7 @@ def _contributed(origin: Origin, net: tuple[_Move, ...], runs: Iterable[Run]) ->
 
 
 def _moves(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[_Move, ...]:
-    """Return the fields in which objects differ, the same ones for the same difference."""
+    """Return the fields in which objects differ, always the same ones for the same difference."""
     found = sorted(_changes(before, after, ()), key=lambda item: str(item[0]))
     return tuple(
         _Move(place, _digest(old), _digest(new)) for place, old, new in found[:_MAX_FIELDS]
@@ -123,13 +123,13 @@ def _moves(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[_Move, 
 
 @dataclass(slots=True, kw_only=True)
 class PatchWars:
-    """Counts, and pauses a rule at a target.
+    """Counts repeated changes, and pauses a rule at a target after too many.
 
     Attributes:
-        limit: How often a change is repeated within the window; 0: for ever, nothing is counted.
-        window: Seconds that count, and that a pause takes.
-        remembered: Fields, and laps, that are kept at most; each takes about half a kilobyte.
-        begun: Pauses that began.
+        limit: How often a change may be repeated within the window; with 0 nothing is counted.
+        window: Seconds in which repetitions count, and for which a pause lasts.
+        remembered: The most fields, and the most laps, to keep; each takes about half a kilobyte.
+        begun: Number of pauses that began.
     """
 
     limit: int = 0
@@ -150,7 +150,7 @@ class PatchWars:
         return pause
 
     def forgive(self, policy: PolicyRef, rule: str) -> None:
-        """End the pauses of a rule: somebody wants it tried again."""
+        """End the pauses of a rule, because a retry was requested."""
         for key in [key for key in self._pauses if (key[1].policy, key[1].rule) == (policy, rule)]:
             del self._pauses[key]
 
@@ -166,10 +166,10 @@ class PatchWars:
         return len(self._pauses)
 
     def judge(self, target: Hashable, obj: Object, step: Step) -> Pause | None:
-        """Begin a pause where a write would be one repetition too many.
+        """Begin and return a pause if a write would be one repetition too many.
 
         Args:
-            target: The same value for the same object.
+            target: A key of the object, always the same one.
             obj: The object as it was read.
             step: The write that is about to be sent.
         """
@@ -188,7 +188,7 @@ class PatchWars:
         return pause
 
     def written(self, target: Hashable, obj: Object, steps: Iterable[Step]) -> None:
-        """Take in a write that was stored; ``obj`` is the object before it."""
+        """Record a stored write; ``obj`` is the object before it."""
         if not self.limit:
             return
         now = self.clock.monotonic()
@@ -265,7 +265,7 @@ class PatchWars:
         return f"{self.limit} times within {render_duration(self.window)}"
 
     def _leads(self, begin: str, end: str) -> bool:
-        """Return whether our own writes lead from one object to another."""
+        """Return whether the controller's own writes lead from one object to another."""
         follows: dict[str, set[str]] = {}
         for _, cause, target in self._laps:
             follows.setdefault(cause, set()).add(target)
@@ -319,7 +319,7 @@ def _digest(value: Any) -> bytes:
 
 
 def _last_manager(obj: Object, place: Place) -> str:
-    """Return who is likely to have changed a field: who owns it, else who wrote last."""
+    """Return the manager that probably changed a field: its owner, else the last writer."""
     entries = [
         entry
         for entry in (obj.get("metadata") or {}).get("managedFields") or ()
@@ -335,7 +335,7 @@ def _last_manager(obj: Object, place: Place) -> str:
 def _owns(fields: Mapping[str, Any], place: Place) -> bool:
     for step in place:
         if isinstance(step, int):
-            # Elements of lists stand there by their keys: the list is near enough.
+            # managedFields names list elements by keys, not by index: the list is close enough.
             return True
         inner = fields.get(f"f:{step}")
         if inner is None:

@@ -1,4 +1,4 @@
-"""How the work of one request ended at one target, and what an error means for it."""
+"""The result of one request at one target, and the results that errors lead to."""
 
 from dataclasses import replace
 from typing import Self
@@ -20,15 +20,15 @@ from reconciler.values import value_class
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class TargetResult:
-    """How the work of one request ended at one target.
+    """The result of one request at one target.
 
     Attributes:
-        retryable: Another attempt may succeed, not before ``after`` seconds.
-        interrupted: Evaluating was ended from outside.
-        reason: Of the request that waits for it, where the outcome says too little.
-        permission: What to grant, where a right is missing.
-        uid: Of the object, where it was read.
-        bare: The message without any value of an object; empty where it has none anyway.
+        retryable: Whether another attempt may succeed, at the earliest after ``retry_after`` s.
+        interrupted: Whether the evaluation was ended from outside.
+        reason: The reason for the request's status, where the outcome is not specific enough.
+        permission: The right to grant, where one is missing.
+        uid: The uid of the object, where it was read.
+        bare: The message without values of objects; empty where the message contains none.
     """
 
     outcome: Outcome
@@ -45,20 +45,20 @@ class TargetResult:
 
     @property
     def why(self) -> Reason:
-        """Why the request waits for it."""
+        """The reason why the request waits for the target."""
         return self.reason or Reason(self.outcome)
 
     @property
     def may_quote(self) -> bool:
-        """Whether the message may quote the target; names in it are another matter."""
+        """Whether the message may quote values of the target, apart from names."""
         evaluated = self.outcome in {Outcome.FAILED, Outcome.SKIPPED} and not self.retryable
         return evaluated or self.outcome in {Outcome.INVALID, Outcome.DENIED}
 
     def withheld(self, namespaces: frozenset[str]) -> Self:
-        """Return the result as it may be shown where a Secret has a part in it.
+        """Return the result as it may be shown where a Secret is involved.
 
         Args:
-            namespaces: Those that may be named.
+            namespaces: The namespaces that may be named.
         """
         right = quotable_permission(self.permission, namespaces)
         message = withheld(self.bare) if self.bare else self.message
@@ -68,16 +68,16 @@ class TargetResult:
 
 
 NOT_FOUND = TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
-"""Of an object that a target names exactly."""
+"""The result for an object that does not exist and that a target names exactly."""
 VANISHED = TargetResult(
     outcome=Outcome.SKIPPED,
     message="it was deleted after it was listed, and is no target any more",
 )
-"""Of an object that a target only selects: that it is gone is nothing to mend."""
+"""The result for an object that a target only selects: its deletion needs no correction."""
 
 
 def failure(error: ClusterError | Interrupted) -> TargetResult:
-    """Return the result that an error means which is not the fault of the rule."""
+    """Return the result for an error that is not the fault of the rule."""
     return replace(_failure(error), bare=error.without_values)
 
 

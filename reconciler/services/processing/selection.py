@@ -1,4 +1,4 @@
-"""Which objects a rule's targets mean: GET by exact name, else a LIST as narrow as it can be."""
+"""Selection of a rule's targets: GET by exact name, else a LIST as narrow as possible."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,11 @@ class SelectedTarget:
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the targets of a rule mean for one trigger.
+    """The objects that the targets of a rule select for one trigger.
 
     Attributes:
-        errors: Of targets that cannot be resolved; no repetition helps.
-        failures: Of targets whose objects could not be listed, as results of the lanes.
+        errors: Errors of targets that cannot be resolved, which no retry corrects.
+        failures: Results, as of the lanes, for targets whose objects could not be listed.
     """
 
     found: tuple[SelectedTarget, ...]
@@ -57,11 +57,11 @@ class TargetFinder:
     def of(
         cls, settings: ControllerSettings, kinds: Kinds, reader: Reader, flight: InFlight
     ) -> Self:
-        """Return the one of a controller with these settings."""
+        """Return the finder of a controller with these settings."""
         return cls(kinds=kinds, reader=reader, page=settings.list_page, flight=flight)
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
-        """Return one that looks in the name of an account, as `Reader`."""
+        """Return the finder that reads as an account, as `Reader.acting_as` does."""
         if account is None:
             return self
         return replace(self, reader=self.reader.acting_as(account))
@@ -69,9 +69,9 @@ class TargetFinder:
     async def select(
         self, run: RuleRun, loads: Loads, byte_allowance: ByteAllowance | None = None
     ) -> Selection:
-        """Return the objects that a rule's targets mean; one failing target stops no other.
+        """Return the objects that a rule's targets select; one failing target stops no other.
 
-        What a list gave and has no place in the room is left to be read again.
+        A listed object that does not fit into the byte allowance has to be read again.
         """
         try:
             asked, errors = await loads.evaluate(run.queries)
@@ -121,7 +121,7 @@ class TargetFinder:
         return inside
 
     async def _is_meant(self, query: TargetQuery, key: TargetKey) -> bool:
-        # The lane checks what it reads, but a subresource has neither labels nor always a uid.
+        # The lane checks the object it reads, but a subresource has no labels and may have no uid.
         if not key.kind.subresource or (query.selector is None and not query.uid):
             return True
         parent = replace(key.kind, subresource="")
@@ -158,7 +158,7 @@ class TargetFinder:
     ) -> SelectedTarget:
         meta = obj["metadata"]
         key = TargetKey(kind=kind, namespace=meta.get("namespace", ""), name=meta["name"])
-        # Of a subresource the list gave the parent; the lane reads the rest.
+        # For a subresource the list returned the parent; the lane reads the subresource.
         keep = not kind.subresource and (
             byte_allowance is None or byte_allowance.take(self.flight.weigh(kind.resource, obj))
         )

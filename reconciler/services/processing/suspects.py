@@ -1,9 +1,9 @@
-"""Requests that may have ended the controller before this one.
+"""Requests that may have ended an earlier controller process.
 
-On the usual way an attempt leaves no trace before it ends: that would be a write more per request.
-Only where the leader before did not give its Lease back are the requests that waited then noted
-before they are worked on. One that is found with such a note was in work when a controller ended,
-as others were: so these are worked on alone first, and only an attempt alone is held against them.
+Normally an attempt leaves no trace before it ends, which saves one write per request. Only if the
+previous leader did not release its Lease, each request that waits then gets a note before it is
+worked on. A request that is found with such a note was in work when a controller ended, perhaps
+beside others. So these are worked on alone first, and only attempts alone count against them.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ _GIVEN_UP: Final = Fail(
 
 @dataclass(slots=True)
 class Suspects:
-    """Knows them by name, from the first list of a leader on.
+    """The suspects by name, from the first list of a leader on.
 
     Attributes:
-        expected: The leader before ended without a word.
-        alone: What begins now is the only one in work.
+        expected: Whether the previous leader ended without releasing its Lease.
+        alone: Whether the attempt that begins now is the only one in work.
     """
 
     requests: Requests
@@ -39,31 +39,31 @@ class Suspects:
     _found: dict[str, int] = field(default_factory=dict)
 
     def expect(self) -> None:
-        """The leader before did not give its Lease back."""
+        """Note that the previous leader did not release its Lease."""
         self.expected = True
 
     def take(self, waiting: Iterable[UpdateRequest]) -> None:
-        """Take in what waited when this process began to lead."""
+        """Record the requests that waited when this process began to lead."""
         if self.expected:
             self._found = {item.name: item.status.interruptions for item in waiting}
 
     @contextlib.contextmanager
     def alone_in_work(self) -> Iterator[list[str]]:
-        """Give those that are to be worked on alone, the most suspect first."""
+        """Yield the requests to work on alone, the most suspect first."""
         suspect = [(-times, name) for name, times in self._found.items() if times]
         self.alone = True
         yield [name for _, name in sorted(suspect)]
         self.alone = False
 
     def given_up(self, request: UpdateRequest) -> Fail | None:
-        """Return how a request ends that ended the controller too often, None for others."""
+        """Return the failure of a request that ended the controller too often, else None."""
         found = self._found.get(request.name, 0)
         return _GIVEN_UP if found >= MOST_INTERRUPTIONS else None
 
     async def note(self, request: UpdateRequest) -> UpdateRequest:
-        """Note in a request that an attempt begins, where that has to be; return it as stored.
+        """Note in a suspect that an attempt begins, and return the request as stored.
 
-        The status that comes back is without the note: what is decided on it takes the note away.
+        The returned status is without the note, so the next status made from it has none.
         """
         if request.name not in self._found:
             return request
@@ -71,18 +71,18 @@ class Suspects:
         plain = replace(request.status, interruptions=found)
         noted = begun(plain, alone=self.alone)
         stored = await self.requests.write_status(request, noted)
-        # A sweep keeps its note where it writes how far it is, and then begins to count anew.
+        # A sweep keeps a note in the progress that it writes, and its count starts again.
         times = 1 if request.spec.sweep else found
         return replace(stored, status=replace(plain, interruptions=times))
 
     def without_note(self, request: UpdateRequest) -> UpdateRequest:
-        """Return a sweep whose run came to its end, so that what is decided on it has no note."""
+        """Return a sweep after its run without the note, so that its next status has none."""
         return replace(request, status=replace(request.status, interruptions=0))
 
     def pending(self, name: str) -> bool:
-        """Return whether a request bears a note, or is about to."""
+        """Return whether a request has a note, or is about to get one."""
         return name in self._found
 
     def proven(self, name: str) -> None:
-        """An attempt at it came to its end, and its status is stored without a note."""
+        """Forget a request: an attempt at it ended, and its status is stored without a note."""
         self._found.pop(name, None)

@@ -1,4 +1,4 @@
-"""What the status of a request says of its targets."""
+"""The statuses of targets within the status of a request."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -25,13 +25,13 @@ def _ref(key: TargetKey, uid: str) -> ObjectRef:
 
 
 def identity_of(key: TargetKey) -> tuple[str, str, str, str, str]:
-    """Return what tells an object from all others, as `identity` does of a status."""
+    """Return the key of an object, equal to the `identity` of its status."""
     kind = key.kind
     return kind.api_version, kind.kind, key.namespace, key.name, kind.subresource
 
 
 def nameable(item: SelectedTarget, program: Program) -> frozenset[str]:
-    """Return the namespaces of a target that a message may name, whatever is confidential."""
+    """Return the namespaces of a target that a message may name, even in confidential work."""
     if _named_by_content(item, program):
         return frozenset()
     return frozenset({item.key.namespace})
@@ -44,7 +44,7 @@ def _named_by_content(item: SelectedTarget, program: Program) -> bool:
 def reference(
     item: SelectedTarget, result: TargetResult, *, program: Program, confidential: bool
 ) -> ObjectRef:
-    """Return what a status calls a target: one that is made of a Secret only if it was read."""
+    """Return a target's reference, whose name is hidden if it is made of a Secret and unread."""
     ref = _ref(item.key, result.uid)
     if not confidential or result.uid or not _named_by_content(item, program):
         return ref
@@ -57,11 +57,11 @@ def statuses_of(
 ) -> list[TargetStatus]:
     """Return the statuses of targets.
 
-    Two targets of a rule may select one object: what went wrong is what stands there.
+    Two targets of a rule may select one object: the status then shows the worse result.
 
     Args:
-        found: With the result of each.
-        reference: Gives what a status calls a target.
+        found: The selected targets, each with its result.
+        reference: Returns the reference to a target.
     """
     by_target: dict[TargetKey, tuple[SelectedTarget, TargetResult]] = {}
     for item, result in found:
@@ -84,8 +84,8 @@ def statuses_of(
 def ended(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
     """Return the targets that need no further attempt.
 
-    A status lists a sample of the successes; one that is not listed is evaluated again, which
-    a converging rule turns into a read, and the marker of others too.
+    A status lists only a sample of the successes. One that is not listed is evaluated again, which
+    costs only a read: the rule converges, or the marker on the target shows that it was applied.
     """
     ended = SUCCESSES | {Outcome.INVALID}
     return {identity(item) for item in status.targets if item.outcome in ended}
@@ -94,7 +94,7 @@ def ended(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
 def vanished(
     status: RequestStatus, selection: Selection, statuses: Iterable[TargetStatus]
 ) -> list[TargetStatus]:
-    """Return the statuses of what failed before and is no target any more."""
+    """Return the statuses of targets that failed before and are no longer selected."""
     if selection.errors or selection.failures:
         return []
     there = {identity_of(item.key) for item in selection.found}

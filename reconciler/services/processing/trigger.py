@@ -1,4 +1,4 @@
-"""The trigger of a request as processing sees it: read, confirmed, put into a context."""
+"""Reads the trigger of a request, confirms it, and puts it into a context."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,12 +26,12 @@ LabelsOf: TypeAlias = Mapping[str, Mapping[str, str]]
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """What a rule is evaluated on.
+    """The trigger of a rule, as it is evaluated.
 
     Attributes:
         presence: Whether the triggering request is known to be stored.
-        subject: For match and exclude; None unless stored.
-        context: For expressions; None unless stored.
+        subject: The input of match and exclude; None unless stored.
+        context: The input of expressions; None unless stored.
     """
 
     presence: Presence
@@ -40,15 +40,15 @@ class Trigger:
 
 
 class Malformed(RetrofitError):
-    """What a request holds of its trigger is nothing that admission records; says what it is."""
+    """A request holds data of its trigger that admission never records; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerReader:
-    """Reads what a request refers to.
+    """Reads the trigger that a request refers to.
 
     Attributes:
-        randbelow: Gives a random integer from 0 up to, but without, its argument, for expressions.
+        randbelow: Returns a random integer from 0 up to its argument, exclusive, for expressions.
     """
 
     kinds: Kinds
@@ -58,7 +58,7 @@ class TriggerReader:
     randbelow: Callable[[int], int]
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
-        """Return one that reads triggers in the name of an account, as `Reader`."""
+        """Return the reader that acts as an account, as `Reader.acting_as` does."""
         if account is None:
             return self
         return replace(self, reader=self.reader.acting_as(account))
@@ -68,7 +68,7 @@ class TriggerReader:
 
         Raises:
             NotFound: The Secret with the recorded fields does not exist.
-            Malformed: The request holds something that no object is.
+            Malformed: The request holds data that admission never records.
             ClusterError: The read failed for another reason than absence.
         """
         spec = request.spec
@@ -94,11 +94,11 @@ class TriggerReader:
         """Return an existing object as the trigger of a policy change, or of a request.
 
         Args:
-            obj: As it is stored.
+            obj: The object as it is stored.
             program: The rule.
-            operation: Of a request that leaves the object as it is; empty: the policy changed.
-            user: ``{userInfo, roles, clusterRoles}`` of who sends the request, if anybody.
-            labels: Of namespaces, as they were read just now; the others are read.
+            operation: That of a request that changes nothing; empty if the policy changed.
+            user: ``{userInfo, roles, clusterRoles}`` of the sender of the request, if any.
+            labels: Labels of namespaces that were read just now; the others are read.
         """
         meta = obj.get("metadata") or {}
         group, version = split_api_version(obj.get("apiVersion", ""))
@@ -219,7 +219,7 @@ class TriggerReader:
         return Trigger(presence=Presence.STORED, subject=subject, context=context)
 
     async def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; there are none where it is gone, or is no name."""
+        """Return the labels of a namespace, none where it does not exist or its name is empty."""
         if not namespace:
             return {}
         try:
@@ -231,7 +231,7 @@ class TriggerReader:
 
 
 def _fault(spec: RequestSpec, recorded: Mapping[str, Any]) -> str:
-    """Return what makes a request one that admission never wrote, empty where nothing does."""
+    """Return why admission cannot have written a request, empty where it can."""
     place = "spec.recorded"
     if fault := type_fault(recorded, Mapping, place):
         return fault
@@ -265,7 +265,7 @@ def _objects(
         kept: Object = recorded.get("object") or old
         return kept, old or (kept if spec.operation == "DELETE" else {})
     if spec.operation == "UPDATE" and spec.trigger.resource_version:
-        # What an expression reads here is the version that the admission request carried.
+        # Expressions read the resourceVersion that the admission request carried.
         meta = {**live["metadata"], "resourceVersion": spec.trigger.resource_version}
         return {**live, "metadata": meta}, old
     return live, old

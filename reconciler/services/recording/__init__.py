@@ -1,1 +1,1 @@
-"""From a trigger that admission saw to a request that is stored."""
+"""Recording of the triggers that admission sees, as stored requests."""

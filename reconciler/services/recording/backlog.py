@@ -1,8 +1,8 @@
-"""How many requests wait, as a replica that records them knows it.
+"""The number of waiting requests, as a replica that records requests estimates it.
 
-To what the leader tells it adds what it stored itself and the leader had not seen. Where nobody
-leads, the last figure stays and the replica counts on; a figure that is too old can only make it
-turn earlier.
+To the number that the leader publishes, the replica adds the requests that it stored itself and
+the leader had not seen. Without a leader the last number stays and the replica keeps adding. A
+number that is too old can only make it divert earlier.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from reconciler.signals import Signal
 
 
 def thresholds_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Thresholds]:
-    """Return what gives the limits that hold now; the ConfigMap comes before the flag."""
+    """Return a function that returns the current limits; the ConfigMap overrides the flag."""
 
     def thresholds() -> Thresholds:
         limit = live.current.threshold or settings.waiting_limit
@@ -32,12 +32,12 @@ def thresholds_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[
 
 @dataclass(slots=True, kw_only=True)
 class BacklogEstimate:
-    """The number as one replica knows it.
+    """The estimate of one replica.
 
     Attributes:
-        thresholds: Gives the limits that hold now.
+        thresholds: Returns the current limits.
         diverting: Whether rules that can be rebuilt are diverted.
-        turned: That has changed.
+        turned: Emitted when ``diverting`` has changed.
     """
 
     thresholds: Callable[[], Thresholds]
@@ -51,16 +51,16 @@ class BacklogEstimate:
 
     @property
     def waiting(self) -> int:
-        """Return how many requests wait as far as is known, rather too many than too few."""
+        """Return the estimated number of waiting requests, rather too high than too low."""
         return self._reported.waiting + len(self._own) + self._underway
 
     @property
     def full(self) -> bool:
-        """Return whether nothing more may be recorded one by one."""
+        """Return whether no more triggers may be recorded one by one."""
         return self.thresholds().full(self.waiting)
 
     def update(self, reported: Backlog) -> None:
-        """Take in what the leader tells."""
+        """Record the backlog that the leader published."""
         self._reported = reported
         own, self._own = self._own, []
         for version, holders in own:
@@ -71,7 +71,7 @@ class BacklogEstimate:
         self.turn()
 
     def turn(self) -> bool:
-        """Return whether rules are diverted from now on."""
+        """Update and return whether rules are diverted from now on."""
         diverting = self.thresholds().diverts(self.waiting, before=self.diverting)
         if diverting != self.diverting:
             self.diverting = diverting
@@ -79,7 +79,7 @@ class BacklogEstimate:
         return diverting
 
     def held(self, holder: str) -> int:
-        """Return how many requests of one holder wait, rather too many than too few."""
+        """Return the estimate of a holder's waiting requests, rather too high than too low."""
         return self._reported.of.get(holder, 0) + self._held[holder]
 
     def is_over(self, holders: Sequence[str]) -> bool:
@@ -95,7 +95,7 @@ class BacklogEstimate:
         return over
 
     def full_for(self, holders: Sequence[str]) -> str:
-        """Return the holder of a request that has its share of the hard limit, empty if none."""
+        """Return the first holder that has used up its share of the hard limit, empty if none."""
         thresholds = self.thresholds()
         full = (item for item in holders if thresholds.of(item).full(self.held(item)))
         return next(full, "")
@@ -106,7 +106,7 @@ class BacklogEstimate:
         self._held.update(holders)
 
     def end(self, version: str, holders: Sequence[str] = ()) -> None:
-        """Take in the resourceVersion of a stored request; empty where none was stored."""
+        """Record the resourceVersion of a stored request; empty where none was stored."""
         self._underway -= 1
         # The leader may have published it before this replica learnt that it is stored.
         if version.isdecimal() and int(version) > self._reported.seen:

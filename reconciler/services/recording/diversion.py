@@ -1,8 +1,7 @@
-"""Triggers that are not recorded one by one: each raises a sequence in an aggregate request.
+"""Triggers that are not recorded one by one: each raises the sequence of an aggregate request.
 
-A raise that begins after a trigger came stands for it, and one raise for all triggers that came
-before it began. So many admission requests at once are one write, and each of them is answered
-only when that write is stored.
+A raise stands for all triggers that arrived before it began. So one write serves many admission
+requests at the same time, and each of them is answered only when that write is stored.
 """
 
 import asyncio
@@ -18,18 +17,18 @@ from reconciler.requests.naming import aggregate_name, next_aggregate_name
 from reconciler.services.ports.requests import Requests
 
 _PAUSE = 0.05
-"""Seconds between two writes of one request, which leave the leader room for its own."""
+"""Seconds between two writes of one request, so that the leader can write it in between."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """Who waits for the aggregate request of one rule.
+    """The writes of the aggregate request of one rule.
 
     Attributes:
-        stored: The request as it was stored last; None where that is not known.
+        stored: The request as it was last stored; None where that is not known.
         next: The write that has not begun.
-        current: The write that has.
-        begun: Monotonic time of the last one.
+        current: The write that has begun.
+        begun: Monotonic time at which the last write began.
     """
 
     stored: UpdateRequest | None = None
@@ -40,23 +39,23 @@ class _Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diversion:
-    """Keeps the aggregate requests of one replica; others raise the same ones."""
+    """Raises aggregate requests for one replica; other replicas raise the same ones."""
 
     requests: Requests
     clock: Clock
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
 
     async def divert(self, policy: CompiledPolicy, program: Program) -> None:
-        """Return when a raise that began after this call is stored.
+        """Wait until a raise that began after this call is stored.
 
         Raises:
-            ClusterError: It could not be stored.
+            ClusterError: The raise could not be stored.
         """
         line = self._lines.setdefault((policy.uid, program.rule), _Line())
         if line.next is None:
             draft = aggregate_draft(policy, program)
             line.next = asyncio.create_task(self._write(line, draft, line.current))
-            # All who wait may have given up by the time it fails.
+            # All callers may have stopped waiting by the time it fails.
             line.next.add_done_callback(_honour)
         await asyncio.shield(line.next)
 
@@ -66,14 +65,14 @@ class Diversion:
         if before is not None:
             await asyncio.wait({before})
         await asyncio.sleep(max(0.0, line.begun + _PAUSE - self.clock.monotonic()))
-        # From here on a trigger that comes is too late for this write.
+        # A trigger that arrives from here on is too late for this write.
         line.current, line.next = line.next, None
         line.begun = self.clock.monotonic()
         stored, line.stored = line.stored, None
         line.stored = await self._raise(stored, draft)
 
     async def _raise(self, stored: UpdateRequest | None, draft: RequestDraft) -> UpdateRequest:
-        """Raise the sequence, or make the request that comes after it where it has ended."""
+        """Raise the sequence, or create the next request where the stored one is final."""
         first = name = aggregate_name(draft.spec.policy_uid, draft.spec.rule)
         while True:
             try:
@@ -101,10 +100,10 @@ class Diversion:
 
 
 async def open_aggregate(requests: Requests, policy_uid: str, rule: str) -> str:
-    """Return the name of the aggregate request of a rule now, empty where there is none.
+    """Return the name of a rule's aggregate request that is not final, empty if there is none.
 
     Raises:
-        ClusterError: It cannot be found out.
+        ClusterError: The request could not be read.
     """
     name = aggregate_name(policy_uid, rule)
     while True:

@@ -1,14 +1,14 @@
 """One request for all attempts at one write of a trigger.
 
-Where writers of one object collide, the API server runs admission for each attempt, and at most
-one of those that carry the same version is stored. They share a request, by its name. Whoever
-comes second joins it: it is processed when the object has another version, which is when all of
-them are decided.
+Where writers of one object collide, the API server runs admission for each attempt, and stores at
+most one of those that carry the same version. These attempts share a request, by its name: the
+later ones join it. The request is processed when the object has another version, and by then all
+of them are decided.
 
-An attempt may join as long as the request waits and its status does not say that the trigger is
-not stored yet. From that word on the controller looks for another confirmation period before it
-ends the request as refused; an attempt that joined before is stored within one request timeout of
-the API server, or never. So it cannot be missed. Who comes later has a request of its own.
+An attempt may join as long as the request waits and its status does not report that the trigger is
+not stored yet. After that report the controller waits for another confirmation period before it
+ends the request as refused. An attempt that joined before is stored within one request timeout of
+the API server, or never, so it cannot be missed. A later attempt has a request of its own.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from reconciler.requests.lifecycle import FINAL
 from reconciler.services.ports.requests import Requests
 
 _OPEN: Final = 5.0
-"""Seconds for which a request that could be joined counts as one that can: far less than what a
-confirmation period is longer than the request timeout."""
+"""Seconds for which a request that could be joined is taken to be joinable still. That is far less
+than the difference between a confirmation period and the request timeout."""
 _REMEMBERED: Final = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
 class SharedRequests:
-    """The shared requests that one replica knows of."""
+    """The shared requests that one replica has stored or joined lately."""
 
     requests: Requests
     clock: Clock
@@ -39,10 +39,10 @@ class SharedRequests:
     _underway: dict[str, asyncio.Task[str]] = field(default_factory=dict)
 
     async def store(self, draft: Draft) -> str:
-        """Return when a request stands for the attempt: its version, or empty where it joined.
+        """Store a request for an attempt or join one; return its version, empty if it joined.
 
         Raises:
-            ClusterError: It could not be stored.
+            ClusterError: The request could not be stored.
         """
         name = draft.name
         if self.clock.monotonic() - self._open.get(name, float("-inf")) < _OPEN:
@@ -53,13 +53,13 @@ class SharedRequests:
         task = asyncio.create_task(self._store(draft), name=f"store {name}")
         self._underway[name] = task
         task.add_done_callback(lambda done: self._stored(name, done))
-        # All who wait for it may give up, and some of them later than the first.
+        # Any caller may stop waiting, also the first one, while others still wait.
         return await asyncio.shield(task)
 
     async def _store(self, draft: Draft) -> str:
         version = await self.requests.create(draft.name, draft.labels, draft.spec)
         if not version and not await self._joinable(draft.name):
-            # Who comes next may join this one: it is as new as one can be.
+            # Later attempts may join this request, because it has only just been stored.
             version = await self.requests.create(draft.alone, draft.labels, draft.spec)
         self._remember(draft.name)
         return version

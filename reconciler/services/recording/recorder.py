@@ -1,6 +1,6 @@
-"""Recording: every trigger stands in the cluster before the admission request is answered.
+"""Recording: every trigger is stored in the cluster before the admission request is answered.
 
-Each by a request of its own, until so many wait that rules which can be rebuilt are diverted.
+Each trigger has a request of its own, until so many wait that rebuildable rules are diverted.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Unrecorded:
     Attributes:
         reason: One word for metrics: ``timeout``, ``overload``, or the fault's name in lower
             case.
-        message: What the API server said, or why it was not asked.
+        message: The error of the API server, or why it was not called.
     """
 
     draft: Draft
@@ -39,10 +39,10 @@ class Unrecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What became of the drafts of one admission request.
+    """The results for the drafts of one admission request.
 
     Attributes:
-        joined: For these the request of another attempt at the same write stands.
+        joined: Drafts that the request of another attempt at the same write stands for.
     """
 
     stored: tuple[Draft, ...] = ()
@@ -53,7 +53,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder:
-    """Records for one replica."""
+    """Records the triggers that one replica receives."""
 
     index: PolicyStore
     requests: Requests
@@ -62,11 +62,11 @@ class Recorder:
     shared: SharedRequests
 
     async def record(self, drafts: Sequence[Draft], deadline: Deadline) -> Recorded:
-        """Record drafts side by side and wait for all of them.
+        """Record drafts at the same time and wait for all of them.
 
-        A draft that is stored already is a success, and so a retry of the API server is. What is
-        not stored by the deadline counts as failed; it may still have arrived, which does no
-        harm: processing asks whether the triggering request was stored.
+        A draft that is stored already is a success, so a retry of the API server succeeds. A draft
+        that is not stored by the deadline counts as failed. It may have been stored all the same,
+        which does no harm: processing checks whether the triggering request was stored.
         """
         work: list[Awaitable[Unrecorded | None]] = []
         diverted, refused = list[Draft](), list[Unrecorded]()
@@ -81,7 +81,7 @@ class Recorder:
             elif self.estimate.full or self.estimate.full_for(_holders(draft)):
                 refused.append(self._refused(draft))
             else:
-                # Counted before anything is waited for: others decide meanwhile.
+                # Counted before the first await: other admission requests decide meanwhile.
                 self.estimate.begin(_holders(draft))
                 versions[draft.name] = ""
                 work.append(_by(deadline, draft, self._store(draft, versions)))
@@ -133,7 +133,7 @@ class Recorder:
         if draft.alone:
             versions[draft.name] = await self.shared.store(draft)
             return
-        # First the Secret: a request must never point to one that does not exist.
+        # The Secret first: a request must never refer to one that does not exist.
         if draft.secret is not None:
             await self.requests.create_recorded(draft.name, draft.labels, draft.secret)
         versions[draft.name] = await self.requests.create(draft.name, draft.labels, draft.spec)

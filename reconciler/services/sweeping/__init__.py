@@ -1,1 +1,1 @@
-"""One request that walks all existing triggers of a rule."""
+"""Sweeps: one request that works through all existing triggers of a rule."""

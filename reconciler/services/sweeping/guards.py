@@ -1,4 +1,4 @@
-"""What keeps a rule that changes its trigger from failing at each of thousands of objects."""
+"""Guards against a rule that changes its trigger and fails at each of thousands of objects."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,23 +14,23 @@ _FAILURES: Final = 10
 
 
 def allowed_failures(program: Program) -> int:
-    """Return how many triggers of a sweep may fail where the policy does not say, 0 for all.
+    """Return how many triggers of a sweep may fail where the policy sets no limit, 0 for all.
 
-    A rule that was written for what is created may well be nothing for what exists.
+    A rule that was written for objects at their creation may well not work on existing ones.
     """
     return _FAILURES if Phase.EXISTING in program.phases else 0
 
 
 def is_unproven(state: SweepState, program: Program, place: ListScope) -> bool:
-    """Return whether it is open that objects of a kind can be changed as a rule wants them.
+    """Return whether no change of an object of this kind by the rule was accepted in this run yet.
 
-    Fields may be set when an object is created, and never again. So one of them goes first.
+    Some fields can be set only when an object is created. So one object of a kind is tried first.
     """
     return Phase.EXISTING in program.phases and place.kind.resource not in state.proven
 
 
 def prove(state: SweepState, place: ListScope, attempts: Iterable[Attempt | None]) -> Defer | None:
-    """Take in what became of the first of a kind; return why no other is tried."""
+    """Record the result for the first object of a kind; return why no other one is tried."""
     for attempt in attempts:
         for target in () if attempt is None else attempt.targets:
             if target.outcome is Outcome.PATCHED:

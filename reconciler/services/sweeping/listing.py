@@ -1,6 +1,6 @@
-"""The existing objects that a rule may match: where they are, read page by page.
+"""The existing objects that a rule may match: finds their lists and reads them page by page.
 
-Each is to be matched again: a list is only as narrow as the API server can make it.
+The caller has to match each object again: a list is only as narrow as the API server can make it.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class ListScope:
 
     @property
     def label(self) -> str:
-        """Return what tells it from the other lists of a rule."""
+        """Return the key of this list among the lists of a rule."""
         return f"{self.kind.resource}@{self.namespace}?{self.listing.label_selector}"
 
 
@@ -38,7 +38,7 @@ class ObjectLister:
     flight: InFlight = field(default_factory=InFlight)
 
     async def places(self, listings: Iterable[Listing]) -> list[ListScope]:
-        """Return the lists in which all objects are that a rule may match."""
+        """Return the lists that together contain all objects that a rule may match."""
         found: list[ListScope] = []
         for listing in listings:
             for selector in listing.kinds:
@@ -51,7 +51,7 @@ class ObjectLister:
         return found
 
     async def served(self, selector: KindSelector) -> tuple[Kind, ...]:
-        """Return the kinds that a selector names, none where their objects cannot be listed."""
+        """Return the served kinds of a selector, none where their objects cannot be listed."""
         if not selector.is_listable:
             return ()
         group = selector.group
@@ -62,7 +62,7 @@ class ObjectLister:
         return await self.kinds.find(api_version, selector.kind)
 
     async def all_pages(self, place: ListScope) -> AsyncGenerator[Page]:
-        """Yield the pages of a list; where it takes minutes, the rest is asked for anew."""
+        """Yield the pages of a list; if it expires, which takes minutes, list the rest again."""
         after = ""
         while True:
             begun = after
@@ -79,9 +79,9 @@ class ObjectLister:
                 return
 
     async def pages(self, place: ListScope) -> AsyncGenerator[Page]:
-        """Yield the pages of a list; one that takes minutes ends as `Gone`.
+        """Yield the pages of a list; one that takes minutes ends with the error `Gone`.
 
-        A page counts as in memory until the next one is asked for, or the iteration is closed.
+        A page counts as in memory until the next one is requested, or the iteration is closed.
         """
         token, resource = "", place.kind.resource
         while True:
@@ -102,7 +102,7 @@ class ObjectLister:
 
 
 def within(places: list[ListScope], namespace: str) -> list[ListScope]:
-    """Return the lists as far as they concern one namespace; an empty one means all of them."""
+    """Return the lists restricted to one namespace; an empty name means no restriction."""
     if not namespace:
         return places
     return [
@@ -113,14 +113,14 @@ def within(places: list[ListScope], namespace: str) -> list[ListScope]:
 
 
 def list_key(obj: Object) -> str:
-    """Return where an object stands in the order in which the API server lists."""
+    """Return the sort key of an object in the order in which the API server lists."""
     meta = obj.get("metadata") or {}
     namespace, name = meta.get("namespace", ""), meta.get("name", "")
     return f"{namespace}/{name}" if namespace else name
 
 
 async def count_of(reader: Reader, places: Iterable[ListScope]) -> int:
-    """Return how many objects the lists have, -1 where the API server does not count them."""
+    """Return the number of objects in the lists, -1 where the API server does not count them."""
     total = 0
     for place in places:
         page = await reader.list_page(
@@ -130,16 +130,16 @@ async def count_of(reader: Reader, places: Iterable[ListScope]) -> int:
             limit=1,
         )
         if page.token and not page.remaining:
-            # The API server does not count what a selector leaves.
+            # The API server does not count the remaining objects of a list with a selector.
             return -1
         total += len(page.items) + page.remaining
     return total
 
 
 def left_of(places: list[ListScope], cursor: str) -> list[tuple[ListScope, str]]:
-    """Return the places that are not done, each with the position that is done in it.
+    """Return the lists that are not done, each with the key of the last object that is done.
 
-    A place that the cursor names and that is gone, because its kind is, means to begin again.
+    If the list in the cursor no longer exists, because its kind does not, all lists begin again.
     """
     label, _, list_key = cursor.partition(":")
     labels = [place.label for place in places]

@@ -1,4 +1,4 @@
-"""Triggers that a sweep works on at the same time, so that few can fail at once."""
+"""Work on several triggers of a sweep at the same time, such that only few can fail at once."""
 
 import asyncio
 from collections import deque
@@ -19,14 +19,14 @@ Each: TypeAlias = Callable[[RequestSpec, Attempt], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """Works on triggers of a rule.
+    """Works on triggers of a rule at the same time.
 
     Attributes:
-        processor: In the name that the rule works in.
+        processor: The processor that acts as the account of the rule.
         request: The sweep.
         each: Called with the result for each trigger, as if requested for that trigger alone.
-        is_excluded: Tells of a rule and an object that the settings do not let trigger it.
-        is_closed: Tells that nothing of the policy may be done now, as while it is paused.
+        is_excluded: Returns whether the settings exclude an object as a trigger of a rule.
+        is_closed: Returns whether no work of the policy may be done now, as while it is paused.
     """
 
     processor: Processor
@@ -37,12 +37,12 @@ class SideBySide:
     is_closed: Callable[[], bool]
 
     async def attempts(self, objects: Sequence[Object], width: int) -> list[Attempt | None]:
-        """Return what became of objects in their order, up to where all places have ended.
+        """Return the attempts at objects in their order, up to where all places have ended.
 
         Args:
-            objects: Triggers, begun one after the other; None of one that the rule is not for.
-            width: Places; one in which a trigger failed takes no other, so no more can fail. None
-                takes another while the policy is closed.
+            objects: Triggers, begun in this order; one that does not fit the rule results in None.
+            width: The number of places. A place in which a trigger failed takes no other one, so
+                no more can fail. While the policy is closed, no place takes another one.
         """
         labels = await self._labels(objects)
         ended: dict[int, Attempt | None] = {}
@@ -58,12 +58,12 @@ class SideBySide:
         try:
             await asyncio.gather(*(work() for _ in range(width)))
         finally:
-            # After an error nobody begins with another one.
+            # After an error no place takes another trigger.
             left.clear()
         return [ended[index] for index in sorted(ended)]
 
     async def _labels(self, objects: Iterable[Object]) -> LabelsOf:
-        """Return the labels of the namespaces of objects, each read once, if the rule asks."""
+        """Return the labels of the objects' namespaces, each read once, if the rule needs them."""
         if not self.program.match.needs.namespace_labels:
             return {}
         names = list({str(obj["metadata"].get("namespace") or "") for obj in objects})
@@ -80,7 +80,7 @@ class SideBySide:
         if verdict.decision is not Decision.MATCH:
             return None
         # The sweep's own results must not make a trigger's targets look done, and its marker on
-        # a target must tell one trigger from another.
+        # a target must distinguish the triggers.
         ref = ref_of(obj)
         blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
         attempt = await self.processor.apply(blank, program, trigger, 0.0, verdict)
@@ -89,5 +89,5 @@ class SideBySide:
 
 
 def has_failed(attempt: Attempt) -> bool:
-    """Return whether what became of a trigger is not yet what the rule wants."""
+    """Return whether an attempt ended neither as done nor as skipped."""
     return not isinstance(attempt.disposition, Done | Skip)

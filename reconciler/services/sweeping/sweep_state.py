@@ -1,4 +1,4 @@
-"""What a sweep has done so far: its progress, its figures, and how they get into its status."""
+"""The state of a running sweep: its progress and counts, and their writes to its status."""
 
 import contextlib
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,10 @@ _REPORT_EVERY = 0.5
 
 @dataclass(slots=True)
 class SweepState:
-    """Changed in place while a sweep runs.
+    """The state of a sweep, changed in place while the sweep runs.
 
     Attributes:
-        request: As it was stored last.
+        request: The request as it was last stored.
         begun: Monotonic time at which this run began, with `begun_at` triggers done.
         reported: Monotonic time of the last write.
         proven: Resources of which the API server accepted a change in this run.
@@ -37,13 +37,13 @@ class SweepState:
 
     @classmethod
     def of(cls, request: UpdateRequest, now: float) -> "SweepState":
-        """Return where a sweep stands that goes on now."""
+        """Return the state of a sweep that continues now."""
         progress = request.status.sweep or SweepProgress()
         return cls(progress, request.status.counts, request, begun=now, begun_at=progress.done)
 
     @property
     def policy(self) -> PolicyRef:
-        """Return whose sweep it is."""
+        """Return the policy of the sweep."""
         return self.request.spec.policy
 
     @property
@@ -56,20 +56,20 @@ class SweepState:
         self.progress = replace(self.progress, **changes)
 
     def restart(self, now: float) -> None:
-        """Begin with the first trigger again."""
+        """Measure the speed again, from the first trigger on."""
         self.begun, self.begun_at = now, 0
 
     def start_over(self, now: float) -> None:
-        """Begin anew, as if nothing was done."""
+        """Begin again, as if no trigger was done."""
         self.progress, self.counts = SweepProgress(), Counts()
         self.restart(now)
 
     async def reread(self, requests: Requests) -> None:
-        """Take the request as it is stored now."""
+        """Read the request as it is stored now."""
         self.request = await requests.get(self.request.name)
 
     def add(self, attempt: Attempt) -> None:
-        """Add what became of the targets of one trigger."""
+        """Add the results at the targets of one trigger to the counts."""
         more = attempt.counts or count(attempt.targets)
         self.counts = Counts(
             patched=self.counts.patched + more.patched,
@@ -79,14 +79,14 @@ class SweepState:
         )
 
     async def report(self, requests: Requests, now: float) -> None:
-        """Write the progress, unless that was done just now."""
+        """Write the progress, unless it was written just now."""
         if now - self.reported < _REPORT_EVERY:
             return
         self.reported = now
         self.progress = replace(self.progress, eta=self._eta(now))
         status = replace(
             self.request.status,
-            # What was in the way when it stopped last is so no more.
+            # The reason why it last stopped no longer holds.
             reason="",
             message="",
             next_attempt=None,
@@ -111,7 +111,7 @@ class SweepState:
 
 
 def summary_of(progress: SweepProgress) -> Done:
-    """Return how a sweep ends that came through all triggers."""
+    """Return the disposition of a sweep that has worked through all triggers."""
     if not progress.done:
         return Done(message="no existing object fits the rule's match")
     if progress.failed:

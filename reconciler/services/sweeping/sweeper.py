@@ -1,8 +1,8 @@
-"""A policy changed, or somebody asked: one request works through all existing triggers of a rule.
+"""Sweeps: after a policy change or on demand, one request works through a rule's triggers.
 
 The cursor in its status is the last trigger that is done, in the order in which the API server
-lists, so that a restart goes on there. What fails becomes a child request of its own, written
-before the cursor moves; ten thousand triggers are one object and not ten thousand.
+lists, so that a restart continues there. A trigger that fails gets a child request, written before
+the cursor moves. Ten thousand triggers need one object and not ten thousand.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ from reconciler.services.sweeping.waiting import check_entries, common_wait
 _ROUNDS: Final = 4
 """Triggers that each place of a sweep takes before its progress is noted."""
 _SHORT = 0.5
-"""Seconds that a sweep waits for its turn without a word in its status."""
+"""The most seconds that a sweep waits for its turn without a report in its status."""
 _AGAIN: Final = Defer(reason=Reason.SETTLING, message="")
-"""No end: the walk begins anew, for a newer generation or for triggers that came meanwhile."""
+"""No end: the walk begins again, for a newer generation or for triggers that arrived since."""
 _ALL, _CANARY, _PROMOTION, _REST = "all", "canary", "promotion", "rest"
 
 
@@ -63,12 +63,12 @@ class Sweeper:
 
     Attributes:
         each: Called with the result for each trigger that was worked on, as if requested for that
-            trigger alone; what failed goes on as a request of its own.
+            trigger alone; a failed one goes on as a request of its own.
         parallel: Triggers worked on at the same time.
-        is_excluded: Tells of a rule and an object that the settings do not let trigger it.
+        is_excluded: Returns whether the settings exclude an object as a trigger of a rule.
         settle: Seconds until a trigger that was admitted is stored, or never will be.
-        children: How many requests may be left for what failed; then it waits instead.
-        settling: Knows since when the sequences of aggregate requests are what they are.
+        children: The most child requests of failed triggers; beyond it an aggregate request waits.
+        settling: Records when each sequence of an aggregate request was first seen.
     """
 
     processor: Processor
@@ -86,7 +86,7 @@ class Sweeper:
 
     @property
     def pacer(self) -> Pacer:
-        """Return what holds work back."""
+        """Return the pacer of the processor."""
         return self.processor.pacer
 
     @classmethod
@@ -100,7 +100,7 @@ class Sweeper:
         each: Each,
         is_excluded: Callable[[Program, Subject], bool],
     ) -> Self:
-        """Return the one of a controller with these settings."""
+        """Return the sweeper of a controller with these settings."""
         return cls(
             processor=processor,
             kinds=processor.triggers.kinds,
@@ -115,7 +115,7 @@ class Sweeper:
         )
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
-        """Go on with a sweep to its end; return it as stored last, and how it ended."""
+        """Continue a sweep to its end; return the request as last stored, and the result."""
         state = SweepState.of(request, self.clock.monotonic())
         ended: Disposition = _AGAIN
         try:
@@ -148,7 +148,7 @@ class Sweeper:
             return held
         generation = program.origin.generation
         if state.progress.generation not in (0, generation):
-            # What a person asked for is the rule as it is now, for all triggers.
+            # The request is for the rule as it is now, at all triggers.
             state.start_over(self.clock.monotonic())
         state.advance(generation=generation)
         if state.diverted and (held := self._begin_round(state)) is not None:
@@ -159,7 +159,7 @@ class Sweeper:
             total = await count_of(lister.reader, places)
             state.advance(total=total)
         if not state.progress.phase:
-            # Canaries are for what exists; these triggers were sent by somebody.
+            # Canaries are for existing objects; an aggregate request stands for new triggers.
             canary = "" if state.diverted else self.pacer.limits(state.policy).canary
             phase = _CANARY if canary else _ALL
             state.advance(phase=phase, canary=canary)
@@ -184,11 +184,11 @@ class Sweeper:
         return summary_of(state.progress)
 
     def _begin_round(self, state: SweepState) -> Defer | None:
-        """Begin a round for the triggers that are settled; return why there is none yet."""
+        """Begin a round for the triggers that are settled, or return why none begins yet."""
         name, now = state.request.name, self.clock.monotonic()
         self.settling.note(name, state.request.spec.sequence, now)
         if state.progress.sequence:
-            return None  # One that was interrupted goes on.
+            return None  # An interrupted round continues.
         sequence = self.settling.settled(name, now - self.settle)
         if not sequence:
             wait = max(0.0, self.settling.first(name) + self.settle - now)
@@ -203,7 +203,7 @@ class Sweeper:
         return None
 
     async def _is_last_round(self, state: SweepState) -> bool:
-        """Return whether no trigger came that the round may have missed."""
+        """Return whether no trigger arrived that the round may have missed."""
         await state.reread(self.requests)
         name, sequence = state.request.name, state.request.spec.sequence
         self.settling.note(name, sequence, self.clock.monotonic())
@@ -216,7 +216,7 @@ class Sweeper:
     async def _pass(
         self, state: SweepState, program: Program, places: list[ListScope]
     ) -> Disposition | None:
-        """Work through the lists once; return what is in the way, None at their end."""
+        """Work through the lists once; return what stops the sweep, None at their end."""
         for place, after in left_of(places, state.progress.cursor):
             ended = await self._through(state, program, place, after)
             if ended is not None:
@@ -226,7 +226,7 @@ class Sweeper:
     async def _through(
         self, state: SweepState, program: Program, place: ListScope, after: str
     ) -> Disposition | None:
-        """Work through one list; return what is in the way, None at its end."""
+        """Work through one list; return what stops the sweep, None at its end."""
         lister = self._lister(program.origin.account)
         walk = self._chunks(state, program, lister, place, after)
         async with contextlib.aclosing(walk) as chunks:
@@ -236,14 +236,14 @@ class Sweeper:
                     done = state.progress.done
                     if (ended := await self._step(state, program, place, left)) is not None:
                         return ended
-                    # Something is left where all places had a trigger that failed.
+                    # Objects are left if a trigger failed in each place.
                     left = left[state.progress.done - done :]
         return None
 
     async def _step(
         self, state: SweepState, program: Program, place: ListScope, chunk: list[Object]
     ) -> Disposition | None:
-        """Work on a chunk, or on its first part; return what is in the way after that."""
+        """Work on a chunk, or on its first part; return what stops the sweep after that."""
         if (held := await self._gate(state, program, len(chunk))) is not None:
             return held
         done = state.progress.done
@@ -255,11 +255,11 @@ class Sweeper:
         current = await self._current(state.request.spec)
         if isinstance(current, Skip | Fail):
             return current
-        # Another generation, or in another name; that counts without one.
+        # Another generation or another account, which can change without a generation.
         return _AGAIN if current.origin != program.origin else None
 
     async def _gate(self, state: SweepState, program: Program, triggers: int) -> Defer | None:
-        """Wait for the turn of a chunk, unless that takes long; return what holds it back."""
+        """Wait for the turn of a chunk, unless that takes long; return why it is deferred."""
         policy, name = state.policy, state.request.name
         held = self.pacer.closed(policy)
         if not state.diverted:
@@ -326,7 +326,7 @@ class Sweeper:
                     items = items[size:]
 
     def _size(self, state: SweepState, program: Program, place: ListScope) -> int:
-        """Return how many triggers make a chunk, at whose end all places wait for the slowest."""
+        """Return the size of a chunk in triggers; at its end all places wait for the slowest."""
         if is_unproven(state, program, place):
             return 1
         paced = self.pacer.limits(state.policy).rate > 0
@@ -337,7 +337,7 @@ class Sweeper:
     ) -> Retry | Defer | None:
         """Work on a chunk; return why the sweep has to wait with it, None where it is done.
 
-        It is done up to where too many of it failed.
+        The work ends early where too many triggers of the chunk have failed.
         """
         width = self._width(state, program, len(objects))
         side_by_side = SideBySide(
@@ -378,7 +378,7 @@ class Sweeper:
     def _too_many(
         self, progress: SweepProgress, attempts: Iterable[Attempt | None]
     ) -> Retry | None:
-        """Return why a request waits where what failed would become too many requests again."""
+        """Return why the sweep waits, if the failed triggers would get too many requests again."""
         ends = [attempt.disposition for attempt in attempts if attempt is not None]
         waiting = [end for end in ends if isinstance(end, Retry)]
         if not waiting or progress.failed + len(waiting) <= self.children:
@@ -411,8 +411,8 @@ class Sweeper:
         created = await self.requests.create(name, marks, child)
         again = isinstance(attempt.disposition, Retry)
         if not created and state.diverted and again and await self._ended(name):
-            # That was of an earlier round. One that still waits stands for the trigger as it is
-            # now, and one that failed for good says already what failed again.
+            # That child was of an earlier round. One that still waits covers the trigger as it is
+            # now. A trigger that failed for good needs no new one: its child reports that already.
             name = child_name(f"{parent}/{state.progress.sequence}", ref.uid)
             await self.requests.create(name, marks, child)
 
@@ -424,9 +424,9 @@ class Sweeper:
 
 
 def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
-    """Return why a request waits for a person, None where a listing tells what its triggers need.
+    """Return why an aggregate request waits for a user, None if a list shows its triggers.
 
-    Its rule was another one when they were sent, and nobody here has seen that.
+    It waits if the rule was another one when its triggers were sent, which this process never saw.
     """
     if not spec.sequence or not (reason := why_not_rebuildable(program)):
         return None
@@ -439,7 +439,7 @@ def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
 
 
 def _chosen(progress: SweepProgress) -> Callable[[Object], bool]:
-    """Return which objects a phase is for; the canaries are those of the begin of the sweep."""
+    """Return a filter for the objects of a phase; the canaries are those of the sweep's start."""
     if progress.phase not in (_CANARY, _REST):
         return lambda _: True
     canaries, wanted = compile_labels(progress.canary), progress.phase == _CANARY

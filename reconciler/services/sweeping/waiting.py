@@ -1,4 +1,4 @@
-"""What all triggers of a chunk wait for: then the sweep waits, and not a request for each."""
+"""Waits that all triggers of a chunk share: the sweep waits, instead of a request for each."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from reconciler.services.processing.attempt import Attempt
 
 
 def check_entries(attempts: Iterable[Attempt | None]) -> None:
-    """Raise where every trigger waits for a GlobalContextEntry: then one request must wait."""
+    """Raise `NotReady` if every trigger waits for a GlobalContextEntry: then the sweep waits."""
     waits = common_wait(attempts, Reason.ENTRY_NOT_READY)
     if waits is not None:
         raise NotReady(waits.message)
 
 
 def common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | None:
-    """Return what the first trigger waits for where all of them wait for that reason."""
+    """Return the retry of the first trigger if all triggers wait for the given reason."""
     ends = [attempt.disposition for attempt in attempts if attempt is not None]
     waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
     return waiting[0] if waiting and len(waiting) == len(ends) else None
