@@ -11,6 +11,7 @@ from reconciler.engine.given import Given
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy
+from reconciler.engine.reading import kind_of
 from reconciler.errors import InvalidPolicy
 
 FAILURE_POLICY_ANNOTATION: Final = f"{PREFIX}failure-policy"
@@ -155,14 +156,26 @@ class OptionalDialect:
         return found(policy, compiled)
 
 
+def annotations_of(policy: Object) -> Mapping[str, Any]:
+    """Return the annotations of a policy.
+
+    Raises:
+        InvalidPolicy: They are not an object.
+    """
+    found = (policy.get("metadata") or {}).get("annotations") or {}
+    if not isinstance(found, Mapping):
+        reason = f"expected an object, got {kind_of(found)}"
+        raise InvalidPolicy("metadata.annotations", reason)
+    return found
+
+
 def wants_existing(policy: Object) -> bool:
     """Return whether rules that change their trigger also run on existing objects.
 
     Raises:
         InvalidPolicy: The annotation is neither ``true`` nor ``false``.
     """
-    found = (policy.get("metadata") or {}).get("annotations")
-    value = found.get(ANNOTATION_EXISTING, "false") if isinstance(found, Mapping) else "false"
+    value = annotations_of(policy).get(ANNOTATION_EXISTING, "false")
     if value not in ("true", "false"):
         raise InvalidPolicy(PLACE, f"{value!r} is neither true nor false")
     return bool(value == "true")
@@ -174,8 +187,7 @@ def failure_policy_of(policy: Object, *, default: str) -> str:
     Raises:
         InvalidPolicy: The annotation is neither ``Fail`` nor ``Ignore``.
     """
-    annotations = (policy.get("metadata") or {}).get("annotations") or {}
-    given = annotations.get(FAILURE_POLICY_ANNOTATION, default)
+    given = annotations_of(policy).get(FAILURE_POLICY_ANNOTATION, default)
     if given not in (FAIL, IGNORE):
         place = f"metadata.annotations[{FAILURE_POLICY_ANNOTATION}]"
         raise InvalidPolicy(place, f"expected {FAIL} or {IGNORE}")

@@ -17,16 +17,22 @@ def mapping(
         allowed: The known fields.
         errors: Collects the unknown fields, so that the known ones are still read.
     """
-    if raw is None:
-        return {}
-    if not isinstance(raw, Mapping):
-        raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
-    if unknown := [field for field in raw if field not in allowed]:
+    fields = object_at(raw, location)
+    if unknown := [field for field in fields if field not in allowed]:
         with ErrorList() as found:
             for field in unknown:
                 reason = f"unknown field {field!r}, expected one of {', '.join(allowed)}"
                 error = InvalidPolicy(f"{location}.{field}", reason)
                 (found if errors is None else errors).add(error)
+    return fields
+
+
+def object_at(raw: Any, location: str) -> Mapping[str, Any]:
+    """Read an object with any fields; null is an empty one."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
     return raw
 
 
@@ -42,7 +48,7 @@ def sequence(raw: Any, location: str) -> Sequence[Any]:
 def string(raw: Any, location: str) -> str:
     """Read a non-empty text without variables."""
     if not isinstance(raw, str) or not raw:
-        raise InvalidPolicy(location, f"expected a non-empty text, got {kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected a non-empty string, got {kind_of(raw)}")
     return _constant(raw, location)
 
 
@@ -53,25 +59,22 @@ def strings(raw: Any, location: str) -> tuple[str, ...]:
 
 def _text(item: Any, location: str) -> str:
     if not isinstance(item, str):
-        raise InvalidPolicy(location, f"expected a text, got {kind_of(item)}")
+        raise InvalidPolicy(location, f"expected a string, got {kind_of(item)}")
     return _constant(item, location)
 
 
 def string_map(raw: Any, location: str) -> Mapping[str, str]:
     """Read an object whose values are texts without variables; null is an empty one."""
-    if raw is None:
-        return {}
-    if not isinstance(raw, Mapping):
-        raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
+    found = object_at(raw, location)
     with ErrorList() as errors:
-        for key, value in raw.items():
+        for key, value in found.items():
             errors.attempt(_pair, key, value, location)
-    return raw
+    return found
 
 
 def _pair(key: str, value: Any, location: str) -> None:
     if not isinstance(value, str):
-        reason = f"expected a text, got {kind_of(value)}: put the value in quotes"
+        reason = f"expected a string, got {kind_of(value)}: put the value in quotes"
         raise InvalidPolicy(f"{location}.{key}", reason)
     _constant(key, location)
     _constant(value, f"{location}.{key}")
@@ -89,9 +92,9 @@ def kind_of(value: Any) -> str:
         case None:
             return "nothing"
         case "":
-            return "an empty text"
+            return "an empty string"
         case str():
-            return "a text"
+            return "a string"
         case bool():
             return "a boolean"
         case int() | float():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import PREFIX, Object
+from reconciler.dialects.base import annotations_of
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import ConditionResult
 from reconciler.engine.ports import Condition
@@ -28,8 +29,7 @@ def read_label(policy: Object) -> tuple[str, str] | None:
     Raises:
         InvalidPolicy: The annotation has an unknown value.
     """
-    annotations = (policy.get("metadata") or {}).get("annotations") or {}
-    value = annotations.get(ANNOTATION, _LABELLED)
+    value = annotations_of(policy).get(ANNOTATION, _LABELLED)
     if value not in (_LABELLED, _ALL):
         place = f"metadata.annotations[{ANNOTATION}]"
         raise InvalidPolicy(place, f"expected {_LABELLED} or {_ALL}")

@@ -188,7 +188,7 @@ def _factors(raw: Any, location: str) -> dict[str, dict[str, float]]:
     return {
         name if name.endswith("s") else f"{name}s": {
             resource: read_ratio(factor, f"{location}.{name}.{resource}")
-            for resource, factor in (amounts or {}).items()
+            for resource, factor in reading.object_at(amounts, f"{location}.{name}").items()
         }
         for name, amounts in parts.items()
     }

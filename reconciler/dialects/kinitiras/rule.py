@@ -126,7 +126,7 @@ def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
     for index, item in enumerate(reading.sequence(raw, location)):
         place = f"{location}[{index}]"
         fields = reading.mapping(item, place, allowed=("path", "op", "value"))
-        if fields.get("op") not in {"add", "remove", "replace"}:
+        if fields.get("op") not in ("add", "remove", "replace"):
             raise InvalidPolicy(f"{place}.op", "expected add, remove or replace")
         if fields.get("path") == "":
             reason = "names the whole object: name a field of it, as /metadata/labels"

@@ -180,7 +180,7 @@ def _joined(current: Any, wanted: Any) -> Any:
     """Return the current terms with the wanted ones added, without duplicates."""
     if isinstance(wanted, Mapping):
         outer = current if isinstance(current, Mapping) else {}
-        terms = _joined(outer.get(_TERMS, []), wanted.get(_TERMS, []))
+        terms = _joined(outer.get(_TERMS), wanted.get(_TERMS) or [])
         return {**outer, **wanted, _TERMS: terms}
     there = current if isinstance(current, list) else []
     return [*there, *(term for term in wanted if term not in there)]
@@ -254,7 +254,7 @@ def _read_resources(raw: Any, location: str, *, removes: bool) -> dict[str, dict
     return {
         part: {
             name: _amount(amount, f"{location}.{part}.{name}")
-            for name, amount in (amounts or {}).items()
+            for name, amount in reading.object_at(amounts, f"{location}.{part}").items()
         }
         for part, amounts in fields.items()
     }
@@ -291,6 +291,8 @@ def _read_affinity(raw: Any, location: str, *, removes: bool) -> dict[str, dict[
             if not isinstance(terms, Mapping if is_node else list):
                 wanted = "an object with nodeSelectorTerms" if is_node else "a list of terms"
                 raise InvalidPolicy(f"{place}.{name}", f"expected {wanted}")
+            if isinstance(terms, Mapping):
+                reading.sequence(terms.get(_TERMS), f"{place}.{name}.{_TERMS}")
     return found
 
 

@@ -27,7 +27,7 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
     operator, effect = fields.get("operator") or "Equal", fields.get("effect") or ""
     if key and not LABEL_KEY.fullmatch(str(key)):
         raise InvalidPolicy(f"{location}.key", "expected the key of a taint")
-    if operator not in {"Equal", "Exists"}:
+    if operator not in ("Equal", "Exists"):
         raise InvalidPolicy(f"{location}.operator", "expected Equal or Exists")
     if not key and operator != "Exists":
         raise InvalidPolicy(f"{location}.operator", "without a key it has to be Exists")

@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reconciler.api.meta import Object, policy_ref
-from reconciler.dialects.base import PLACE, Unchanged, failure_policy_of, wants_existing
+from reconciler.dialects.base import (
+    PLACE,
+    Unchanged,
+    annotations_of,
+    failure_policy_of,
+    wants_existing,
+)
 from reconciler.dialects.finding import Finding
 from reconciler.dialects.kubemod.binding import on_binding
 from reconciler.dialects.kubemod.kinds import inside_a_namespace, is_namespaced, kinds_of
@@ -45,8 +51,7 @@ def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
         location="spec",
         everywhere=ref.namespace == SYSTEM_NAMESPACE,
     )
-    annotations = meta.get("annotations") or {}
-    program, *others = _programs(rule, origin, annotations)
+    program, *others = _programs(rule, origin, annotations_of(policy))
     existing = wants_existing(policy)
     if existing and (reason := _why_not_on_existing(rule)):
         raise InvalidPolicy(PLACE, reason)

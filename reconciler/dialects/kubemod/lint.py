@@ -114,12 +114,14 @@ def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
 
 def _is_guarded(rule: Rule, edit: Edit) -> bool:
     """Return whether an item of the rule, or the edit's select, reads the list that grows."""
-    *_, name = (part[0] for part in edit.path.parts[:-1] if part and not str(part[0]).isdecimal())
+    names = [part[0] for part in edit.path.parts[:-1] if part and not str(part[0]).isdecimal()]
+    if not names:
+        return True  # No object is a list: there the path names a field.
     trees = [item.select.tree for item in rule.items]
     if edit.select is not None:
         trees.append(edit.select.tree)
     keys = (node.key for tree in trees for node in parts_of(tree) if isinstance(node, Key))
-    return any(key == Constant(name) for key in keys)
+    return any(key == Constant(names[-1]) for key in keys)
 
 
 def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[Finding]:
