@@ -1,1 +1,1 @@
-"""Executables of users, run as processes with no more of this one than they need."""
+"""Runs executables of users as processes that inherit only what they need."""

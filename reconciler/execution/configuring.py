@@ -1,4 +1,4 @@
-"""The configuration that an executable prints, read and compiled."""
+"""Parses and compiles the configuration that an executable prints."""
 
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import load_config
@@ -7,10 +7,10 @@ from reconciler.services.ports.jq import Jq
 
 
 async def read_printed(text: str, jq: Jq) -> HookConfig:
-    """Read what an executable printed, and have its jq programs compiled.
+    """Return the configuration that an executable printed, with its jq programs checked.
 
     Raises:
-        InvalidPolicy: It cannot be used, with all places.
+        InvalidPolicy: It cannot be used; lists all locations.
     """
     config = load_config(text)
     await compile_programs(config.programs, jq)

@@ -1,4 +1,4 @@
-"""Which files of a folder are hooks: shell-operator's rule, and its order."""
+"""Finds the hooks in a folder, by the rules and in the order of shell-operator."""
 
 import os
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class Executable:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a folder has.
+    """The content of a folder of hooks.
 
     Attributes:
-        executables: In the order of their paths, compared as texts.
-        skipped: Paths below the folder that would be hooks if they could be executed.
+        executables: Sorted by their paths as texts.
+        skipped: Paths below the folder that would be hooks if they were executable.
     """
 
     executables: tuple[Executable, ...]
@@ -43,12 +43,12 @@ class Discovery:
 
 
 def find_executables(folder: Path) -> Discovery:
-    """Look through a folder, and those below it but hidden ones and those called ``lib``.
+    """Search a folder and its subfolders, except hidden ones and those named ``lib``.
 
-    Links to files are followed, as a volume of a ConfigMap needs it; links to folders are not.
+    Links to files are followed, because ConfigMap volumes use them; links to folders are not.
 
     Raises:
-        InvalidSetting: It cannot be read.
+        InvalidSetting: The folder cannot be read.
     """
     root = folder.resolve()
     names: list[str] = []

@@ -1,19 +1,19 @@
-"""The environment of a hook: what it needs to work, and what its user names."""
+"""The environment of a hook: the variables that it needs, and those that its user names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 _KEPT: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "KUBECONFIG"})
 _CLUSTER: Final = "KUBERNETES_"
-"""How the names of the variables begin by which a Pod finds the API server."""
+"""Prefix of the variables by which a Pod finds the API server."""
 
 
 def clean_environment(environment: Mapping[str, str], added: Iterable[str]) -> dict[str, str]:
-    """Return the variables that a hook gets of those that a program has.
+    """Return the part of a program's environment that a hook receives.
 
     Args:
-        environment: Of the program; its tokens and settings are none of a hook's business.
-        added: Names of further ones.
+        environment: The program's; a hook must not see its tokens and settings.
+        added: Names of additional variables.
     """
     names = _KEPT | set(added)
     return {

@@ -1,4 +1,4 @@
-"""Hooks that are executables: asked for their configuration, and run."""
+"""Runs executable hooks, and reads their configuration."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ _ARGUMENT: Final = "--config"
 _LONGEST_REASON: Final = 300
 _MIB: Final = 1024 * 1024
 _INTERPRETED: Final = b"#!"
-# ELF, and what takes its place on a Mac.
+# Magic numbers of ELF and of macOS executables.
 _PROGRAMS: Final = (
     b"\x7fELF",
     b"\xcf\xfa\xed\xfe",
@@ -31,19 +31,19 @@ _PROGRAMS: Final = (
 _HEAD: Final = 4096
 
 Say = Callable[[str, str], None]
-"""Takes a line that a hook printed, and the stream: ``stdout`` or ``stderr``."""
+"""Receives a line that a hook printed, and its stream: ``stdout`` or ``stderr``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a run of an executable left behind.
+    """The result of a run of an executable.
 
     Attributes:
-        operations: Text, not looked at yet; so are the next three. All are empty where the files
-            of a run that failed cannot be read.
-        failure: None where it went well.
-        ended: How its process ended; None if it was never there.
-        left_out: Lines of output that there were too many of.
+        operations: Text, not yet parsed, as are the next three. All are empty if the files cannot
+            be read.
+        failure: None if it succeeded.
+        ended: How its process ended; None if it never started.
+        left_out: Number of output lines dropped by the rate limit.
     """
 
     operations: str = ""
@@ -60,9 +60,9 @@ class Executables:
     """Runs executables.
 
     Attributes:
-        folder: For the files of runs.
-        environment: Of a hook, beside the variables that name its files.
-        keep_files: Leave them where they are, for whoever looks for a fault.
+        folder: The folder for the files of runs.
+        environment: That of a hook, without the variables that name its files.
+        keep_files: Keep the files after a run, for debugging.
     """
 
     folder: Path
@@ -72,10 +72,10 @@ class Executables:
     keep_files: bool = False
 
     async def config(self, executable: Executable) -> str:
-        """Return the configuration that an executable prints, asked in the folder of hooks.
+        """Return the configuration that an executable prints when run in the folder of hooks.
 
         Raises:
-            InvalidPolicy: It prints none.
+            InvalidPolicy: It prints no configuration.
             Interrupted: The machine could not run it.
         """
         _check_program(executable)
@@ -114,8 +114,8 @@ class Executables:
         Args:
             executable: What to run, without arguments.
             context: The text of its binding contexts.
-            say: Takes what it prints.
-            seconds: That it may take; None for no limit.
+            say: Receives the lines that it prints.
+            seconds: Its time limit; None for no limit.
 
         Raises:
             Interrupted: The machine could not run it.
@@ -200,7 +200,7 @@ def _ignore(line: str, stream: str) -> None:
 
 
 def _check_program(executable: Executable) -> None:
-    """Look whether it can be started, since a shell would run any text as its own script."""
+    """Check that it can be started, because a shell would run any text as its own script."""
     try:
         with executable.path.open("rb") as file:
             head = file.read(_HEAD)

@@ -1,4 +1,4 @@
-"""What a process of a hook may take, and how it is held to that before it is there."""
+"""Resource limits of a hook's processes, and the command that sets them at the start."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +12,16 @@ _SHELL: Final = "/bin/sh"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookLimits:
-    """What one run of a hook may take.
+    """Resource limits of one run of a hook.
 
     Attributes:
         memory: Bytes of address space of each of its processes; 0 for no limit.
-        file: Bytes of a file that it writes, wherever.
-        files: That it has open.
-        result: Bytes of a file that it answers with.
-        config: Bytes that it prints as its configuration.
-        config_seconds: That it may take for that.
-        grace: Seconds between being asked to end and being killed.
+        file: Bytes of any file that it writes.
+        files: Number of open files.
+        result: Bytes of each file with its answers.
+        config: Bytes of the configuration that it prints.
+        config_seconds: Seconds for printing the configuration.
+        grace: Seconds between SIGTERM and SIGKILL.
     """
 
     memory: int = 4096 * _MIB
@@ -35,8 +35,8 @@ class HookLimits:
     def command(self, path: Path, arguments: tuple[str, ...], folder: Path) -> list[str]:
         """Return the command that runs an executable in a folder, within these limits.
 
-        A shell sets them and becomes the executable: what sets them from outside comes too late,
-        and code between fork and exec of a large process is slow and may not do much.
+        A shell sets them and becomes the executable: setting them from outside would be too late,
+        and code between fork and exec is slow in a large process and may only do little.
         """
         settings = [
             "umask 077",
@@ -46,7 +46,7 @@ class HookLimits:
         ]
         if self.memory:
             settings.append(f"ulimit -v {self.memory // _KIB}")
-        # A limit that is lower already stays; a system without one of them has no such limit.
+        # A lower limit stays in force; a limit that the system does not support is skipped.
         lines = [f"{setting} 2>/dev/null || :" for setting in settings]
         script = "\n".join([*lines, 'cd "$1" || exit 126', "shift", 'exec "$@"'])
         return [_SHELL, "-c", script, _SHELL, str(folder), str(path), *arguments]

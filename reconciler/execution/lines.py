@@ -1,19 +1,19 @@
-"""What a process prints, as lines that a log can bear."""
+"""Splits the output of a process into lines that are safe for a log."""
 
 import re
 from typing import Final
 
 LONGEST: Final = 16 * 1024
-"""Bytes of a line, and characters of what is shown of it; the rest is left out."""
+"""Maximum bytes of a line, and characters shown of it; the rest is cut off."""
 RATE: Final = 1000
-"""Lines of one stream in a second; the rest of them is left out."""
+"""Maximum lines of one stream in a second; the others are dropped."""
 _CUT: Final = " [cut]"
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What would steer a terminal; a tab does not."""
+"""Control characters that would affect a terminal; a tab is harmless."""
 
 
 class LineReader:
-    """Divides a stream into lines."""
+    """Splits a stream into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -21,22 +21,22 @@ class LineReader:
         self._count = 0
         self.left_out = 0
         self.last = ""
-        """The last line that is not empty, whether it was left out or not."""
+        """The last line that is not empty, even if it was dropped."""
 
     def feed(self, data: bytes, now: float) -> list[str]:
-        """Take in what was read; return the lines that are whole now.
+        """Add data; return the lines that are now complete.
 
         Args:
-            data: As it came.
+            data: As read from the stream.
             now: In seconds.
         """
         *whole, rest = (self._rest + data).split(b"\n")
-        # One byte more than a line may have tells that it was cut.
+        # One byte over the limit shows that the line was cut.
         self._rest = rest[: LONGEST + 1]
         return self._passed(whole, now)
 
     def finish(self, now: float) -> list[str]:
-        """Return what stands after the last line break."""
+        """Return the text after the last line break."""
         rest, self._rest = self._rest, b""
         return self._passed([rest], now)
 

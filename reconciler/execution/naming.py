@@ -1,4 +1,4 @@
-"""The name of the `Hook` by which an executable is shown in the cluster."""
+"""Names of the `Hook` objects that represent executables in the cluster."""
 
 import hashlib
 import re
@@ -13,10 +13,10 @@ _DIGITS: Final = 8
 
 
 def object_names(paths: Iterable[str]) -> dict[str, str]:
-    """Return the name for each path below the folder of hooks.
+    """Return the object name for each path below the folder of hooks.
 
-    It is the path in the letters that names may have, with a dot for each slash. Where that is
-    said of another path as well, or is too long, a digest of the path tells them apart.
+    It is the path in the characters that names may have, with a dot for each slash. If two paths
+    result in the same name, or it is too long, a digest of the path makes it unique.
     """
     plain = {path: _plain(path) for path in paths}
     count = Counter(plain.values())

@@ -1,6 +1,6 @@
-"""One process of a hook, from its start until nothing is left of it.
+"""One process of a hook, from its start until its whole process group has ended.
 
-It leads a session and a process group of its own, so that what it starts ends with it.
+It leads a session and a process group of its own, so that processes it starts end with it.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from reconciler.errors import Interrupted, InvalidSetting
 _CHUNK: Final = 64 * 1024
 _KIB: Final = 1024
 _DRAIN: Final = 1.0
-"""Seconds that output may still come after the process has ended."""
-# Python ignores these, and what is ignored would stay so.
+"""Seconds to wait for remaining output after the process has ended."""
+# Python ignores these signals, and a child process would inherit that.
 _OWN_SIGNALS: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 _PROCESSES: Final = Path("/proc")
@@ -32,12 +32,12 @@ class Ended:
     """How a process ended.
 
     Attributes:
-        code: As ``returncode`` says it: below zero the signal that ended it.
-        late: Its time was up.
-        left_behind: Processes that it had started were still there, and were killed.
-        user: Seconds of a processor, of it and those that it waited for.
-        system: Likewise, in the kernel.
-        most_memory: Bytes of its resident memory, at most.
+        code: As ``returncode``: a negative value is the signal that ended it.
+        late: It exceeded its time limit.
+        left_behind: Processes that it had started were still running, and were killed.
+        user: CPU seconds in user mode, of it and the children that it waited for.
+        system: CPU seconds in kernel mode, likewise.
+        most_memory: Peak of its resident memory, in bytes.
     """
 
     code: int
@@ -49,7 +49,7 @@ class Ended:
 
 
 class HookProcess:
-    """A process that was started, and has to be waited for by `ended`."""
+    """A started process, for which the caller has to await `ended`."""
 
     def __init__(self, pid: int, pipes: Sequence["_Pipe"]) -> None:
         self._pid = pid
@@ -59,11 +59,11 @@ class HookProcess:
     def start(
         cls, command: Sequence[str], environment: Mapping[str, str], output: Sink, errors: Sink
     ) -> Self:
-        """Start it, with nothing to read, and all that it prints handed over as it comes.
+        """Start a process with empty input, whose output is passed to the sinks as it arrives.
 
         Raises:
-            Interrupted: The machine has no room for it.
-            InvalidSetting: This is no Linux.
+            Interrupted: The machine cannot start another process.
+            InvalidSetting: The system is not Linux.
         """
         if not hasattr(os, "pidfd_open"):
             raise InvalidSetting("executables can be run on Linux only: use the image of hooks")
@@ -79,13 +79,13 @@ class HookProcess:
         return cls(pid, pipes)
 
     async def ended(self, seconds: float | None, grace: float) -> Ended:
-        """Wait for its end, and see to it.
+        """Wait until the process ends, and stop it at its time limit.
 
-        Whoever gives up waiting ends it as well.
+        Cancelling the wait stops the process too.
 
         Args:
-            seconds: After which it has to end; None for never.
-            grace: Seconds that it has for its end when it is asked for it.
+            seconds: Its time limit; None for no limit.
+            grace: Seconds between SIGTERM and SIGKILL.
         """
         late = False
         with _Watch(self._pid) as watch:
@@ -119,12 +119,12 @@ class HookProcess:
         await watch.wait(grace)
 
     def _signal(self, number: int) -> None:
-        """Send a signal to all of its group, if there is anybody."""
+        """Send a signal to all processes of its group, if there are any."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, number)
 
     async def _drain(self) -> None:
-        """Read what is left, unless somebody who left the group keeps the pipes open."""
+        """Read the remaining output, with a limit: a process outside the group may hold a pipe."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN):
@@ -136,19 +136,19 @@ class HookProcess:
             self._reap_orphans()
 
     def _reap(self) -> tuple[int, Any]:
-        """Return how it ended and what it used; it has ended, or is about to."""
+        """Return exit status and resource usage of a process that has ended or was killed."""
         _, status, usage = os.wait4(self._pid, 0)
         return status, usage
 
     def _reap_orphans(self) -> None:
-        """Take in what it left behind, where this is the first process of a container."""
+        """Reap orphans of its group, if this program is the init process of a container."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self._pid, os.WNOHANG)[0]:
                 pass
 
 
 class _Watch:
-    """Tells when a process has ended, without taking in how."""
+    """Detects the end of a process, without reaping it."""
 
     def __init__(self, pid: int) -> None:
         self._number = os.pidfd_open(pid)
@@ -164,11 +164,11 @@ class _Watch:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the process has ended."""
         return self._ended.is_set()
 
     async def wait(self, seconds: float | None) -> bool:
-        """Return whether it has ended within a time."""
+        """Wait for a time; return whether the process has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
@@ -215,14 +215,14 @@ class _Pipe:
 
 
 def _is_alive(group: int) -> bool:
-    """Return whether a process group has a process that has not ended."""
+    """Return whether a process group has a running process."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
     for stat in _PROCESSES.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The name before the last bracket may hold anything.
+            # The process name, before the last bracket, may contain any characters.
             state, _, number = stat.read_text().rpartition(")")[2].split()[:3]
             if int(number) == group and state not in _DEAD:
                 return True

@@ -1,4 +1,4 @@
-"""The `Runs` port: hooks that are executables."""
+"""The ports `Runs` and `Answers` for executable hooks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ _GONE: Final = RunFailure(reason="its executable is not there any more")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLabels:
-    """What names a run in logs and metrics.
+    """Labels of a run in logs and metrics.
 
     Attributes:
-        hook: Its path below the folder of hooks.
-        binding: Of the first thing that it is run for, as ``event``, which may be empty.
-        allow_failure: That it fails holds nothing up.
+        hook: Path of the executable below the folder of hooks.
+        binding: That of the first context, as is ``event``, which may be empty.
+        allow_failure: Its failure does not block the queue.
     """
 
     hook: str
@@ -39,30 +39,30 @@ class RunLabels:
 
 
 class RunObserver(Protocol):
-    """Sees what runs say, and how they end."""
+    """Observes the output and the end of runs."""
 
     def said(self, run: RunLabels, line: str, stream: str) -> None:
-        """Take a line that a hook printed."""
+        """Receive a line that a hook printed."""
         ...
 
     def noticed(self, run: RunLabels, problem: str) -> None:
-        """Take a sentence on what went wrong without failing the run."""
+        """Receive a sentence on a problem that does not fail the run."""
         ...
 
     def ended(
         self, run: RunLabels, answer: Answer, seconds: float, failure: RunFailure | None
     ) -> None:
-        """Take how a run ended."""
+        """Receive the result of a run that has ended."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutableRuns:
-    """Runs executables by the `Hook` that each of them has.
+    """Runs executables, identified by their `Hook` objects.
 
     Attributes:
-        known: All there are.
-        seconds: That a run may take; None for no limit.
+        known: All executables.
+        seconds: Time limit of a run; None for no limit.
     """
 
     executables: Executables
@@ -75,7 +75,7 @@ class ExecutableRuns:
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
     ) -> RunResult:
-        """Run a hook once, until it has ended; one that is not there any more fails.
+        """Run a hook once, until it has ended; fail if its executable no longer exists.
 
         Raises:
             Interrupted: The machine could not run it.
@@ -91,7 +91,7 @@ class ExecutableRuns:
         *,
         seconds: float,
     ) -> Reply[_Said]:
-        """Return what a hook says of a review.
+        """Return the reply of a hook to a review.
 
         Raises:
             Interrupted: The machine could not run it.
@@ -110,7 +110,7 @@ class ExecutableRuns:
         read: Callable[[RunLabels, Answer], _Result],
         seconds: float | None,
     ) -> _Result:
-        """Run a hook once, and return what is read of its files."""
+        """Run a hook once, report it to the observer, and return the parsed result."""
         executable = self.known.get(hook)
         if executable is None:
             return read(labels_of(str(hook), config, contexts), Answer(failure=_GONE))
@@ -133,7 +133,7 @@ class ExecutableRuns:
         operations: list[Any] = []
         try:
             operations = decode_operations(answer.operations)
-            # Of a run that failed the metrics do not count, as in the original.
+            # Metrics of a failed run are ignored, as in the original.
             found = parse_metrics(answer.metrics) if failure is None else ()
         except InvalidPolicy as error:
             return RunResult(operations=operations, failure=failure or _failure(error))
@@ -146,7 +146,7 @@ class ExecutableRuns:
         if answer.failure is not None:
             return Reply(failure=answer.failure)
         if answer.operations.strip():
-            # It may be a dry run, or be refused by somebody else.
+            # The request may be a dry run, or another webhook may refuse it.
             self.observer.noticed(run, "its operations are left out: a webhook changes nothing")
         try:
             self._report(run, parse_metrics(answer.metrics))
@@ -167,7 +167,7 @@ def _failure(error: InvalidPolicy) -> RunFailure:
 
 
 def problems_of(answer: Answer) -> list[str]:
-    """Return what is to be said of a run whether it went well or not."""
+    """Return the problems of a run that do not depend on its success."""
     found: list[str] = []
     if answer.left_out:
         found.append(f"{answer.left_out} lines are left out: more than 1,000 in a second")
@@ -177,7 +177,7 @@ def problems_of(answer: Answer) -> list[str]:
 
 
 def labels_of(hook: str, config: HookConfig, contexts: Sequence[Mapping[str, Any]]) -> RunLabels:
-    """Return what names a run: the first of its contexts."""
+    """Return the labels of a run, derived from its first context."""
     first = contexts[0] if contexts else {}
     name = str(first.get("binding", ""))
     binding = next((item for item in config.recorded if item.name == name), None)
@@ -185,7 +185,7 @@ def labels_of(hook: str, config: HookConfig, contexts: Sequence[Mapping[str, Any
     return RunLabels(
         hook=hook,
         binding=name,
-        # What the API server waits for stands in no queue.
+        # Calls of the API server do not pass through a queue.
         queue="" if "review" in first else queue,
         event=str(first.get("watchEvent", "")),
         allow_failure=binding is not None and binding.allow_failure,

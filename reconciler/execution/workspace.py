@@ -1,4 +1,4 @@
-"""The files through which a hook is given something and answers, one folder for each run."""
+"""The input and output files of a hook, in one folder for each run."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _FILES: Final = {
     CONTEXT: "binding-context.json",
     METRICS: "metrics.json",
     CONVERSION: "conversion-response.json",
-    # The older name of the two leads to the same file.
+    # The older variable names the same file.
     ADMISSION: "admission-response.json",
     VALIDATING: "admission-response.json",
     OPERATIONS: "kubernetes-patch",
@@ -31,7 +31,7 @@ _FILES: Final = {
 
 
 class BadAnswer(Exception):
-    """A file that a hook answered with cannot be used."""
+    """A file with an answer of a hook cannot be used."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,17 +39,17 @@ class BadAnswer(Exception):
 
 
 class Workspace:
-    """The folder of a run: nobody else can read it, and it goes with the run."""
+    """The folder of a run, which other users cannot read and which is removed after the run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
     def make(cls, within: Path, context: str) -> Self:
-        """Make the files of a run; all but the context are empty.
+        """Create the files of a run; all but the context are empty.
 
         Raises:
-            OSError: There is no room.
+            OSError: The files cannot be written.
         """
         made = cls(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=within)))
         try:
@@ -63,22 +63,22 @@ class Workspace:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the variables that a hook finds them by.
+        """Return the environment variables that name the files.
 
-        What it puts aside itself, as a shell does with a long here-document, goes there too.
+        Temporary files go there too, such as those of a shell for long here-documents.
         """
         paths = {variable: str(self.folder / name) for variable, name in _FILES.items()}
         return {**paths, "TMPDIR": str(self.folder)}
 
     def read(self, variable: str, most: int) -> str:
-        """Return what a hook wrote into a file.
+        """Return the text that a hook wrote into a file.
 
         Raises:
-            BadAnswer: It is no file of text any more, or too large.
+            BadAnswer: It is not a regular text file any more, or too large.
         """
         path = self.folder / _FILES[variable]
         try:
-            # A hook may have put a pipe there, or a link to what is none of its business.
+            # A hook may have replaced it by a pipe, or by a link to a file that it must not read.
             number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise BadAnswer(f"${variable} cannot be read: {error.strerror}") from error
@@ -95,15 +95,15 @@ class Workspace:
             raise BadAnswer(reason) from error
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder with all its content."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def clear(folder: Path) -> None:
-    """Make the folder for those of runs, or remove what a killed program left in it.
+    """Create the parent folder of the runs, and remove leftovers of a killed program.
 
     Raises:
-        InvalidSetting: It cannot be used.
+        InvalidSetting: The folder cannot be used.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Hooks as shell-operator has them: what binds them, what they are given, what they answer.
+"""Hooks of shell-operator: their bindings, the contexts that they read, and their answers.
 
-Values in, values out: `docs/design/0014-hooks.md` says who acts on them.
+The package only transforms values; `docs/design/0014-hooks.md` describes the services that use it.
 """

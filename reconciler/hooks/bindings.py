@@ -1,4 +1,4 @@
-"""What a hook is bound to, with every default in its place."""
+"""The bindings of a hook, with every default set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ EVENTS: Final = (ADDED, MODIFIED, DELETED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleBinding:
-    """A hook that runs when a crontab is due.
+    """A binding whose hook runs when a crontab is due.
 
     Attributes:
-        snapshots: Names of the monitors whose objects a run is given.
+        snapshots: Names of the Kubernetes bindings whose objects a run receives.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ScheduleBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldTest:
-    """A field of an object that has to have a value, or has not to.
+    """A field of an object that must have a value, or must not have it.
 
     Attributes:
         operator: As its author wrote it: one of ``=``, ``==``, ``Equals``, ``!=``, ``NotEquals``.
@@ -43,7 +43,7 @@ class FieldTest:
     value: str
 
     def holds(self, obj: Object) -> bool:
-        """Return whether it does for an object; a field that is missing is an empty text."""
+        """Return whether the test holds for an object; a missing field counts as an empty text."""
         value: Any = obj
         for name in self.field.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -55,7 +55,7 @@ class FieldTest:
 
     @property
     def server(self) -> str:
-        """Return it as the API server reads it, with what it would take for syntax escaped."""
+        """Return the test as a field selector of the API, with syntax characters escaped."""
         sign = "=" if self._equal else "!="
         escaped = self.value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
         return f"{self.field}{sign}{escaped}"
@@ -63,14 +63,14 @@ class FieldTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSelection:
-    """Which objects of its kind a monitor follows.
+    """The objects of its kind that a binding selects.
 
     Attributes:
-        names: None where any name will do; none at all is the same.
-        labels: None where any labels will do.
-        fields: All of them must hold, as the API server says; None where there are none.
-        namespaces: None where their names do not matter.
-        namespace_labels: None where the labels of the namespace do not matter.
+        names: None or empty for any name.
+        labels: None for any labels.
+        fields: Tests that must all hold, as in the API server; None without tests.
+        namespaces: None for any namespace.
+        namespace_labels: Selects by the labels of the namespace; None for any.
     """
 
     names: tuple[str, ...] | None = None
@@ -80,11 +80,11 @@ class ObjectSelection:
     namespace_labels: LabelSelector | None = None
 
     def accepts(self, obj: Object, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether an object is one of them.
+        """Return whether the selection includes an object.
 
         Args:
-            obj: Of the kind.
-            namespace_labels: Of its namespace; none for a cluster-wide object.
+            obj: An object of the binding's kind.
+            namespace_labels: Labels of its namespace; empty for a cluster-scoped object.
         """
         meta = obj.get("metadata") or {}
         return (
@@ -98,15 +98,15 @@ class ObjectSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesBinding:
-    """A hook that runs when objects change.
+    """A binding whose hook runs when objects change.
 
     Attributes:
-        api_version: Empty for the preferred version of whatever the kind names.
+        api_version: Empty for the preferred version of the kind.
         kind: A kind, a plural or a short name, in any case.
-        events: Of `EVENTS`; none: its objects are for snapshots only.
-        jq_filter: Empty for none; else a change counts where the result changed.
-        keep_full_objects: Off where contexts and snapshots have results only.
-        snapshots: Names of the monitors whose objects a run is given.
+        events: A subset of `EVENTS`; empty if the objects are for snapshots only.
+        jq_filter: Empty for none; otherwise only a change of its result counts as a change.
+        keep_full_objects: False if contexts and snapshots only have results of the filter.
+        snapshots: Names of the Kubernetes bindings whose objects a run receives.
     """
 
     name: str
@@ -125,7 +125,7 @@ class KubernetesBinding:
 
     @property
     def watched(self) -> str:
-        """Return a text of what it follows and shows, the same wherever it was compiled."""
+        """Return a text of what it watches and shows, which is stable across processes."""
         chosen = self.selection
         labels = [
             "" if selector is None else selector.server
@@ -138,11 +138,11 @@ class KubernetesBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionBinding:
-    """A hook that is asked before an object is stored.
+    """A binding whose hook is called before an object is stored.
 
     Attributes:
-        rules: As a webhook configuration of the API has them.
-        conditions: The same, its ``matchConditions``.
+        rules: As in a webhook configuration of the API.
+        conditions: The ``matchConditions`` of a webhook configuration.
         timeout: Seconds.
     """
 
@@ -159,13 +159,13 @@ class AdmissionBinding:
 
     @property
     def key(self) -> str:
-        """Return what no other binding of its hook is called."""
+        """Return a key that is unique among the bindings of its hook."""
         return f"admission {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionBinding:
-    """A hook that converts objects of a CustomResourceDefinition from version to version."""
+    """A binding whose hook converts objects of a CustomResourceDefinition between versions."""
 
     name: str
     crd: str
@@ -175,13 +175,13 @@ class ConversionBinding:
 
     @property
     def key(self) -> str:
-        """Return what no other binding of its hook is called."""
+        """Return a key that is unique among the bindings of its hook."""
         return f"conversion {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often a hook may run: so many seconds for each run, and a few at once."""
+    """Rate limit of a hook: the seconds for each run, and the runs allowed in a burst."""
 
     interval: float
     burst: int
@@ -192,8 +192,8 @@ class HookConfig:
     """All bindings of a hook.
 
     Attributes:
-        startup: Its place among the hooks that run at the start, None where it does not.
-        pace: None where it may run as often as it likes.
+        startup: Position among the hooks that run at the start; None if it does not.
+        pace: None for no rate limit.
     """
 
     startup: int | None = None
@@ -206,12 +206,12 @@ class HookConfig:
 
     @property
     def recorded(self) -> tuple[KubernetesBinding | ScheduleBinding, ...]:
-        """Return the bindings whose runs wait in queues."""
+        """Return the bindings whose events are recorded as requests in queues."""
         return (*self.kubernetes, *self.schedules)
 
     @property
     def programs(self) -> tuple[tuple[str, str], ...]:
-        """Return the jq programs of bindings, each after its place."""
+        """Return the jq programs of bindings, each after its location."""
         return tuple(
             (f"kubernetes[{index}].jqFilter", binding.jq_filter)
             for index, binding in enumerate(self.kubernetes)
@@ -220,5 +220,5 @@ class HookConfig:
 
     @property
     def answered(self) -> tuple[AdmissionBinding | ConversionBinding, ...]:
-        """Return the bindings that the API server waits for."""
+        """Return the bindings that answer calls of the API server."""
         return (*self.validating, *self.mutating, *self.conversions)

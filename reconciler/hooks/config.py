@@ -1,7 +1,7 @@
-"""What a hook prints when it is asked for its configuration: version 1, a closed document.
+"""Parser of the configuration that a hook prints: version 1, without unknown fields.
 
-Every field, its type and its default are shell-operator's. Version 0, which has no
-``configVersion``, is not read.
+Every field, its type and its default are those of shell-operator. Version 0, which has no
+``configVersion``, is not supported.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,17 +29,17 @@ _Binding = TypeVar("_Binding")
 
 VERSION: Final = "v1"
 NO_VERSION: Final = "v0"
-"""What a document without ``configVersion`` is."""
+"""The version of a document without ``configVersion``."""
 _NANO: Final = 1_000_000_000
 
 
 def load_config(text: str) -> HookConfig:
-    """Read a configuration in YAML or JSON.
+    """Parse a configuration in YAML or JSON.
 
-    The jq programs in it are looked through, not compiled: that needs `JqWorkers.compile`.
+    Its jq programs are checked, but not compiled: that needs `JqWorkers.compile`.
 
     Raises:
-        InvalidPolicy: It cannot be read or used, with all places.
+        InvalidPolicy: It cannot be parsed or used; lists all locations.
     """
     data = decode_text(text)
     if version_of(data) == NO_VERSION:
@@ -49,7 +49,7 @@ def load_config(text: str) -> HookConfig:
 
 
 def decode_text(text: str) -> Any:
-    """Read the first document of a text, as the original's reader does; None where there is none.
+    """Parse the first document of a text, as the original does; return None without one.
 
     Raises:
         InvalidPolicy: It is neither YAML nor JSON.
@@ -61,10 +61,10 @@ def decode_text(text: str) -> Any:
 
 
 def version_of(data: Any) -> str:
-    """Return the version that a document says it has.
+    """Return the version that a document declares.
 
     Raises:
-        InvalidPolicy: It is no object, or its version is not known.
+        InvalidPolicy: It is not an object, or its version is unknown.
     """
     if data is None:
         return NO_VERSION
@@ -81,10 +81,10 @@ def version_of(data: Any) -> str:
 
 
 def read_config(data: Any) -> HookConfig:
-    """Read a document of version 1.
+    """Parse a document of version 1.
 
     Raises:
-        InvalidPolicy: With all places.
+        InvalidPolicy: It has errors; lists all locations.
     """
     with ErrorList() as errors:
         fields = Fields(data, "", errors)
@@ -143,7 +143,7 @@ def _kubernetes(fields: Fields) -> KubernetesBinding:
     program = fields.text("jqFilter")
     if program:
         _note(fields, lambda: check_program(program, location=fields.place("jqFilter")))
-    # Accepted as in the original, which does nothing with it.
+    # Accepted and ignored, as in the original.
     fields.text("resynchronizationPeriod")
     queue = fields.text("queue")
     found = KubernetesBinding(
@@ -153,7 +153,7 @@ def _kubernetes(fields: Fields) -> KubernetesBinding:
         selection=selection.read(fields),
         events=_events(fields),
         on_synchronization=fields.boolean("executeHookOnSynchronization", default=True),
-        # The queue main always waits: what it holds next rests on the first run.
+        # The main queue always waits, because its later tasks rely on the first run.
         wait_for_synchronization=fields.boolean("waitForSynchronization", default=True)
         or not queue,
         keep_full_objects=fields.boolean("keepFullObjectsInMemory", default=True),
@@ -213,7 +213,7 @@ def _bindings(config: HookConfig) -> Iterable[tuple[str, Any]]:
 
 
 def _with_groups(config: HookConfig) -> HookConfig:
-    """Give each binding of a group the snapshots of all monitors in it, after its own."""
+    """Append the snapshots of a group's Kubernetes bindings to each binding of the group."""
     members: dict[str, list[str]] = {}
     for monitor in config.kubernetes:
         if monitor.group:

@@ -1,8 +1,7 @@
-"""Why a hook runs, as the hook reads it: a list of binding contexts.
+"""Binding contexts: the reasons for a run, in the form that the hook reads.
 
-A context is recorded when something happens, with the object as of that moment. It becomes what
-the hook reads when the run begins: then snapshots are taken, and contexts of a group that follow
-each other become one.
+A context is recorded when an event occurs, with the object as of that moment. It is rendered when
+the run begins: then snapshots are added, and consecutive contexts of one group are merged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +19,11 @@ from reconciler.hooks.monitor import Change
 from reconciler.hooks.values import render_json
 
 SnapshotOf = Callable[[str], list[dict[str, Any]]]
-"""Gives what a binding, by its name, has in memory now."""
+"""Returns the current snapshot of the binding with a name."""
 
 
 class ContextType(StrEnum):
-    """Why a hook runs."""
+    """The reason for a run."""
 
     STARTUP = "OnStartup"
     SCHEDULE = "Schedule"
@@ -37,13 +36,13 @@ class ContextType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Something that a hook runs for.
+    """One reason for a run, with its data.
 
     Attributes:
-        binding: Its name.
-        event: Of `EVENTS`, for the type `EVENT`; else empty.
-        shown: What is shown of the object of an event, or of what the API server asks.
-        snapshots: The bindings whose objects are shown as well.
+        binding: Name of the binding.
+        event: One of `EVENTS` for the type `EVENT`, else empty.
+        shown: Fields for the object of an event, or for the review of the API server.
+        snapshots: Names of the bindings whose snapshots are included.
     """
 
     type: ContextType
@@ -68,7 +67,7 @@ def of_schedule(binding: ScheduleBinding) -> Context:
 
 
 def of_synchronization(binding: KubernetesBinding) -> Context | None:
-    """Return the context with the objects that are there at the start, if there is one."""
+    """Return the context with all existing objects; None if the binding has it disabled."""
     if not binding.on_synchronization:
         return None
     return Context(
@@ -115,7 +114,7 @@ def of_conversion(
 
 
 def compact(contexts: Sequence[Context]) -> list[Context]:
-    """Return the contexts, of those of a group that follow each other the last."""
+    """Return the contexts, keeping only the last of consecutive ones of one group."""
     return [
         context
         for index, context in enumerate(contexts)
@@ -126,9 +125,9 @@ def compact(contexts: Sequence[Context]) -> list[Context]:
 
 
 def render(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> list[dict[str, Any]]:
-    """Return what the hook reads.
+    """Return the binding contexts that the hook reads.
 
-    Each binding is asked once, so that all contexts of a run show the same objects.
+    Each snapshot is taken once, so that all contexts of a run show the same objects.
     """
     taken: dict[str, list[dict[str, Any]]] = {}
 
@@ -141,7 +140,7 @@ def render(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> list[dict[st
 
 
 def document(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> str:
-    """Return the text that a script finds at ``BINDING_CONTEXT_PATH``."""
+    """Return the content of the file at ``BINDING_CONTEXT_PATH``."""
     return render_json(render(contexts, snapshot_of))
 
 

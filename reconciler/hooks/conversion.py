@@ -1,6 +1,6 @@
-"""Conversions between the versions of a CustomResourceDefinition: which steps, and what they keep.
+"""Conversions between versions of a CustomResourceDefinition: the steps, and their checks.
 
-A version may be written with its group or without. Written without, it is that of any group.
+A version may be written with or without its group. Without, it matches any group.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ class ConversionStep(Generic[Owner]):
     """A conversion from one version to another.
 
     Attributes:
-        owner: Who makes it.
+        owner: The hook binding that does it.
     """
 
     start: str
@@ -41,17 +41,17 @@ def is_version(one: str, other: str) -> bool:
 def shortest_chain(
     steps: Sequence[ConversionStep[Owner]], start: str, goal: str
 ) -> tuple[ConversionStep[Owner], ...]:
-    """Return the fewest steps that lead from one version to another; none where nothing does.
+    """Return the shortest chain of steps from one version to another; empty if there is none.
 
-    Of several that are as short, the one whose versions are written as those that are looked for,
-    then the one that was declared first.
+    Among equally short chains, one whose versions are spelled as requested is preferred, then the
+    one that was declared first.
     """
     waiting: deque[tuple[str, tuple[ConversionStep[Owner], ...]]] = deque([(start, ())])
     seen = {start}
     while waiting:
         version, chain = waiting.popleft()
         fitting = [step for step in steps if is_version(step.start, version)]
-        # Stable: what is written in full comes first.
+        # The sort is stable; versions with the same spelling come first.
         fitting.sort(key=lambda step: (step.goal != goal, step.start != version))
         for step in fitting:
             longer = (*chain, step)
@@ -66,15 +66,15 @@ def shortest_chain(
 def check_converted(
     before: Sequence[Object], after: Sequence[Any], versions: Sequence[str]
 ) -> tuple[Object, ...]:
-    """Return objects that were converted, looked through.
+    """Return converted objects after a check.
 
     Args:
-        before: As they were given.
-        after: As they came back, in the same order.
-        versions: One of which they must have now.
+        before: The objects before the conversion.
+        after: The hook's result, in the same order.
+        versions: The allowed versions of the result.
 
     Raises:
-        InvalidPolicy: They are others than those that were given.
+        InvalidPolicy: They are not the given objects in an allowed version.
     """
     if len(after) != len(before):
         reason = f"has {len(after)} objects, {len(before)} were to be converted"
@@ -103,5 +103,5 @@ def _check(old: Object, new: Any, versions: Sequence[str], place: str) -> None:
 
 
 def versions_of(objects: Sequence[Object]) -> tuple[str, ...]:
-    """Return the versions that objects have, each once, in their order."""
+    """Return the distinct versions of objects, in order of appearance."""
     return tuple(dict.fromkeys(str(obj.get("apiVersion", "")) for obj in objects))

@@ -1,9 +1,9 @@
-"""When a schedule is due: crontabs by the rules of robfig/cron, version 2.
+"""Crontabs by the rules of robfig/cron, version 2.
 
-Five fields, or six with seconds first; `@hourly` and its like; `@every 1h30m`; a time zone in
-front, as in `TZ=Europe/Berlin 0 6 * * *`. What other crontabs have beside that is refused: 7 for
-Sunday, `L`, `W`, `#`, `CRON_TZ=`. Day of month and day of week are alternatives where both are
-limited; a field that begins with `*` or `?`, even one with a step, counts as not limited.
+Supported are five fields, or six with seconds first, `@hourly` and similar names, `@every 1h30m`,
+and a time zone in front, as in `TZ=Europe/Berlin 0 6 * * *`. Extensions of other crontabs are
+refused: 7 for Sunday, `L`, `W`, `#`, `CRON_TZ=`. If day of month and day of week are both limited,
+either may match; a field that begins with `*` or `?`, even with a step, counts as not limited.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from reconciler.engine.values.scalars import parse_duration
 from reconciler.errors import InvalidPolicy
 
 _YEARS: Final = 5
-"""How far a date is looked for: the 30th of February never comes."""
+"""Limit of the search for the next date, because the 30th of February never comes."""
 _ZONE: Final = "TZ="
 _EVERY: Final = "@every "
 _NAMED: Final = {
@@ -37,10 +37,10 @@ _SECOND: Final = 1_000_000_000
 
 
 class Schedule(Protocol):
-    """When something is due."""
+    """A schedule of due times."""
 
     def next(self, after: datetime) -> datetime | None:
-        """Return the next moment after one, in UTC and whole seconds; None: there is none."""
+        """Return the next due time after a moment, in UTC and whole seconds; None if never."""
         ...
 
 
@@ -64,19 +64,19 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Which values of a field count; ``free``: it was written as all of them."""
+    """The matching values of a field; ``free`` if it was written with a wildcard."""
 
     values: frozenset[int]
     free: bool
 
     def following(self, value: int) -> int | None:
-        """Return the first value from this one on."""
+        """Return the first matching value that is not lower than a value."""
         return min((item for item in self.values if item >= value), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
-    """A schedule of fields, which are those of the local time of a zone."""
+    """A schedule of crontab fields, which apply to the local time of a zone."""
 
     second: _Field
     minute: _Field
@@ -87,9 +87,9 @@ class Calendar:
     zone: tzinfo
 
     def next(self, after: datetime) -> datetime | None:
-        """Return the next moment after one, in UTC; None: none comes within five years.
+        """Return the next due time after a moment, in UTC; None if there is none in five years.
 
-        An hour that the clocks leave out is left out; one that they repeat counts twice.
+        Times in an hour that a clock change skips never come; those in a repeated hour come twice.
         """
         moment = after.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=1)
         last = moment.astimezone(self.zone).year + _YEARS
@@ -101,7 +101,7 @@ class Calendar:
         return None
 
     def _later(self, local: datetime) -> datetime | None:
-        """Return a moment before which nothing is due; None: this one is."""
+        """Return a later moment before which nothing is due; None if the given time is due."""
         if local.month not in self.month.values:
             ahead = local.replace(day=1, hour=0, minute=0, second=0, fold=0) + timedelta(days=32)
             return ahead.replace(day=1).astimezone(UTC)
@@ -132,26 +132,26 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A schedule of whole seconds from the moment that it is asked from, at least one."""
+    """A schedule that is due a fixed number of seconds, at least one, after a given moment."""
 
     seconds: int
 
     def next(self, after: datetime) -> datetime:
-        """Return the moment so many seconds on."""
+        """Return the moment one interval later."""
         moment = after.astimezone(UTC).replace(microsecond=0)
         return moment + timedelta(seconds=self.seconds)
 
 
 def parse_crontab(text: str, *, location: str, zone: tzinfo = UTC) -> Schedule:
-    """Read a crontab.
+    """Parse a crontab.
 
     Args:
         text: As its author wrote it.
-        location: Of it in its document.
-        zone: Whose local time it means, where it names none.
+        location: Its location in the document.
+        zone: The time zone if the crontab names none.
 
     Raises:
-        InvalidPolicy: It is none.
+        InvalidPolicy: It is not a valid crontab.
     """
     if text.startswith(_ZONE):
         name, space, text = text.removeprefix(_ZONE).partition(" ")
@@ -217,14 +217,14 @@ def _field(text: str, bounds: _Bounds, location: str) -> _Field:
 def _range(text: str, bounds: _Bounds, location: str) -> range:
     span, *steps = text.split("/")
     ends = span.split("-")
-    # What follows a star is not looked at, whatever it is.
+    # After a wildcard the end of the range is ignored.
     if len(steps) > 1 or (len(ends) > 2 and ends[0] not in {"*", "?"}):  # noqa: PLR2004
         raise InvalidPolicy(location, f"{bounds.name}: {text!r} is no range, write 1-5 or 1-5/2")
     if ends[0] in {"*", "?"}:
         first, last = bounds.least, bounds.most
     else:
         first = _number(ends[0], bounds, location)
-        # A start with a step alone has no end.
+        # A single value with a step extends to the upper bound.
         last = bounds.most if len(ends) == 1 and steps else _number(ends[-1], bounds, location)
     if not bounds.least <= first <= last <= bounds.most:
         reason = f"{bounds.name}: {span!r} is not within {bounds.least} to {bounds.most}"

@@ -1,8 +1,8 @@
-"""Hooks that are declared as objects: a `Hook` or `ClusterHook` becomes bindings and a run.
+"""Declared hooks: compiles a `Hook` or `ClusterHook` into bindings and a run.
 
-Bindings stand in ``spec`` as an executable prints them. ``spec.run`` says what a run answers:
-operations with variables, for each element of what ``foreach`` gives, or the results of a jq
-program. Both see the binding contexts, which are what an executable reads.
+``spec`` holds the bindings as an executable prints them. ``spec.run`` defines the operations of a
+run: templates with variables, rendered for each element of the result of ``foreach``, or a jq
+program. Both read the same binding contexts as an executable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,20 +30,20 @@ HOOK_KINDS: Final = (HOOKS, CLUSTER_HOOKS)
 
 _OURS: Final = frozenset({"run", "executable"})
 _FOREACH: Final = "contexts"
-"""Without foreach there is one element for each context."""
+"""The default of foreach, with one element for each context."""
 _MOST: Final = 10_000
-"""Operations that one run answers."""
+"""Maximum number of operations of one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRun:
-    """What a run answers; either the templates or the program are there.
+    """Definition of a run's operations, either by templates or by a program.
 
     Attributes:
-        elements: Gives the elements; an object or a text alone is one.
+        elements: The compiled ``foreach``; a result that is not a list is one element.
         templates: One for each operation.
-        texts: The same as their author wrote them, for the rights that they need.
-        program: Of jq; reads ``{"contexts": [...]}`` and gives operations.
+        texts: The templates as their author wrote them, to derive the rights that they need.
+        program: A jq program that reads ``{"contexts": [...]}`` and returns operations.
     """
 
     elements: Expression | None = None
@@ -53,7 +53,7 @@ class DeclaredRun:
 
     @property
     def programs(self) -> Iterator[tuple[str, str]]:
-        """Yield the jq programs that are written out, each after its place."""
+        """Yield the jq programs without variables, each after its location."""
         if self.program:
             yield "spec.run.jq", self.program
         for index, text in enumerate(self.texts):
@@ -64,10 +64,10 @@ class DeclaredRun:
                 yield f"spec.run.operations[{index}].jqFilter", braces.unescape(program)
 
     def answer(self, contexts: Sequence[Mapping[str, Any]], allowance: Allowance) -> list[Any]:
-        """Return the operations that the templates give, not looked at yet.
+        """Return the operations that the templates render, not yet validated.
 
         Raises:
-            EvaluationError: An expression cannot be evaluated, or there are too many.
+            EvaluationError: An expression cannot be evaluated, or there are too many operations.
         """
         if self.elements is None:
             raise EvaluationError("spec.run.jq is evaluated by jq")
@@ -86,13 +86,13 @@ class DeclaredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredHook:
-    """A hook that compiled.
+    """A compiled hook.
 
     Attributes:
-        uid: Of the object, empty where it has none yet.
-        run: None where an executable runs it.
-        executable: Its path; empty where it is declared.
-        source: Its ``spec``, as it is stored.
+        uid: That of the object, empty if it has none yet.
+        run: None if it is an executable.
+        executable: Path of the executable; empty for a declared hook.
+        source: The ``spec`` as stored.
     """
 
     ref: PolicyRef
@@ -105,15 +105,15 @@ class DeclaredHook:
 
     @property
     def confined_to(self) -> str:
-        """Return the namespace that it never leaves, empty where it is for the whole cluster.
+        """Return the namespace that the hook is confined to, empty if it may act in all.
 
-        An executable has the rights of its Pod, wherever they reach; its Hook only shows it.
+        An executable is not: it has the rights of its Pod, and its Hook only represents it.
         """
         return "" if self.executable else self.ref.namespace
 
     @property
     def programs(self) -> tuple[tuple[str, str], ...]:
-        """Return the jq programs that it is written with, each after its place."""
+        """Return the jq programs of the bindings and the run, each after its location."""
         found = [(f"spec.{place}", program) for place, program in self.config.programs]
         if self.run is not None:
             found += self.run.programs
@@ -121,18 +121,18 @@ class DeclaredHook:
 
 
 def is_executable(obj: Object) -> bool:
-    """Return whether a hook is an executable, whatever else is wrong with it."""
+    """Return whether a hook is an executable, even if its object is invalid otherwise."""
     spec = obj.get("spec")
     return isinstance(spec, Mapping) and bool(spec.get("executable"))
 
 
 def compile_hook(obj: Object) -> DeclaredHook:
-    """Read a Hook or ClusterHook.
+    """Compile a Hook or ClusterHook.
 
-    Its jq programs are looked through, not compiled: `services.hooks.compiling` does that.
+    Its jq programs are checked, but not compiled: `services.hooks.compiling` does that.
 
     Raises:
-        InvalidPolicy: With all places, below ``spec``.
+        InvalidPolicy: It has errors; lists all locations, below ``spec``.
     """
     ref, meta, spec = policy_ref(obj), obj.get("metadata") or {}, obj.get("spec")
     if not isinstance(spec, Mapping):
@@ -184,7 +184,7 @@ def _config(spec: Mapping[str, Any]) -> HookConfig:
 
 
 def _confined(config: HookConfig, namespace: str) -> HookConfig:
-    """Return bindings that see objects of a namespace alone."""
+    """Return a configuration whose Kubernetes bindings select objects of one namespace only."""
     return replace(
         config,
         kubernetes=tuple(
@@ -218,7 +218,7 @@ def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> No
 def _check_confined(
     text: Mapping[str, Any], namespace: str, location: str, errors: ErrorList
 ) -> None:
-    """Note a namespace that is written out and not the Hook's; a run looks at all others."""
+    """Refuse a literal namespace other than the Hook's; a run checks those with variables."""
     obj = text.get("object")
     meta = obj.get("metadata") if isinstance(obj, Mapping) else None
     for place, found in (

@@ -1,6 +1,6 @@
-"""Reading of a closed document: each field once, with its place; what is wrong is collected.
+"""Reader of documents without unknown fields, which collects all errors with their locations.
 
-A document is read to its end whatever is wrong in it, so that its author sees all of it at once.
+A document is read to its end in spite of errors, so that its author sees all of them at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from reconciler.errors import ErrorList, InvalidPolicy
 class Fields:
     """An object of a document.
 
-    A field that is not as it should be is noted, and reads as its default.
+    An invalid field is collected as an error, and reads as its default.
 
     Attributes:
-        location: Where it stands; empty for the document itself.
+        location: Its location in the document; empty for the document itself.
     """
 
     __slots__ = ("_errors", "_known", "_raw", "_readable", "location")
@@ -37,30 +37,30 @@ class Fields:
         return len(self._raw)
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of its fields, where its author chooses them."""
+        """Return the names of its fields, for objects whose keys are free."""
         return tuple(map(str, self._raw))
 
     def place(self, name: str) -> str:
-        """Return where a field stands."""
+        """Return the location of a field."""
         return f"{self.location}.{name}" if self.location else name
 
     def refuse(self, name: str, reason: str) -> None:
-        """Note that a field is wrong; an empty name means the object itself."""
+        """Add an error on a field, or on the object itself for an empty name."""
         self._errors.add(InvalidPolicy(self.place(name) if name else self.location, reason))
 
     def require(self, *names: str) -> None:
-        """Note which of these fields are missing."""
+        """Add an error for each of these fields that is missing."""
         for name in names:
             if self._readable and name not in self._raw:
                 self.refuse(name, "is required")
 
     def raw(self, name: str) -> Any:
-        """Return a field as it stands, None where it is missing."""
+        """Return the raw value of a field, None if it is missing."""
         self._known.add(name)
         return self._raw.get(name)
 
     def text(self, name: str, default: str = "", *, among: Sequence[str] = ()) -> str:
-        """Read a text, one of a few where these are given."""
+        """Read a text, which must be one of ``among`` if given."""
         value = self.raw(name)
         if name not in self._raw:
             return default
@@ -83,7 +83,7 @@ class Fields:
         return value
 
     def integer(self, name: str) -> int | None:
-        """Read a whole number; None where it is missing."""
+        """Read a whole number; None if it is missing."""
         value = self.raw(name)
         if name not in self._raw:
             return None
@@ -95,7 +95,7 @@ class Fields:
         return value
 
     def items(self, name: str, *, least: int = 0) -> tuple[Any, ...]:
-        """Read a list of whatever; empty where it is missing."""
+        """Read a list of any values; empty if it is missing."""
         value = self.raw(name)
         if name not in self._raw:
             return ()
@@ -107,7 +107,7 @@ class Fields:
         return tuple(value)
 
     def texts(self, name: str, *, least: int = 0, among: Sequence[str] = ()) -> tuple[str, ...]:
-        """Read a list of texts, each one of a few where these are given."""
+        """Read a list of texts, each of which must be one of ``among`` if given."""
         found = []
         for index, item in enumerate(self.items(name, least=least)):
             place = f"{name}[{index}]"
@@ -120,19 +120,19 @@ class Fields:
         return tuple(found)
 
     def part(self, name: str) -> "Fields | None":
-        """Return an object in a field; None where it is missing."""
+        """Return the reader of an object in a field; None if it is missing."""
         value = self.raw(name)
         return Fields(value, self.place(name), self._errors) if name in self._raw else None
 
     def parts(self, name: str, *, least: int = 0) -> "list[Fields]":
-        """Return the objects of a list; none where it is missing."""
+        """Return the readers of the objects in a list; empty if it is missing."""
         return [
             Fields(item, self.place(f"{name}[{index}]"), self._errors)
             for index, item in enumerate(self.items(name, least=least))
         ]
 
     def close(self) -> None:
-        """Note the fields that nobody has read."""
+        """Add an error for each field that was not read."""
         for name in self._raw:
             if name not in self._known:
                 known = ", ".join(sorted(self._known))

@@ -1,7 +1,7 @@
-"""Metrics that hooks report: what they write, what is kept of it, and how it is read.
+"""Metrics that hooks report: their operations, the stored series, and the exposition.
 
-A hook writes operations, one JSON object after the other. What is kept has a value for each name
-and set of labels, for as long as the program runs or until its group is replaced.
+A hook writes operations, one JSON object after the other. A series for each name and set of labels
+is kept in memory until the program ends or its group is replaced.
 """
 
 import json
@@ -20,18 +20,18 @@ _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 _HOOK: Final = "hook"
 _MOST: Final = 1000
-"""Series of one hook."""
+"""Maximum number of series of one hook."""
 _LONGEST: Final = 1024
-"""Characters of the value of a label."""
+"""Maximum number of characters in the value of a label."""
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""What an empty list of buckets means to Prometheus."""
+"""The default of Prometheus for an empty list of buckets."""
 _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Action(StrEnum):
-    """What is done with a metric."""
+    """The action of an operation."""
 
     ADD = "add"
     SET = "set"
@@ -44,12 +44,12 @@ _TYPES: Final = {Action.ADD: "counter", Action.SET: "gauge", Action.OBSERVE: "hi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricOperation:
-    """One operation.
+    """One operation on metrics.
 
     Attributes:
-        name: Empty where a whole group expires.
-        buckets: Upper bounds, rising; of `Action.OBSERVE` alone.
-        group: Empty for none. A run that names a group replaces all that is in it.
+        name: Empty if a whole group expires.
+        buckets: Rising upper bounds; for `Action.OBSERVE` only.
+        group: Empty for none. A run that names a group replaces all series in it.
     """
 
     action: Action
@@ -61,10 +61,10 @@ class MetricOperation:
 
 
 def parse_metrics(text: str) -> tuple[MetricOperation, ...]:
-    """Read all operations; none where the text is empty.
+    """Parse all operations; none if the text is empty.
 
     Raises:
-        InvalidPolicy: One of them is none, with all places; none of them counts.
+        InvalidPolicy: Some are invalid, so all are rejected; lists all locations.
     """
     found: list[MetricOperation] = []
     with ErrorList() as errors:
@@ -117,7 +117,7 @@ def _operation(raw: Any, location: str) -> MetricOperation:
 
 
 def _action(raw: Mapping[str, Any], location: str) -> tuple[Action, Any]:
-    """Return what is done, and with which value: the fields add and set say both."""
+    """Return the action and its value; the short forms add and set hold both."""
     short = [action for action in (Action.ADD, Action.SET) if raw.get(action) is not None]
     if len(short) > 1:
         raise InvalidPolicy(f"{location}.set", "excludes add: write two operations")
@@ -189,7 +189,7 @@ class _Series:
 
 @dataclass(slots=True)
 class _Family:
-    """All series of a name, which are of one type."""
+    """All series of a name, which have the same type."""
 
     type: str
     bounds: tuple[float, ...]
@@ -197,14 +197,14 @@ class _Family:
 
 
 class HookMetrics:
-    """What all hooks have reported."""
+    """The metrics that all hooks have reported."""
 
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
         self._families: dict[str, _Family] = {}
 
     def take(self, hook: str, operations: Sequence[MetricOperation]) -> list[str]:
-        """Take in what a run of a hook wrote; return what of it does not count, and why."""
+        """Apply the operations of a run; return messages on those that are rejected."""
         said: list[str] = []
         left_out = 0
         count = sum(item.hook == hook for item in self._all())
@@ -234,7 +234,7 @@ class HookMetrics:
         return said
 
     def exposition(self) -> str:
-        """Return all of it in the text format of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         lines: list[str] = []
         for name, family in sorted(self._families.items()):
             lines += (f"# HELP {name} {name}", f"# TYPE {name} {family.type}")

@@ -1,7 +1,7 @@
-"""What a binding to objects has seen of them: which changes count, and its snapshot.
+"""Objects of a Kubernetes binding: finds the changes that count, and keeps its snapshot.
 
-Whoever watches hands over each object with what the jq filter gave for it, and gets the changes
-that a run is for. An object whose filter gives what it gave before has not changed.
+An informer passes each object with the result of the jq filter, and receives the changes for which
+the hook runs. An object whose filter result is the same as before has not changed.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ class ObservedObject:
     """An object as its binding keeps it.
 
     Attributes:
-        shown: What contexts and snapshots have of it: ``object``, ``filterResult``, or both.
-        checksum: Of what decides whether it changed.
-        size: Bytes of JSON of what is shown, about.
+        shown: Its fields in contexts and snapshots: ``object``, ``filterResult``, or both.
+        checksum: Digest of the part whose change counts as a change.
+        size: Approximate bytes of JSON of what is shown.
     """
 
     namespace: str
@@ -34,13 +34,13 @@ class ObservedObject:
 
     @property
     def key(self) -> _Key:
-        """Return what it is known by; in this order snapshots have them."""
+        """Return the key of the object, which is also the sort key of snapshots."""
         return self.namespace, self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that counts: one of `EVENTS`, and the object as of that moment."""
+    """A change that counts: one of `EVENTS`, and the object at that time."""
 
     event: str
     observed: ObservedObject
@@ -49,12 +49,12 @@ class Change:
 def observe(
     binding: KubernetesBinding, obj: Object, results: Sequence[Any] | None
 ) -> ObservedObject:
-    """Return what a binding keeps of an object.
+    """Return an object as a binding keeps it.
 
     Args:
-        binding: To objects of its kind.
-        obj: As it was read.
-        results: Of the binding's jq filter; None where it has none.
+        binding: The binding that selects it.
+        obj: As read from the API server.
+        results: Results of the binding's jq filter; None if it has none.
     """
     shown: dict[str, Any] = {"object": obj} if binding.keep_full_objects else {}
     compared: Any = obj
@@ -75,11 +75,11 @@ def observe(
 class Monitor:
     """The objects of one binding.
 
-    What is there now and what its hook has been given differ while events are replayed that came
-    while nobody watched: snapshots show the one, whether a change counts rests on the other.
+    The current objects and those that the hook has received differ while missed events are
+    replayed: snapshots show the former, and changes are detected against the latter.
 
     Attributes:
-        size: Bytes of JSON of the snapshot, about.
+        size: Approximate bytes of JSON of the snapshot.
     """
 
     def __init__(self, binding: KubernetesBinding) -> None:
@@ -91,13 +91,13 @@ class Monitor:
     def take(
         self, event: str, observed: ObservedObject, *, replayed: bool = False
     ) -> Change | None:
-        """Take in what a watch said; return the change if the hook runs for it.
+        """Process an event of a watch; return the change if the hook runs for it.
 
         Args:
-            event: An object that is known was modified, whatever the watch calls it.
-            observed: The object as of that moment.
-            replayed: It happened before the list that the snapshot was made of. Then an object
-                that is not known may have been there, and the watch knows what happened.
+            event: One of `EVENTS`; for a known object, Added counts as Modified.
+            observed: The object at that time.
+            replayed: The event is older than the list that the snapshot was made from. An unknown
+                object may have existed then, so the event's own type is used.
         """
         if not replayed:
             self._keep(event, observed)
@@ -111,9 +111,9 @@ class Monitor:
         return None if given == observed.checksum else self._wanted(MODIFIED, observed)
 
     def replace(self, listed: Iterable[ObservedObject]) -> list[Change]:
-        """Take in a whole list; return what must have happened since the last one.
+        """Process a whole list; return the changes since the last one.
 
-        What is there comes first, in the order of the list; then what is gone.
+        Existing objects come first, in the order of the list, then deleted ones.
         """
         found = list(listed)
         gone = self._objects.keys() - {observed.key for observed in found}
@@ -122,18 +122,18 @@ class Monitor:
         return [change for change in changes if change is not None]
 
     def resume(self, observed: ObservedObject, *, given: bool) -> None:
-        """Take in an object of a first list, before anything is replayed.
+        """Add an object of a first list, before events are replayed.
 
         Args:
-            observed: As it is now.
-            given: It has not changed since the moment that the replay begins at.
+            observed: The current object.
+            given: It has not changed since the start of the replay, so the hook has received it.
         """
         self._keep(ADDED, observed)
         if given:
             self._given[observed.key] = observed.checksum
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return what contexts show of all objects, by namespace and name."""
+        """Return all objects as contexts show them, sorted by namespace and name."""
         return [self._objects[key].shown for key in sorted(self._objects)]
 
     def _keep(self, event: str, observed: ObservedObject) -> None:

@@ -1,7 +1,7 @@
-"""What a hook answers: operations on objects, several documents of YAML or JSON.
+"""Operations on objects that a hook answers, as documents of YAML or JSON.
 
-All documents are looked at before the first is carried out. What stands in an operation as text,
-an object or a patch, is read when its turn comes, and so is a jq program: there it fails alone.
+All documents are validated before the first is carried out. An object or patch given as text, or a
+jq program, is only parsed when its operation is carried out, which then fails alone.
 """
 
 import json
@@ -23,7 +23,7 @@ _MAX_DEPTH: Final = 200
 _STATUS: Final = "status"
 _METADATA: Final = "metadata"
 _SECRETS: Final = frozenset({"secret", "secrets"})
-# A field that is true or false takes the words of YAML 1.1 as well.
+# Boolean fields accept the words of YAML 1.1 as well.
 _WORDS: Final = {
     **dict.fromkeys(("y", "Y", "yes", "on"), True),
     **dict.fromkeys(("n", "N", "no", "off"), False),
@@ -31,7 +31,7 @@ _WORDS: Final = {
 
 
 class OperationType(StrEnum):
-    """What is done."""
+    """The type of an operation."""
 
     CREATE = "Create"
     CREATE_OR_UPDATE = "CreateOrUpdate"
@@ -47,7 +47,7 @@ class OperationType(StrEnum):
 OBJECTS: Final = frozenset(
     {OperationType.CREATE, OperationType.CREATE_OR_UPDATE, OperationType.CREATE_IF_NOT_EXISTS}
 )
-"""What has a whole object."""
+"""The types whose payload is a whole object."""
 _PAYLOADS: Final = {
     OperationType.JQ_PATCH: "jqFilter",
     OperationType.MERGE_PATCH: "mergePatch",
@@ -60,17 +60,17 @@ _FIELDS: Final = frozenset({"operation", "object", *_TEXTS, *_FLAGS, *_PAYLOADS.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation.
+    """One operation on an object.
 
     Attributes:
-        location: Of it among the documents.
-        api_version: Empty for the preferred version of whatever the kind names.
+        location: Its location among the documents.
+        api_version: Empty for the preferred version of the kind.
         kind: A kind, a plural or a short name, in any case.
-        namespace: Empty for a cluster-wide object.
-        subresource: Of a patch; without a slash.
-        payload: The object, the patch or the program; a text where its author wrote one.
-        ignore_missing: That the object is not there is no failure.
-        ignore_hook_error: Patches of the status that are carried out although the hook failed.
+        namespace: Empty for a cluster-scoped object.
+        subresource: For a patch; without slashes.
+        payload: The object, patch or program; a text if its author wrote one.
+        ignore_missing: A missing object is not a failure.
+        ignore_hook_error: A patch of the status is carried out even if the hook failed.
     """
 
     type: OperationType
@@ -86,7 +86,7 @@ class Operation:
 
     @property
     def is_confidential(self) -> bool:
-        """Return whether it may hold what stands in a Secret; a text is not looked into."""
+        """Return whether it may hold data of a Secret; an object given as text always may."""
         kind = self.kind
         if isinstance(self.payload, Mapping):
             kind = kind or str(self.payload.get("kind", ""))
@@ -98,7 +98,7 @@ class Operation:
         """Return the object to create.
 
         Raises:
-            Invalid: It stands there as text that is none.
+            Invalid: It is given as text that is not an object.
         """
         found = self._decoded("object")
         if not isinstance(found, dict):
@@ -109,7 +109,7 @@ class Operation:
         """Return the merge patch or JSON patch.
 
         Raises:
-            Invalid: It stands there as text that is none.
+            Invalid: It is given as text that is not such a patch.
         """
         name = _PAYLOADS[self.type]
         found = self._decoded(name)
@@ -129,7 +129,7 @@ class Operation:
 
 
 def decode_operations(text: str) -> list[Any]:
-    """Return the documents of a text, as they stand; none where it is empty.
+    """Return the raw documents of a text; none if it is empty.
 
     Raises:
         InvalidPolicy: It is neither YAML nor JSON.
@@ -141,29 +141,29 @@ def decode_operations(text: str) -> list[Any]:
 
 
 def read_operations(documents: Sequence[Any]) -> tuple[Operation, ...]:
-    """Read all operations.
+    """Parse all operations.
 
     Raises:
-        InvalidPolicy: One of them is none, with all places; nothing may be carried out.
+        InvalidPolicy: Some are invalid, so none may be carried out; lists all locations.
     """
     return read_each(_operation, documents, "operations")
 
 
 def parse_operations(text: str) -> tuple[Operation, ...]:
-    """Read all operations of a text; none where it is empty.
+    """Parse all operations of a text; none if it is empty.
 
     Raises:
-        InvalidPolicy: One of them is none, with all places; nothing may be carried out.
+        InvalidPolicy: Some are invalid, so none may be carried out; lists all locations.
     """
     return read_operations(decode_operations(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTarget:
-    """What an operation with variables is about, each part as its author wrote it.
+    """The target of an operation with variables, each part as its author wrote it.
 
     Attributes:
-        api_version: None, as the others, where an object is written as text.
+        api_version: None, as are the other parts, if the object is given as text.
     """
 
     api_version: Any = None
@@ -173,7 +173,7 @@ class WrittenTarget:
 
 
 def written_target(raw: Mapping[str, Any]) -> WrittenTarget:
-    """Return what an operation is about, as far as it is written; empty where it is left out."""
+    """Return the target of an operation as written, with empty texts for omitted parts."""
     holder: Any = raw
     place: Any = raw
     if raw.get("operation") in OBJECTS:
@@ -192,16 +192,16 @@ def written_target(raw: Mapping[str, Any]) -> WrittenTarget:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a part of an operation with variables says by itself what it is."""
+    """Return whether a part of an operation is a text without variables."""
     return isinstance(value, str) and not braces.contains(value)
 
 
 def patched_metadata(
     operation: OperationType, patch: Any, fields: frozenset[str]
 ) -> frozenset[str]:
-    """Return which of some fields of the metadata a merge patch or JSON patch writes.
+    """Return which of some metadata fields a merge patch or JSON patch writes.
 
-    Of a path with variables only a run tells what it leads to.
+    Paths with variables are not resolved: only a run determines them.
     """
     if operation is OperationType.MERGE_PATCH and isinstance(patch, Mapping):
         meta = patch.get("metadata", {})
@@ -219,7 +219,7 @@ def _stepped(step: Mapping[str, Any], fields: frozenset[str]) -> frozenset[str]:
         written.append(step.get("from"))
     found: frozenset[str] = frozenset()
     for pointer in written:
-        # What stands before the first slash the API server does not look at.
+        # The API server ignores the text before the first slash.
         names = pointer.split("/")[1:] if isinstance(pointer, str) else []
         if names[:1] in ([], [_METADATA]):
             found |= fields & frozenset(names[1:2]) if names[1:] else fields
@@ -227,10 +227,10 @@ def _stepped(step: Mapping[str, Any], fields: frozenset[str]) -> frozenset[str]:
 
 
 def check_template(raw: Mapping[str, Any], location: str) -> None:
-    """Refuse an operation with variables that no run could carry out, whatever these give.
+    """Refuse an operation that no run can carry out, whatever the values of its variables.
 
     Raises:
-        InvalidPolicy: With all places.
+        InvalidPolicy: It has errors; lists all locations.
     """
     with ErrorList() as errors:
         for name in sorted(raw.keys() - _FIELDS):
@@ -248,7 +248,7 @@ def check_template(raw: Mapping[str, Any], location: str) -> None:
 
 
 def _check_payload(operation: Operation) -> None:
-    """Look at what is written out of an object, a patch or a program."""
+    """Check the literal parts of an object, patch or program."""
     if operation.type is OperationType.JQ_PATCH:
         check_program(operation.payload, location=f"{operation.location}.jqFilter")
         return
@@ -268,7 +268,7 @@ def _check_payload(operation: Operation) -> None:
 
 
 def after_failure(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Return what is carried out although the hook failed: such patches of a status."""
+    """Return the operations to carry out after a failed run: patches of a status, if marked."""
     return tuple(
         operation
         for operation in operations
@@ -279,9 +279,9 @@ def after_failure(operations: Sequence[Operation]) -> tuple[Operation, ...]:
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the documents of JSON texts one after the other, or of YAML.
+    """Return the documents of consecutive JSON texts, or of YAML.
 
-    JSON with a number for a name is read as YAML, as in the original: there it is a text.
+    JSON with a number as a name is parsed as YAML, as in the original, which makes it a text.
     """
     decoder, found, place = json.JSONDecoder(parse_constant=refuse_constant), [], 0
     try:
@@ -342,7 +342,7 @@ def _operation(raw: Any, location: str) -> Operation:
 def _text(raw: Any, location: str) -> str:
     if raw is None:
         return ""
-    # A program may count, and call an object by the number.
+    # A program may number objects and use the number as the name.
     if isinstance(raw, int) and not isinstance(raw, bool):
         return str(raw)
     if not isinstance(raw, str):
@@ -375,7 +375,7 @@ def _payload(kind: OperationType, raw: Mapping[str, Any], location: str) -> Any:
 
 
 def _check_list(value: Any, location: str) -> None:
-    """Look at the first step alone, as the original does; the API server looks at the others."""
+    """Check the first step only, as the original does; the API server checks the others."""
     if not isinstance(value, list):
         raise InvalidPolicy(location, f"expected a list or a text, got {kind_of(value)}")
     first = value[0]

@@ -1,7 +1,7 @@
-"""What a run is to do, noted before it is begun: a new process goes on where the last one was.
+"""Plans of runs, stored before the first operation, so that a new process can resume.
 
-A run is planned where doing it twice would do harm: where it answers several operations, or one
-that is no repetition of itself.
+A run is planned if repeating it could do harm: if it answers several operations, or one that is
+not idempotent.
 """
 
 import json
@@ -23,7 +23,7 @@ _REPEATABLE: Final = frozenset(
 )
 _MADE: Final = frozenset({OperationType.CREATE, OperationType.CREATE_IF_NOT_EXISTS})
 _TOGETHER: Final = 32
-"""Steps at most whose outcomes are stored by one write."""
+"""Maximum number of steps whose outcomes are stored in one write."""
 _SUFFIX: Final = 5
 _LONGEST_PREFIX: Final = 58
 
@@ -34,9 +34,9 @@ class Step:
 
     Attributes:
         document: The operation, as the hook answered it.
-        uncertain: It was sent and got no answer, or may have been: it may be done, and what is to
-            be created is there then.
-        outcome: Empty while it is open; an `Outcome`.
+        uncertain: It was or may have been sent without an answer: it may be done, in which case
+            the object to create exists.
+        outcome: An `Outcome`; empty while the step is open.
         message: Why it failed.
     """
 
@@ -51,7 +51,7 @@ class Plan:
     """The operations of one run.
 
     Attributes:
-        covers: Names of the requests that it is for, the one that holds the plan first.
+        covers: Names of the requests that it is for; the first holds the plan.
     """
 
     steps: tuple[Step, ...]
@@ -62,11 +62,11 @@ class Plan:
         return read_operations([step.document for step in self.steps])
 
     def with_step(self, index: int, step: Step) -> "Plan":
-        """Return it with another step in a place."""
+        """Return the plan with the step at an index replaced."""
         return replace(self, steps=(*self.steps[:index], step, *self.steps[index + 1 :]))
 
     def reopened(self) -> "Plan":
-        """Return it with the steps that failed open again, for another attempt."""
+        """Return the plan with its failed steps open again, for another attempt."""
         return replace(
             self,
             steps=tuple(
@@ -76,11 +76,11 @@ class Plan:
         )
 
     def resumed(self) -> "Plan":
-        """Return it as a new process goes on with it.
+        """Return the plan as a new process resumes it.
 
-        The first of its open steps may have been sent, as many as are stored together. Those that
-        failed before them are open again: nobody knows any more whether the run was to be repeated
-        for them.
+        Its first open steps may have been sent, up to as many as are stored together. Steps that
+        failed before them are opened again: it is unknown whether the run was to be repeated for
+        them.
         """
         plan = self
         for index in next(iter(self.shares()), ()):
@@ -88,10 +88,10 @@ class Plan:
         return plan.reopened()
 
     def shares(self) -> list[list[int]]:
-        """Return the places of the open steps, those together that are stored together.
+        """Return the indices of the open steps, grouped by the write that stores them.
 
-        They may all be done again in their order, for each is for an object of its own. What is no
-        repetition of itself is stored alone.
+        The steps of a group can all be repeated in order, because each has an object of its own. A
+        step that is not idempotent is a group of its own.
         """
         found: list[list[int]] = []
         touched: set[tuple[str, str]] = set()
@@ -111,7 +111,7 @@ class Plan:
 
 
 def needs_plan(operations: Sequence[Operation]) -> bool:
-    """Return whether doing them twice would do harm."""
+    """Return whether repeating these operations could do harm."""
     return len(operations) > 1 or any(item.type not in _REPEATABLE for item in operations)
 
 
@@ -120,12 +120,12 @@ def planned(
 ) -> Plan:
     """Return the plan of a run.
 
-    What is to be created under a name that the API server makes up gets one here, which nothing
-    else has: where it is there already, this run or one that it repeats has created it.
+    An object to create with ``generateName`` gets a unique name here. If an object of that name
+    exists already, this run or the one that it repeats has created it.
 
     Args:
         documents: As the hook answered.
-        operations: The same, read.
+        operations: The parsed documents.
         covers: Names of the requests that the run is for.
     """
     steps = tuple(
@@ -136,7 +136,7 @@ def planned(
 
 
 def _place(operation: Operation) -> tuple[str, str] | None:
-    """Return where the object of an operation is, whatever its kind; None: nobody knows yet."""
+    """Return namespace and name of an operation's object; None if they are not known yet."""
     if operation.type not in OBJECTS:
         return operation.namespace, operation.name
     if not isinstance(operation.payload, Mapping):
@@ -154,7 +154,7 @@ def _step(document: Any, operation: Operation, place: str) -> Step:
     meta = obj.get("metadata")
     if not isinstance(meta, Mapping) or meta.get("name") or not meta.get("generateName"):
         return Step(document=document)
-    # A run that is repeated may answer something else.
+    # A repeated run may answer another document, which then gets another name.
     seed = f"{place}/{json.dumps(document)}"
     suffix = blake2b(seed.encode(), digest_size=_SUFFIX).hexdigest()
     name = f"{str(meta['generateName'])[:_LONGEST_PREFIX]}{suffix}"[:63]

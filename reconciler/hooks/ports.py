@@ -1,4 +1,4 @@
-"""What runs a hook: something declared in an object, or a process."""
+"""Ports for running hooks, which may be declared in an object or be executables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reconciler.hooks.responses import ResponseFiles
 _Said = TypeVar("_Said")
 
 HookRef = PolicyRef
-"""The `Hook` or `ClusterHook` that a hook is known by; an executable has a `Hook` as well."""
+"""The `Hook` or `ClusterHook` of a hook; an executable has a `Hook` as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class RunFailure:
     """Why a run failed.
 
     Attributes:
-        reason: One line for everybody: the last that a process wrote to stderr, or what is wrong.
-        exit_code: Of a process that ended by itself; else None.
-        signal: That ended a process, by its name; else empty.
+        reason: One line that users see: the last line of a process on stderr, or the error.
+        exit_code: That of a process that exited by itself; else None.
+        signal: Name of the signal that ended the process; else empty.
     """
 
     reason: str
@@ -38,7 +38,7 @@ class RunFailure:
 
     @property
     def brief(self) -> str:
-        """Return what may be said to whoever asked, without a line that a process wrote."""
+        """Return the reason without output of the process, fit for clients of the API server."""
         if self.exit_code is not None:
             return f"exit {self.exit_code}"
         return f"ended by {self.signal}" if self.signal else self.reason
@@ -46,12 +46,12 @@ class RunFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run gave.
+    """The result of a run.
 
     Attributes:
-        operations: Documents as `operations.decode_operations` gives them, not looked at yet. Of a
-            run that failed, only those with ``ignoreHookError`` are carried out.
-        failure: None where it went well.
+        operations: Documents from `operations.decode_operations`, not yet validated. Of a failed
+            run, only those with ``ignoreHookError`` are carried out.
+        failure: None if it succeeded.
     """
 
     operations: Sequence[Any] = ()
@@ -59,7 +59,7 @@ class RunResult:
 
 
 class Runs(Protocol):
-    """Runs hooks. What else a run leaves behind, as metrics, is for the adapter to take in."""
+    """Runs hooks; the adapter itself handles other output of a run, such as metrics."""
 
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
@@ -67,25 +67,25 @@ class Runs(Protocol):
         """Run a hook once, until it has ended.
 
         Args:
-            hook: Which.
-            config: What it is bound to.
-            contexts: The binding contexts, as `contexts.render` gives them.
+            hook: The hook to run.
+            config: Its bindings.
+            contexts: The binding contexts, as `contexts.render` returns them.
 
         Raises:
-            ClusterError: It could not be run now; it is tried again like a run that failed.
-            Interrupted: It was ended before its end, by nobody's fault who wrote it.
+            ClusterError: It could not be run now; it is retried like a failed run.
+            Interrupted: It was stopped for a reason outside the hook.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply(Generic[_Said]):
-    """What a run said to the API server.
+    """A run's reply to a call of the API server.
 
     Attributes:
-        answer: None where it gave none that can be read.
-        failure: Why not; None where it did.
-        ran: The hook itself ended well, so what is wrong is its answer.
+        answer: None if it gave no readable answer.
+        failure: Why there is no answer; None if there is one.
+        ran: The hook itself succeeded, so a failure is that of its answer.
     """
 
     answer: _Said | None = None
@@ -94,7 +94,7 @@ class Reply(Generic[_Said]):
 
 
 class Answers(Protocol):
-    """Runs hooks that the API server waits for."""
+    """Runs hooks to answer calls of the API server."""
 
     async def ask(
         self,
@@ -105,16 +105,16 @@ class Answers(Protocol):
         *,
         seconds: float,
     ) -> Reply[_Said]:
-        """Return what a hook says of a review.
+        """Return the reply of a hook to a review.
 
         Args:
-            hook: Which.
-            config: What it is bound to.
-            contexts: As `contexts.render` gives them.
-            read: Reads the answer; raises `InvalidPolicy` where there is none.
-            seconds: After which it is ended.
+            hook: The hook to run.
+            config: Its bindings.
+            contexts: As `contexts.render` returns them.
+            read: Parses the answer; raises `InvalidPolicy` if it has none.
+            seconds: The time after which the hook is stopped.
 
         Raises:
-            Interrupted: It was ended before its end, by nobody's fault who wrote it.
+            Interrupted: It was stopped for a reason outside the hook.
         """
         ...

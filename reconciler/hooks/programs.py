@@ -1,9 +1,9 @@
-"""jq programs: what is refused in one before it is compiled, and what is compiled in its place.
+"""Check of jq programs before they are compiled, and their adaptation from gojq to libjq.
 
-The original evaluates by gojq, this project by libjq (`reconciler/isolation`). Where the two
-differ, a program is refused here, brought to gojq's way, or the design note lists it. Refused is
-what could read something beside its input, what gojq does not have, and patterns that RE2 does
-not have.
+The original evaluates with gojq, this project with libjq (`reconciler/isolation`). Where the two
+differ, a program is refused here, adapted to behave as in gojq, or the design note lists the
+difference. Refused are functions that could read anything but the input, functions that gojq does
+not have, and patterns that RE2 does not support.
 """
 
 import re
@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(
 )
 _MODULES: Final = frozenset({"import", "include", "modulemeta"})
 _INPUTS: Final = frozenset({"input", "inputs"})
-# gojq leaves these out on purpose, or has them in its command only.
+# gojq omits these on purpose, or has them in its command only.
 _ABSENT: Final = frozenset(
     {
         "debug",
@@ -49,14 +49,14 @@ _ABSENT: Final = frozenset(
     }
 )
 _FAILS: Final = "halt_error"
-"""libjq takes it for an end without an error."""
+"""libjq treats it as a regular end, without an error."""
 _ABSENT_VARIABLES: Final = frozenset({"$__loc__", "$__prog_args"})
 _PATTERNS: Final = frozenset({"test", "match", "capture", "scan", "splits", "sub", "gsub"})
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 _ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LONGEST: Final = 64 * 1024
 
-# What JSON cannot hold comes from these, and libjq writes it as null: it has to be an error.
+# These can return numbers that JSON cannot hold. libjq writes them as null; gojq fails.
 _NONFINITE: Final = frozenset(
     {
         *("nan", "infinite", "tonumber", "fromjson", "pow", "sqrt", "fmod", "ldexp"),
@@ -69,8 +69,8 @@ _GUARD: Final = (
     ' | if any(..; type == "number" and (isnan or isinfinite))'
     ' then error("the result has a number that JSON cannot hold") else . end'
 )
-# gojq has the keys of every object in order. Here only the input has, so that whatever lists the
-# keys of what a program made itself has to put them in order.
+# gojq keeps the keys of every object sorted. Here only the input is sorted, so the functions that
+# list the keys of an object that the program made have to sort them.
 _PRELUDE: Final = (
     'def _ordered: if type == "object"'
     " then . as $all | reduce keys[] as $key ({}; .[$key] = ($all[$key] | _ordered))"
@@ -90,10 +90,10 @@ class _Token:
 
 
 def check_program(text: str, *, location: str) -> None:
-    """Refuse what no program may do; its syntax is for libjq to check.
+    """Refuse functions and patterns that no program may use; libjq checks the syntax.
 
     Raises:
-        InvalidPolicy: With what is refused, and what to do instead.
+        InvalidPolicy: Names what is refused, and what to do instead.
     """
     if len(text) > _LONGEST:
         raise InvalidPolicy(location, f"is longer than {_LONGEST} characters")
@@ -136,7 +136,7 @@ def _check_name(name: str, own: AbstractSet[str], location: str) -> None:
 
 
 def _check_pattern(following: Sequence[_Token], location: str) -> None:
-    """Look at a pattern that is written out; one that is computed is refused by nobody."""
+    """Check a literal pattern; computed patterns are not checked."""
     if len(following) < 3 or following[0].text != "(" or following[1].kind != "text":  # noqa: PLR2004
         return
     if following[2].text not in {")", ";"}:
@@ -152,7 +152,7 @@ def _check_pattern(following: Sequence[_Token], location: str) -> None:
 
 
 def _parameters(tokens: Sequence[_Token]) -> Iterator[str]:
-    """Yield the names of the closures that functions of the program take."""
+    """Yield the names of the closure parameters of the program's functions."""
     for index, token in enumerate(tokens):
         if token.text != "def" or token.kind != "name":
             continue
@@ -166,9 +166,9 @@ def _parameters(tokens: Sequence[_Token]) -> Iterator[str]:
 
 
 def _tokens(text: str, location: str) -> Iterator[_Token]:
-    """Yield what a program consists of, the programs inside its texts as well.
+    """Yield the tokens of a program, including those of interpolations in its strings.
 
-    A text is one token with its value where nothing is put into it, else its parts are left out.
+    A string without interpolation is one token with its value; otherwise its texts are omitted.
     """
     place, last = 0, ""
     open_marks: list[str] = []
@@ -206,7 +206,7 @@ def _follow(mark: str, open_marks: list[str]) -> None:
 
 
 def _text(text: str, place: int, location: str) -> tuple[str, int, bool]:
-    """Read on in a text; return what it says, where it goes on, whether that is its end."""
+    """Scan a string; return its value, the position after it, and whether the string ended."""
     said: list[str] = []
     while place < len(text):
         character = text[place]
@@ -235,7 +235,7 @@ def _character(digits: str) -> str:
 
 
 def compilable(text: str) -> str:
-    """Return the program that libjq compiles in the place of one that was checked."""
+    """Return the adapted program that libjq compiles in place of a checked one."""
     names = {token.text for token in _tokens(text, "") if token.kind == "name"}
     guard = _GUARD if names & _NONFINITE else ""
     return f"{_PRELUDE}(\n{text}\n){guard}"

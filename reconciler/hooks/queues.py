@@ -1,8 +1,8 @@
-"""The queues of hooks: what runs next, with what, and what happens when it fails.
+"""Queues of hooks: they determine the next run, its tasks, and the backoff after a failure.
 
-A queue is a value. What happens to it gives the next one, and what to do; whoever acts on it keeps
-the tasks where a crash does not reach them, and makes the queue of them again. So nothing here
-knows how a hook runs, or what time it is.
+A queue is an immutable value; each method returns the next one. The dispatcher stores the tasks
+durably and rebuilds the queue from them after a crash, so nothing here depends on how a hook runs
+or on the clock.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,16 +17,16 @@ from reconciler.requests.schedule import Backoff
 _LONGEST: Final = 32.0
 _BACKOFF: Final = Backoff(base=5.0, ceiling=_LONGEST)
 _ALMOST: Final = 1e-9
-"""What rounding may take from a token."""
+"""Tolerance for rounding errors of a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Something that a hook runs for, in its place in a queue.
+    """Contexts that a hook runs for, at a position in a queue.
 
     Attributes:
-        order: Unique in its queue, and rising.
-        allow_failure: A failure of its run is counted, and holds nothing up.
+        order: Position, unique in its queue; later tasks have higher ones.
+        allow_failure: A failure of its run is counted, but does not block the queue.
     """
 
     order: int
@@ -36,38 +36,38 @@ class Task:
 
     @property
     def is_startup(self) -> bool:
-        """Return whether it is the hook's run at the start, which is one of its own."""
+        """Return whether it is for the hook's run at the start, which is a run of its own."""
         return any(context.type is ContextType.STARTUP for context in self.contexts)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A hook to start now, once for all of these tasks."""
+    """A run of a hook to start now, for all of these tasks."""
 
     tasks: tuple[Task, ...]
 
     @property
     def hook(self) -> str:
-        """Return which hook."""
+        """Return the hook to run."""
         return self.tasks[0].hook
 
     def within(self, orders: Collection[int]) -> "Run":
-        """Return it for its first tasks alone, those in these places."""
+        """Return the run limited to its leading tasks with these orders."""
         return Run(tuple(takewhile(lambda task: task.order in orders, self.tasks)))
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        """Return its contexts, in order."""
+        """Return the contexts of all tasks, in order."""
         return tuple(context for task in self.tasks for context in task.contexts)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing to start before a moment.
+    """A time before which no run may start.
 
     Attributes:
-        until: In the seconds of whoever asked.
-        failed: Because of a run that failed; else the hook's pace holds it.
+        until: On the caller's clock, in seconds.
+        failed: The reason is a failed run; else it is the hook's pace.
     """
 
     until: float
@@ -76,11 +76,11 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What a hook's pace has left: a run takes a token, and each interval brings one.
+    """Token bucket for a hook's pace: a run takes a token, and each interval adds one.
 
     Attributes:
-        tokens: As of a moment.
-        at: That moment.
+        tokens: The number of tokens at a time.
+        at: That time, in seconds.
     """
 
     tokens: float
@@ -92,12 +92,12 @@ class Bucket:
         return cls(float(max(pace.burst, 1)), now)
 
     def ready_at(self, pace: Pace, now: float) -> float:
-        """Return when there is a token, now at the earliest."""
+        """Return when a token is available, now at the earliest."""
         missing = 1 - self._filled(pace, now)
         return now if missing <= _ALMOST else now + missing * pace.interval
 
     def take(self, pace: Pace, now: float) -> "Bucket":
-        """Return the bucket without the token of a run that begins now."""
+        """Return the bucket after a run that begins now has taken its token."""
         return Bucket(max(self._filled(pace, now) - 1, 0.0), now)
 
     def _filled(self, pace: Pace, now: float) -> float:
@@ -112,10 +112,10 @@ class Queue:
     """One queue: a single run at a time, strictly in order.
 
     Attributes:
-        waiting: In the order of their running.
-        running: What the run has begun with; tasks that come meanwhile are for the next one.
-        failures: Of the first in the queue, in a row.
-        retry_at: When it is tried again.
+        waiting: In the order in which they run.
+        running: The tasks of the current run; tasks added meanwhile are for the next one.
+        failures: Consecutive failures of the first task.
+        retry_at: When the first task is retried.
     """
 
     waiting: tuple[Task, ...] = ()
@@ -125,11 +125,11 @@ class Queue:
 
     @classmethod
     def of(cls, tasks: Iterable[Task], *, failures: int = 0, retry_at: float = 0.0) -> "Queue":
-        """Return the queue of tasks that were kept, in whatever order they come."""
+        """Return a queue of stored tasks, given in any order."""
         return cls(waiting=_ordered(tasks), failures=failures, retry_at=retry_at)
 
     def add(self, task: Task) -> "Queue":
-        """Return it with one more task in its place; one that is there already is not added."""
+        """Return the queue with a task at its position, unless it has the task already."""
         last = (*self.running, *self.waiting)[-1:]
         if not last or last[0].order < task.order:
             return replace(self, waiting=(*self.waiting, task))
@@ -138,15 +138,15 @@ class Queue:
         return replace(self, waiting=_ordered((*self.waiting, task)))
 
     def without(self, order: int) -> "Queue":
-        """Return it without a task that waits."""
+        """Return the queue without a waiting task."""
         return replace(self, waiting=tuple(item for item in self.waiting if item.order != order))
 
     def next(self, now: float, *, ready_at: float = 0.0) -> Run | Pause | None:
-        """Return what to do; None: there is nothing to do until something happens.
+        """Return the next run or pause; None if there is nothing to do until another event.
 
         Args:
             now: In seconds.
-            ready_at: When the first task's hook may run again, by its pace.
+            ready_at: When the pace of the first task's hook allows its next run.
         """
         if self.running or not self.waiting:
             return None
@@ -156,28 +156,28 @@ class Queue:
         return Run(self._together())
 
     def begin(self, run: Run) -> "Queue":
-        """Return it with a run that `next` named under way."""
+        """Return the queue with a run that `next` returned in progress."""
         return replace(self, waiting=self.waiting[len(run.tasks) :], running=run.tasks)
 
     def succeed(self) -> "Queue":
-        """Return it after the run: its tasks are done."""
+        """Return the queue after a successful run, without its tasks."""
         return Queue(waiting=self.waiting)
 
     def fail(self, now: float, *, jitter: float = 0.0) -> "Queue":
-        """Return it after the run failed: its tasks are done if they may be, else first again.
+        """Return the queue after a failed run: its tasks are retried, unless they may fail.
 
         Args:
             now: In seconds.
-            jitter: Within [0, 1): how much the pause is longer than it must be.
+            jitter: The share by which the pause is extended, within [0, 1).
         """
         if all(task.allow_failure for task in self.running):
             return self.succeed()
         return self.again(now, jitter=jitter)
 
     def again(self, now: float, *, jitter: float = 0.0) -> "Queue":
-        """Return it after a run of which nobody could store what became of it.
+        """Return the queue after a run whose outcome could not be stored.
 
-        Its tasks are first again, whether or not they may fail; see `fail`.
+        Its tasks are retried first, whether or not they may fail; see `fail`.
         """
         failures = self.failures + 1
         pause = min(_BACKOFF.delay(failures, jitter), _LONGEST)
@@ -186,11 +186,11 @@ class Queue:
         )
 
     def _together(self) -> tuple[Task, ...]:
-        """Return the first task and those after it that one run is for."""
+        """Return the first task and the following ones that can share its run."""
         first = self.waiting[0]
         if first.is_startup:
             return (first,)
-        # What may fail does not take along what must not be lost.
+        # Tasks that may fail do not share a run with tasks that must not be lost.
         alike = first.hook, first.allow_failure
         return tuple(
             takewhile(

@@ -1,6 +1,6 @@
-"""What is recorded of an event, a schedule or a start, and the requests that hold it.
+"""Records of events, schedules and starts, and the requests that hold them.
 
-A request holds the contexts of one queue, one source and one answer to whether the run may fail.
+All contexts of a request have the same queue and source, and agree on whether the run may fail.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from reconciler.hooks.ports import HookRef
 _CONTEXTS: Final = "contexts"
 _MAY_FAIL: Final = "allowFailure"
 _LARGEST: Final = 1024 * 1024
-"""Bytes of JSON; the API server stores some more than that in one object."""
+"""Bytes of JSON, somewhat below the API server's limit for one object."""
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "labels")
 _SOURCES: Final = {
     ContextType.STARTUP: Source.STARTUP,
@@ -29,17 +29,17 @@ _SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Something that a hook has to be run for.
+    """One reason for a run of a hook, to be stored.
 
     Attributes:
-        queue: Where its request stands.
-        scope: The namespace whose watch saw it, empty for all, and for what no watch saw.
-        at: What tells it from others of its binding: the resourceVersion of an event or a list,
-            the moment of a schedule, the generation of the hook that starts.
+        queue: The queue of its request.
+        scope: The namespace of its watch, empty for all, and if no watch reported it.
+        at: Distinguishes it from others of its binding: the resourceVersion of an event or a list,
+            the due time of a schedule, or the generation of a hook that starts.
         resource: The object of an event; else the hook.
-        watched: A digest of what its watch is of; empty for what no watch saw.
-        confidential: What is shown is that of a Secret.
-        partial: Its watch has come to `at` when others are stored as well: those of the same list.
+        watched: A digest of what its watch selects; empty if no watch reported it.
+        confidential: It shows data of a Secret.
+        partial: Its watch has reached `at` only once other records of the same list are stored.
     """
 
     context: Context
@@ -54,12 +54,12 @@ class Record:
 
     @property
     def source(self) -> Source:
-        """Return what made it."""
+        """Return the source of its request."""
         return _SOURCES[self.context.type]
 
     @property
     def identity(self) -> str:
-        """Return a text that no other record of its hook has."""
+        """Return a text that is unique among the records of its hook."""
         context = self.context
         place = f"{self.scope}/{self.at}/{self.resource.namespace}/{self.resource.name}"
         return f"{context.type}/{context.binding}/{context.event}/{place}"
@@ -67,12 +67,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """A watch has come to a resourceVersion, and everything before it is recorded.
+    """Marker that a watch has reached a resourceVersion, and everything before is recorded.
 
     Attributes:
-        watched: A digest of what it is of: what has come of another one means nothing.
-        partial: Only a part of what was there then is recorded.
-        left: It has ended there: its namespace is none of the binding's any more.
+        watched: A digest of what it watches; progress of a watch with another digest is void.
+        partial: Only part of the objects that existed at that version is recorded.
+        left: It has ended, because its namespace no longer belongs to the binding.
     """
 
     binding: str
@@ -85,7 +85,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookIdentity:
-    """Which hook, in which generation."""
+    """A hook in one generation."""
 
     ref: HookRef
     uid: str
@@ -93,11 +93,11 @@ class HookIdentity:
 
 
 def batches(records: Sequence[Record], most: int) -> Iterator[list[Record]]:
-    """Yield the records of one request after the other, in order.
+    """Yield batches of records, one for each request, in order.
 
     Args:
-        records: Of one hook.
-        most: Bytes of JSON that one request holds, of several records.
+        records: Those of one hook.
+        most: Bytes of JSON up to which several records share one request.
     """
     found: list[Record] = []
     size = 0
@@ -113,7 +113,7 @@ def batches(records: Sequence[Record], most: int) -> Iterator[list[Record]]:
 
 
 def compacted(records: Sequence[Record]) -> list[Record]:
-    """Return the records, of those of a group that follow each other the last."""
+    """Return the records, keeping only the last of consecutive ones of one group."""
     return [
         record
         for record, following in zip(records, (*records[1:], None), strict=True)
@@ -130,13 +130,13 @@ def _belong_together(one: Record, other: Record) -> bool:
         other.allow_failure,
         other.confidential,
     )
-    # A schedule or a start that is recorded once more has to get the same name.
+    # Recording a schedule or a start again must result in the same name.
     events = {one.context.type, other.context.type} == {ContextType.EVENT}
     return alike and events
 
 
 def spec_of(hook: HookIdentity, records: Sequence[Record], order: int) -> RequestSpec:
-    """Return the request for records that belong together, with what they hold."""
+    """Return the spec of the request for records that belong together."""
     first = records[0]
     return RequestSpec(
         policy=hook.ref,
@@ -160,12 +160,12 @@ def contexts_of(recorded: Mapping[str, Any]) -> tuple[Context, ...]:
 
 
 def may_fail(recorded: Mapping[str, Any]) -> bool:
-    """Return whether a failure of the run holds nothing up."""
+    """Return whether the run may fail without blocking its queue."""
     return recorded.get(_MAY_FAIL) is True
 
 
 def passed(record: Record) -> Passed:
-    """Return how far the watch of a record has come when it is stored."""
+    """Return the progress of a record's watch once the record is stored."""
     return Passed(
         binding=record.context.binding,
         scope=record.scope,
@@ -176,7 +176,7 @@ def passed(record: Record) -> Passed:
 
 
 def passed_of(recorded: Mapping[str, Any]) -> Iterator[Passed]:
-    """Yield what the contexts of a request say of how far the watches had come."""
+    """Yield the progress of watches that the contexts of a request prove."""
     for raw in recorded.get(_CONTEXTS) or ():
         if raw.get("type") in {ContextType.EVENT, ContextType.SYNCHRONIZATION}:
             yield Passed(
@@ -189,7 +189,7 @@ def passed_of(recorded: Mapping[str, Any]) -> Iterator[Passed]:
 
 
 def recordable(record: Record) -> Record:
-    """Return a record that a request can hold: of too large an object it says which one it is."""
+    """Return a record that fits a request: too large an object is reduced to its identity."""
     if _size(record) <= _LARGEST:
         return record
     return replace(record, context=replace(record.context, shown=_identified(record.context)))
@@ -215,7 +215,7 @@ def _rendered(record: Record) -> dict[str, Any]:
         "event": context.event,
         "group": context.group,
         "snapshots": list(context.snapshots),
-        # Of a group nothing is shown but its snapshots.
+        # A context of a group only shows its snapshots.
         "shown": {} if context.group else context.shown,
         "scope": record.scope,
         "at": record.at,

@@ -1,7 +1,7 @@
-"""What a hook answers the API server: to an AdmissionReview, and to a ConversionReview.
+"""Parsers of a hook's answers to AdmissionReviews and ConversionReviews.
 
-A file holds one value of JSON, as the original reads it: whatever stands behind it is not looked
-at, nor are fields that nobody knows, and the case of a field does not matter.
+A file holds one JSON value. As in the original, text after it and unknown fields are ignored, and
+names of fields are case-insensitive.
 """
 
 import base64
@@ -22,11 +22,11 @@ _CONVERSION: Final = "$CONVERSION_RESPONSE_PATH"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionAnswer:
-    """What a hook says of a request.
+    """The answer of a hook to an admission request.
 
     Attributes:
-        message: Why it is refused, for whoever made it.
-        patch: Operations of a JSON patch; of a hook that changes objects only.
+        message: Why the request is refused, for its client.
+        patch: Operations of a JSON patch; only from mutating hooks.
     """
 
     allowed: bool
@@ -37,10 +37,10 @@ class AdmissionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionAnswer:
-    """What a hook made of objects.
+    """The answer of a hook to a conversion request.
 
     Attributes:
-        failed: Why it converts nothing; empty where it did.
+        failed: Why it did not convert; empty if it did.
     """
 
     objects: tuple[Any, ...] = ()
@@ -48,7 +48,7 @@ class ConversionAnswer:
 
 
 class ResponseFiles(Protocol):
-    """What a run wrote for the API server, as text."""
+    """The text files that a run wrote for the API server."""
 
     @property
     def admission(self) -> str:
@@ -62,10 +62,10 @@ class ResponseFiles(Protocol):
 
 
 def parse_admission(text: str) -> AdmissionAnswer:
-    """Read the answer to an AdmissionReview.
+    """Parse the answer to an AdmissionReview.
 
     Raises:
-        InvalidPolicy: It is none.
+        InvalidPolicy: It is not a valid answer.
     """
     fields = _fields(text, _ADMISSION)
     allowed, message = fields.boolean("allowed"), fields.text("message")
@@ -80,10 +80,10 @@ def parse_admission(text: str) -> AdmissionAnswer:
 
 
 def parse_conversion(text: str) -> ConversionAnswer:
-    """Read the answer to a ConversionReview.
+    """Parse the answer to a ConversionReview.
 
     Raises:
-        InvalidPolicy: It is none.
+        InvalidPolicy: It is not a valid answer.
     """
     fields = _fields(text, _CONVERSION)
     return ConversionAnswer(
@@ -92,7 +92,7 @@ def parse_conversion(text: str) -> ConversionAnswer:
 
 
 class _Fields:
-    """The fields of an answer; a field that is null is not there."""
+    """The fields of an answer; a null field counts as missing."""
 
     def __init__(self, raw: Mapping[str, Any], place: str) -> None:
         self._raw = {name.lower(): value for name, value in raw.items() if value is not None}
@@ -132,7 +132,7 @@ def _fields(text: str, place: str) -> _Fields:
         raise InvalidPolicy(place, "is empty: write the answer there as JSON")
     try:
         value, _ = json.JSONDecoder(parse_constant=_no_number).raw_decode(text.lstrip())
-        # What no answer can be made of: half of a character, numbers beyond 64 bits.
+        # Refuse values that no answer can hold: lone surrogates, integers beyond 64 bits.
         orjson.dumps(value)
     except RecursionError as error:
         raise InvalidPolicy(place, "is nested too deeply") from error

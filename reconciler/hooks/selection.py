@@ -1,4 +1,4 @@
-"""Which objects a binding names: by name, labels, fields, and the same of their namespace."""
+"""Parser of a binding's selectors: names, labels and fields, and those of namespaces."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,7 +14,7 @@ _NAME: Final = "metadata.name"
 
 
 def read(binding: Fields) -> ObjectSelection:
-    """Read the selectors of a binding to objects."""
+    """Read the selectors of a Kubernetes binding."""
     found = ObjectSelection(
         names=_names(binding.part("nameSelector")),
         labels=labels(binding),
@@ -28,7 +28,7 @@ def read(binding: Fields) -> ObjectSelection:
 
 
 def labels(owner: Fields) -> LabelSelector | None:
-    """Read a field ``labelSelector``; None where it selects everything."""
+    """Read the field ``labelSelector``; None if it selects everything."""
     fields = owner.part("labelSelector")
     if fields is None:
         return None
@@ -69,7 +69,7 @@ def _expression(fields: Fields) -> dict[str, Any]:
 def _compile(
     fields: Fields, matched: dict[str, str], expressions: Sequence[dict[str, Any]]
 ) -> LabelSelector | None:
-    # What is noted as wrong already has nothing that could be compiled.
+    # Skip expressions that are already reported as invalid.
     whole = [item for item in expressions if item["key"] and item["operator"]]
     if not matched and not whole:
         return None

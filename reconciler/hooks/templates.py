@@ -1,7 +1,7 @@
-"""Documents with variables: ``{{ expr }}`` in the texts of an operation.
+"""Templates of operations: documents with variables ``{{ expr }}`` in their texts.
 
-A text that is one variable becomes its value, of whatever type; inside other text the value
-becomes text. What a variable gives is never searched for variables again. Keys are plain.
+A text that is exactly one variable becomes its value, of any type; within other text the value is
+converted to text. Values are never searched for variables again. Keys cannot have variables.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Run
 from reconciler.languages.jmespath.values import as_text, copy_value
 
 Render = Callable[[Mapping[str, Any], Allowance], Any]
-"""Gives a document its values; raises an `EvaluationError` that names the place."""
+"""Renders a document; raises an `EvaluationError` that names the location."""
 _Part = Callable[[Run], Any]
 
 
@@ -23,7 +23,7 @@ def compile_document(document: Any, *, location: str) -> Render:
     """Compile the variables of a document.
 
     Raises:
-        InvalidPolicy: With the places of all that are wrong.
+        InvalidPolicy: Some are invalid; lists all locations.
     """
     with ErrorList() as errors:
         part = _compiled(document, location, errors)

@@ -1,7 +1,7 @@
-"""Values as the original has them: what a jq program reads and gives, and JSON as Go writes it.
+"""Values as in the original: input and output of jq programs, and JSON as Go writes it.
 
 In gojq, as the original uses it, every number of an input is a float64, and the keys of an object
-are in order.
+are sorted.
 """
 
 import json
@@ -17,17 +17,17 @@ from reconciler.engine.values import gojson
 from reconciler.errors import EvaluationError
 
 _LARGEST: Final = "1.7976931348623157e+308"
-"""How libjq writes what is infinite."""
+"""The number that libjq writes for infinity."""
 _INEXACT: Final = re.compile(rb"[:\[,]-?[0-9](?:[0-9]{15,}|[0-9]*[.eE][-+0-9.eE]*)(?=[,}\]])")
-"""A number that Go may write in another way than it stands there; in a text it does no harm."""
+"""A number that Go may write differently; a match inside a string does no harm."""
 _PLAIN: Final = 1e21
-"""From here on Go writes a number with an exponent."""
+"""From this value on, Go writes numbers with an exponent."""
 
 
 def to_input(value: Any) -> Any:
-    """Return a value as a program sees it: every number is a float64, keys are in order.
+    """Return a value as a program reads it: all numbers are float64, and keys are sorted.
 
-    A whole number stays one in Python, so that it is written as Go writes it.
+    A whole number becomes a Python int, so that it is written as Go writes it.
     """
     match value:
         case bool() | str() | None:
@@ -41,15 +41,15 @@ def to_input(value: Any) -> Any:
 
 
 def input_text(value: Any) -> str:
-    """Return the text that a program is given for a value.
+    """Return the JSON text of a value that a program reads.
 
     Raises:
-        EvaluationError: It has something that JSON cannot hold.
+        EvaluationError: It has a value that JSON cannot hold.
     """
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        # It ends at a nesting that objects may well have.
+        # orjson's limit for nesting is lower than the depth that objects may have.
         text = b""
     if text and _INEXACT.search(text) is None:
         return text.decode()
@@ -60,10 +60,10 @@ def input_text(value: Any) -> str:
 
 
 def output_of(text: str) -> list[Any]:
-    """Return the results that a program wrote, one to a line.
+    """Return the results that a program wrote, one per line.
 
     Raises:
-        EvaluationError: One of them has a number that JSON cannot hold, or cannot be read.
+        EvaluationError: A result has a number that JSON cannot hold, or cannot be parsed.
     """
     try:
         found = [to_input(orjson.loads(line)) for line in text.splitlines()]
@@ -93,7 +93,7 @@ def _float64(value: float) -> float:
 
 
 def refuse_constant(text: str) -> Any:
-    """Refuse NaN and its like, which Python reads in JSON; for its decoder.
+    """Refuse NaN and infinities, which Python's JSON decoder accepts by default.
 
     Raises:
         ValueError: Always.
@@ -103,12 +103,12 @@ def refuse_constant(text: str) -> Any:
 
 
 def result_of(results: Sequence[Any]) -> Any:
-    """Return what a filter gives: its one result, null for none, a list of several."""
+    """Return the value of a filter: its single result, null for none, or a list of several."""
     return results[0] if len(results) == 1 else list(results) or None
 
 
 def render_json(value: Any) -> str:
-    """Write a value as Go's encoding/json does: keys in order, no spaces, numbers in its form."""
+    """Render a value as Go's encoding/json does: sorted keys, no spaces, Go's number format."""
     return "".join(_rendered(value))
 
 

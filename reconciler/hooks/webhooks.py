@@ -1,7 +1,7 @@
-"""Bindings that the API server asks: admission, and conversion between versions.
+"""Parser of bindings that the API server calls: admission and conversion.
 
-A validating webhook is held to what the API server asks of a configuration of them, since its
-names and rules go there as they are; a mutating one only to the types of its fields, as in the
+A validating binding must meet the API server's rules for webhook configurations, because its name
+and rules are copied there. For a mutating one only the types of its fields are checked, as in the
 original.
 """
 
@@ -24,12 +24,12 @@ _LONGEST_TIMEOUT: Final = 30
 
 
 def is_webhook_name(name: str) -> bool:
-    """Return whether the API server takes a name for a webhook."""
+    """Return whether the API server accepts a name for a webhook."""
     return bool(_DOMAIN.fullmatch(name)) and len(name) <= _LONGEST_NAME
 
 
 def validating(parts: Sequence[Fields]) -> tuple[AdmissionBinding, ...]:
-    """Read the bindings to validation."""
+    """Read the validating bindings."""
     found = mutating(parts)
     names: set[str] = set()
     for fields, binding in zip(parts, found, strict=True):
@@ -43,12 +43,12 @@ def validating(parts: Sequence[Fields]) -> tuple[AdmissionBinding, ...]:
 
 
 def mutating(parts: Sequence[Fields]) -> tuple[AdmissionBinding, ...]:
-    """Read the bindings to mutation."""
+    """Read the mutating bindings."""
     return tuple(_admission(fields) for fields in parts)
 
 
 def conversions(parts: Sequence[Fields]) -> tuple[ConversionBinding, ...]:
-    """Read the bindings to conversion."""
+    """Read the conversion bindings."""
     return tuple(_conversion(fields) for fields in parts)
 
 
@@ -95,7 +95,7 @@ def _rule(fields: Fields) -> Mapping[str, Any]:
 
 
 def _condition(fields: Fields) -> Mapping[str, Any]:
-    # Open, as in the original: what else stands there goes to the API server.
+    # Unknown fields are accepted, as in the original.
     fields.require("expression", "name")
     return {"name": fields.text("name"), "expression": fields.text("expression")}
 
@@ -140,10 +140,10 @@ def _check_rule(fields: Fields, place: str, rule: Mapping[str, Any]) -> None:
 
 
 def _overlaps(resources: Sequence[str]) -> Iterator[str]:
-    """Yield which wildcards leave nothing to those beside them.
+    """Yield which wildcards make other entries redundant.
 
-    As the API server has it, a wildcard covers what stands after it, ``*/*`` everything, and
-    ``*`` the last one if that has no subresource.
+    By the API server's rules a wildcard covers the entries after it, ``*/*`` covers all, and ``*``
+    covers the last entry without a subresource.
     """
     seen: set[str] = set()
     for resource in resources:

@@ -1,1 +1,1 @@
-"""Use cases over ports: they join the pure engine and life cycle to a cluster."""
+"""Use cases over ports, which connect the pure engine and life cycle to a cluster."""

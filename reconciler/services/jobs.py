@@ -1,8 +1,7 @@
-"""What is done again and again while a program lives: when, and what is said when it fails.
+"""Loops that repeat work while a program runs, with pauses and warnings on failures.
 
-What the cluster refuses, and what somebody has interrupted on this machine, is tried again with a
-pause that grows. Anything else is a bug: it ends the loop, and that ends the program
-(`observe.loops`).
+Errors of the cluster and interrupted work on this machine are retried with a growing pause. Any
+other exception is a bug: it ends the loop, which ends the program (`observe.loops`).
 """
 
 import asyncio
@@ -17,25 +16,25 @@ from reconciler.errors import ClusterError, Interrupted
 
 @dataclass(slots=True, kw_only=True)
 class WarnsOnce:
-    """Says what is in the way when it is new, and not at each try.
+    """Logs a problem when it is new, and not at each retry.
 
     Attributes:
         warn: Called with a sentence for the log.
-        problem: What is in the way now; empty where nothing is.
+        problem: The current problem; empty if there is none.
     """
 
     warn: Callable[[str], None]
     problem: str = ""
 
     def tell(self, problem: str) -> None:
-        """Take in what is in the way now."""
+        """Record the current problem, and warn if it is new."""
         if problem and problem != self.problem:
             self.warn(problem)
         self.problem = problem
 
 
 def _nobody(_problem: str) -> None:
-    """The next time comes soon, and nobody can do anything about it."""
+    """Ignore a problem: the next try comes soon, and users cannot do anything about it."""
 
 
 def _any() -> float:
@@ -53,17 +52,17 @@ async def repeat(
     tell: Callable[[str], None] = _nobody,
     failing: str = "",
 ) -> NoReturn:
-    """Do something again and again until cancelled.
+    """Repeat work until cancelled.
 
     Args:
-        work: Is done once each time; a `ClusterError` is tried again, and so is `Interrupted`.
-        every: Seconds between two times.
-        at_once: The first time comes at once.
-        woken: Begins the next time before its time; `work` clears it.
-        pauses: Seconds after a first failure, which double up to the longest; as `every` if None.
-        at_most: Gives the longest pause that is right now.
-        tell: Called with each failure, and the empty string when it went well.
-        failing: What comes before the error in the text.
+        work: Called once each time; retried after a `ClusterError` and after `Interrupted`.
+        every: Seconds between two calls.
+        at_once: The first call comes without a pause.
+        woken: Ends the pause early; `work` clears it.
+        pauses: Seconds after a first failure, doubling up to the longest; `every` if None.
+        at_most: Returns the current upper limit of the pause.
+        tell: Called with each failure, and with an empty text after each success.
+        failing: Prefix of the error in the text.
     """
     first, longest = pauses or (every, every)
     pause = first

@@ -1,1 +1,1 @@
-"""What is wrong, surprising or not permitted in a policy, said when it is written."""
+"""Feedback for authors: errors, surprises and missing rights of a policy."""

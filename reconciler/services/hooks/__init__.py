@@ -1,1 +1,1 @@
-"""What is done for hooks: their operations are carried out."""
+"""Services for hooks: record why they run, run them, and carry out their operations."""

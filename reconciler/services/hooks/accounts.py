@@ -1,4 +1,4 @@
-"""What is known of each hook that its status shows, and that a new leader goes on from."""
+"""State of each hook that its status shows, and from which a new leader resumes."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ _LONGEST_MESSAGE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """How far a watch of a binding is recorded.
+    """Version up to which the events of one watch of a binding are recorded.
 
     Attributes:
-        watched: A digest of what is watched, so that a binding that changed begins anew.
-        partial: Of what was there then the hook knows a part.
-        left: The namespace is none of the binding's any more, and the hook knows that.
+        watched: A digest of what is watched, so that a binding that changed starts anew.
+        partial: Only part of the objects that existed at that version is recorded.
+        left: The namespace no longer belongs to the binding, and its objects are reported deleted.
     """
 
     watched: str
@@ -38,18 +38,18 @@ class Cursor:
     left: bool = False
 
     def since(self, watched: str, *, leaving: bool) -> str:
-        """Return from where on a watch goes on, empty where it begins anew.
+        """Return the version from which a watch resumes, empty if it starts anew.
 
         Args:
-            watched: A digest of what it is of.
-            leaving: The hook is to be given as deleted what it knows of.
+            watched: A digest of what it watches.
+            leaving: The hook is to receive its known objects as deleted.
         """
         begun = self.watched == watched and not self.left
         return self.version if begun and (leaving or not self.partial) else ""
 
     @property
     def rendered(self) -> dict[str, Any]:
-        """Return it as the status has it, but for what it is of."""
+        """Return the cursor as the status shows it, without its binding and namespace."""
         found = {"watched": self.watched, "resourceVersion": self.version}
         marks = {"partial": self.partial, "left": self.left}
         return found | {name: mark for name, mark in marks.items() if mark}
@@ -57,7 +57,7 @@ class Cursor:
 
 @dataclass(slots=True, kw_only=True)
 class QueueAccount:
-    """A queue of a hook: how many of its requests wait there, and what holds them up."""
+    """A queue of a hook: how many of its requests wait there, and what blocks them."""
 
     waiting: int = 0
     blocked: str = ""
@@ -68,14 +68,14 @@ class HookAccount:
     """The status of one hook.
 
     Attributes:
-        object: The hook as it is stored, with the version that the next write is guarded by.
+        object: The hook as stored, with the resourceVersion that guards the next write.
         started: The generation whose run at the start is recorded.
-        problems: Why a binding sees nothing, by its name and scope, or is not called, by its key;
-            empty texts where nothing is in its way.
-        awaited: The watches without whose cursors it is not Ready: what happens after that is
-            found by whoever comes next.
-        failure: Why the last run failed; empty where it went well.
-        changed: Something is to be written.
+        problems: Why a binding receives no events, by name and scope, or is not called, by its
+            key; empty texts where it works.
+        awaited: The watches that need a cursor before the hook is Ready: later events are then
+            found by the next leader too.
+        failure: Why the last run failed; empty if it succeeded.
+        changed: The status has to be written.
     """
 
     object: Object
@@ -93,7 +93,7 @@ class HookAccount:
 
     @classmethod
     def of(cls, obj: Object) -> "HookAccount":
-        """Return what a stored hook says."""
+        """Return the account that the status of a stored hook holds."""
         status = obj.get("status") or {}
         due = (
             ((item.get("binding", ""), item.get("crontab", "")), parse_time(item.get("last")))
@@ -118,7 +118,7 @@ class HookAccount:
         )
 
     def passed(self, marker: Passed) -> None:
-        """Note that everything before a version is recorded, or a part of what was there then."""
+        """Record the progress of a watch: all before a version is recorded, or part of it."""
         key = marker.binding, marker.scope
         known = self.cursors.get(key)
         if marker.partial and known is not None and not known.left:
@@ -132,7 +132,7 @@ class HookAccount:
         self.changed = True
 
     def keep(self, config: HookConfig) -> None:
-        """Forget what is of no binding any more."""
+        """Forget the state of bindings that the hook no longer has."""
         watched = {binding.name for binding in config.kubernetes}
         due = {(binding.name, binding.crontab) for binding in config.schedules}
         self.cursors = {key: item for key, item in self.cursors.items() if key[0] in watched}
@@ -144,30 +144,30 @@ class HookAccount:
         self.queues = {name: self.queues.get(name, QueueAccount()) for name in names}
 
     def expect(self, watches: Iterable[tuple[str, str]]) -> None:
-        """Have it be not Ready until each of these watches, by binding and scope, has a cursor."""
+        """Make Ready depend on a cursor for each of these watches, given by binding and scope."""
         self.awaited = frozenset(watches)
         self.problems |= {key: f"{key[0]}: {_UNLISTED}" for key in sorted(self.awaited)}
 
     def wait(self, queue: str, waiting: int, blocked: str) -> None:
-        """Note how many of its requests wait in a queue, and what holds them up."""
+        """Record how many requests of the hook wait in a queue, and what blocks them."""
         account = self.queues.setdefault(queue, QueueAccount())
         if (account.waiting, account.blocked) != (waiting, blocked):
             account.waiting, account.blocked = waiting, blocked
             self.changed = True
 
     def tell(self, binding: str, scope: str, problem: str) -> None:
-        """Note why a binding sees nothing there; empty where it does."""
+        """Record why a binding receives no events in a scope; an empty text clears it."""
         if self.problems.get((binding, scope), "") != problem:
             self.problems[binding, scope] = problem
             self.changed = True
 
     def scopes_of(self, binding: str) -> frozenset[str]:
-        """Return the namespaces of which the hook was given objects."""
+        """Return the namespaces whose objects a binding has passed to the hook."""
         given = (key for key, cursor in self.cursors.items() if not cursor.left)
         return frozenset(scope for name, scope in given if name == binding and scope)
 
     def keep_left(self, recorded: Collection[tuple[str, str]]) -> None:
-        """Forget namespaces that were left, but those of which requests are still stored."""
+        """Forget namespaces that were left, except those with requests that are still stored."""
         self.cursors = {
             key: cursor
             for key, cursor in self.cursors.items()
@@ -175,21 +175,21 @@ class HookAccount:
         }
 
     def restart(self, binding: str) -> None:
-        """Forget how far the watches of a binding are recorded: it begins anew."""
+        """Forget the cursors of a binding, so that it starts anew."""
         self.cursors = {key: item for key, item in self.cursors.items() if key[0] != binding}
 
     def begin(self, config: HookConfig, moment: datetime) -> None:
-        """Have schedules that are new count from a moment on: after that they may be missed."""
+        """Start new schedules at a moment; due times after it can be missed and made up for."""
         for binding in config.schedules:
             self.schedules.setdefault((binding.name, binding.crontab), moment)
 
     def due(self, binding: str, crontab: str, moment: datetime) -> None:
-        """Note when a schedule was due last, or from when on it may be missed."""
+        """Record when a schedule was last due, or from when on it can be missed."""
         self.schedules[binding, crontab] = moment
         self.changed = True
 
     def noted(self, record: Record) -> None:
-        """Note that something is recorded which no watch saw."""
+        """Record that a request is stored for a start or a schedule, which no watch reports."""
         if record.context.type is ContextType.STARTUP:
             self.started = int(record.at)
         elif (moment := parse_time(record.at)) is not None:
@@ -197,7 +197,7 @@ class HookAccount:
         self.changed = True
 
     def ran(self, moment: datetime, failure: str, *, counts: bool) -> None:
-        """Note a run that has ended."""
+        """Record a run that has ended."""
         self.runs += 1
         self.failed += bool(failure)
         self.last_run = moment
@@ -206,7 +206,7 @@ class HookAccount:
 
     @property
     def problem(self) -> str:
-        """Return why a binding sees nothing, empty where all do."""
+        """Return why a binding receives no events, empty if all work."""
         unseen = (
             f"{binding}: {_UNLISTED}"
             for binding, scope in sorted(self.awaited)
@@ -281,7 +281,7 @@ def _list(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 @dataclass(slots=True, kw_only=True)
 class HookAccounts:
-    """Writes the statuses, each at most once a second; only a leader does."""
+    """Writes the statuses of hooks, each at most once a second; only the leader does."""
 
     hooks: HookObjects
     clock: Clock
@@ -290,7 +290,7 @@ class HookAccounts:
     _refused: dict[HookRef, tuple[Object, str]] = field(default_factory=dict)
 
     def open(self, hook: DeclaredHook, obj: Object) -> HookAccount:
-        """Return the account of a hook that compiled; the one that is there is kept."""
+        """Return the account of a hook that compiled, reusing an existing one."""
         self._refused.pop(hook.ref, None)
         account = self._accounts.get(hook.ref)
         uid = (obj.get("metadata") or {}).get("uid")
@@ -303,13 +303,13 @@ class HookAccounts:
         return account
 
     def on_stored(self, ref: HookRef, obj: Object) -> None:
-        """Take in a newer version of a hook that is known."""
+        """Keep a newer version of a known hook."""
         account = self._accounts.get(ref)
         if account is not None and _is_newer(obj, account.object):
             account.object = obj
 
     def refuse(self, ref: HookRef, obj: Object, reason: str) -> None:
-        """Have it said that a hook does not compile."""
+        """Have the status report that a hook does not compile."""
         self._refused[ref] = obj, reason
 
     def close(self, ref: HookRef) -> None:
@@ -318,7 +318,7 @@ class HookAccounts:
         self._refused.pop(ref, None)
 
     def of(self, ref: HookRef) -> HookAccount | None:
-        """Return the account of a hook, None where there is none."""
+        """Return the account of a hook, None if it has none."""
         return self._accounts.get(ref)
 
     @property
@@ -328,7 +328,7 @@ class HookAccounts:
 
     @property
     def blocked(self) -> int:
-        """Return how many queues of hooks wait for something, each for each hook that waits."""
+        """Return how many queues are blocked; a shared one counts once for each hook in it."""
         return sum(bool(queue.blocked) for queue in self._queues())
 
     def _queues(self) -> Iterator[QueueAccount]:
@@ -336,7 +336,7 @@ class HookAccounts:
             yield from account.queues.values()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write changed statuses until cancelled."""
         await repeat(
             self.flush,
             every=_EVERY,
@@ -346,7 +346,7 @@ class HookAccounts:
         )
 
     async def flush(self) -> None:
-        """Write what has changed."""
+        """Write the statuses that have changed."""
         now = self.clock.now()
         for ref, (obj, reason) in list(self._refused.items()):
             self._refused.pop(ref, None)
@@ -361,7 +361,7 @@ class HookAccounts:
             written = await self._write(account.object, account.render(now))
         finally:
             if written is None:
-                # Somebody else wrote it, and the watch brings the newer version; or nobody could.
+                # On a conflict the watch delivers the newer version; otherwise the write failed.
                 account.changed = True
             elif _is_newer(written, account.object):
                 account.object = written

@@ -1,4 +1,4 @@
-"""A hook at work: its informers, its recorder, and how it is run."""
+"""A hook at work: its informers, its recorder and its runner."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ class ActiveHook:
     """One hook in one generation.
 
     Attributes:
-        informers: Of all its bindings to objects, one for each namespace that they name; those
-            that are chosen by labels are followed together.
+        informers: One for each namespace that a Kubernetes binding names; namespaces that are
+            selected by labels share one.
     """
 
     declared: DeclaredHook
@@ -33,24 +33,24 @@ class ActiveHook:
 
     @property
     def synced(self) -> bool:
-        """Return whether all its snapshots are complete."""
+        """Return whether all snapshots of the hook are complete."""
         return all(informer.synced.is_set() for informer in self.informers)
 
     def knows(self, context: Context) -> bool:
-        """Return whether it still has the binding of a context."""
+        """Return whether the hook still has the binding of a context."""
         config = self.declared.config
         if context.type is ContextType.STARTUP:
             return config.startup is not None
         return context.binding in {binding.name for binding in config.recorded}
 
     def snapshot_of(self, binding: str) -> list[dict[str, Any]]:
-        """Return what a binding, by its name, has in memory now."""
+        """Return the current snapshot of the binding with a name."""
         return snapshot_of(self.informers, binding)
 
     async def attempt(
         self, covered: Sequence[UpdateRequest], contexts: Sequence[Context], *, repeated: bool
     ) -> RunOutcome:
-        """Run it for requests that belong together; see `HookRun.attempt`."""
+        """Run the hook for requests that belong together; see `HookRun.attempt`."""
 
         def given() -> Sequence[Mapping[str, Any]]:
             return render(contexts, self.snapshot_of)
@@ -58,7 +58,7 @@ class ActiveHook:
         return await self.runner.attempt(covered, given, repeated=repeated)
 
     async def run(self) -> None:
-        """Follow and record until cancelled."""
+        """Follow objects and record events until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             await self._start_up()
@@ -66,7 +66,7 @@ class ActiveHook:
                 group.create_task(informer.run())
 
     async def _start_up(self) -> None:
-        """Have its run at the start recorded, once for each generation."""
+        """Record the run at the start, once for each generation."""
         generation = self.declared.generation
         if self.declared.config.startup is None or self.account.started == generation:
             return

@@ -1,7 +1,7 @@
-"""Answers of hooks that the API server waits for: to AdmissionReviews, and to ConversionReviews.
+"""Answers of hooks to AdmissionReviews and ConversionReviews of the API server.
 
-Nothing is recorded: what is asked about may be refused yet, by somebody else. A run has the time
-of its binding, and waiting for its turn counts.
+Nothing is recorded, because another webhook may still refuse the reviewed object. A run has to end
+within the timeout of its binding, which includes the wait for a free process.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ _Said = TypeVar("_Said")
 FORBIDDEN: Final = 403
 FAILED: Final = 500
 _MARGIN: Final = 0.5
-"""Seconds of a time limit that are for the way there and back."""
+"""Seconds of a timeout that are reserved for the network round trip."""
 _CONVERSION: Final = 30
-"""Seconds that the API server waits for a conversion; no setting changes it."""
+"""Seconds that the API server waits for a conversion; it has no setting for this."""
 _LOG: Final = "the log of retrofit-hooks says more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredHook:
-    """A hook that is asked.
+    """A hook that the API server calls.
 
     Attributes:
-        name: Of its executable, for people.
+        name: The name of its executable, for messages.
     """
 
     ref: HookRef
@@ -57,7 +57,7 @@ class AnsweredHook:
 
     @property
     def asked(self) -> tuple["AskedBinding", ...]:
-        """Return its bindings to admission."""
+        """Return the admission bindings of the hook."""
         both = (False, self.config.validating), (True, self.config.mutating)
         return tuple(
             AskedBinding(hook=self, binding=binding, mutating=mutating)
@@ -67,16 +67,16 @@ class AnsweredHook:
 
     @property
     def converters(self) -> tuple["Converter", ...]:
-        """Return its bindings to conversion."""
+        """Return the conversion bindings of the hook."""
         return tuple(Converter(hook=self, binding=item) for item in self.config.conversions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedBinding:
-    """A binding to admission.
+    """An admission binding, and the hook that has it.
 
     Attributes:
-        mutating: It may change the object.
+        mutating: The binding may change the object.
     """
 
     hook: AnsweredHook
@@ -86,10 +86,10 @@ class AskedBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a request is answered.
+    """The answer to an admission request.
 
     Attributes:
-        code: The HTTP status of the person's request, where it is refused.
+        code: The HTTP status that the client receives if the request is refused.
     """
 
     answer: AdmissionAnswer
@@ -97,23 +97,23 @@ class Verdict:
 
 
 class Snapshots(Protocol):
-    """What the objects of bindings are now."""
+    """Current snapshots of the bindings of hooks."""
 
     def of(self, hook: HookRef) -> SnapshotOf:
-        """Return what gives the snapshots of a hook."""
+        """Return a function that returns the snapshot of a binding of the hook by name."""
         ...
 
     def problem(self, hook: HookRef, bindings: Sequence[str]) -> str:
-        """Return why snapshots are not complete; empty where they are."""
+        """Return why snapshots of these bindings are incomplete; empty if they are complete."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCalls:
-    """Runs hooks side by side, so many at a time.
+    """Runs hooks concurrently, up to a limit.
 
     Attributes:
-        turns: Has one place for each process.
+        turns: Limits the number of concurrent processes.
     """
 
     answers: Answers
@@ -128,7 +128,7 @@ class HookCalls:
         deadline: Deadline,
         read: Callable[[ResponseFiles], _Said],
     ) -> Reply[_Said]:
-        """Return what a hook says of a review, or why it says nothing."""
+        """Return the reply of a hook to a review, or why it gave none."""
         if problem := self.snapshots.problem(hook.ref, context.snapshots):
             return Reply(failure=RunFailure(reason=f"a snapshot is not complete: {problem}"))
         try:
@@ -150,10 +150,10 @@ class HookCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionAnswers:
-    """Has hooks say whether requests are allowed, and what is changed of their objects.
+    """Has hooks decide whether requests are allowed, and how their objects are changed.
 
     Attributes:
-        namespace: Of the program. Nothing in it is asked about, nor in `kube-system`.
+        namespace: The program's own. Requests in it and in `kube-system` are allowed unseen.
     """
 
     calls: HookCalls
@@ -164,7 +164,7 @@ class AdmissionAnswers:
 
         Args:
             asked: The binding that the API server calls.
-            review: As it came, with a request.
+            review: As received, with a request.
         """
         if _place(review["request"]) in standing_namespaces(self.namespace):
             return Verdict(answer=AdmissionAnswer(allowed=True))
@@ -186,9 +186,9 @@ def _conversion(files: ResponseFiles) -> ConversionAnswer:
 
 
 def _failed(asked: AskedBinding, reply: Reply[AdmissionAnswer]) -> Verdict:
-    """Return what holds in the place of an answer: its failure policy, where it did not end well.
+    """Return the verdict where a hook gave no answer: its failure policy if the run failed.
 
-    A hook that ended well and does not say what it means has refused.
+    A hook that ended successfully without a readable answer has refused.
     """
     text = _said(asked.hook, reply)
     if not reply.ran and asked.binding.failure_policy == IGNORE:
@@ -198,12 +198,12 @@ def _failed(asked: AskedBinding, reply: Reply[AdmissionAnswer]) -> Verdict:
 
 
 class ConversionFailed(Exception):
-    """Objects cannot be converted; the text is for whoever wants them."""
+    """Objects cannot be converted; the client that requested them receives the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converter:
-    """A binding to conversion, and the hook that has it."""
+    """A conversion binding, and the hook that has it."""
 
     hook: AnsweredHook
     binding: ConversionBinding
@@ -211,21 +211,21 @@ class Converter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionAnswers:
-    """Has hooks convert objects, by the fewest steps."""
+    """Has hooks convert objects in the fewest steps."""
 
     calls: HookCalls
 
     async def convert(
         self, converters: Sequence[Converter], review: Mapping[str, Any]
     ) -> list[Object]:
-        """Return the objects of a ConversionReview, in the version that it asks for.
+        """Return the objects of a ConversionReview in the requested version.
 
         Args:
-            converters: Of one CustomResourceDefinition.
-            review: As it came, with a request.
+            converters: Those of the objects' CustomResourceDefinition.
+            review: As received, with a request.
 
         Raises:
-            ConversionFailed: They cannot be converted.
+            ConversionFailed: The objects cannot be converted.
         """
         deadline = Deadline(self.calls.clock, _limit(_CONVERSION))
         request = review["request"]
@@ -282,7 +282,7 @@ class ConversionAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Path:
-    """What is to be converted."""
+    """A conversion from one version to another, for one review."""
 
     review: Mapping[str, Any]
     start: str
@@ -315,7 +315,7 @@ def _limit(seconds: int) -> float:
 
 
 def _place(request: Mapping[str, Any]) -> str:
-    """Return the namespace that a request is about; a Namespace is its own."""
+    """Return the namespace of a request's object; that of a Namespace is the Namespace itself."""
     kind = request.get("kind")
     named = kind if isinstance(kind, Mapping) else {}
     is_namespace = not named.get("group") and named.get("kind") == "Namespace"

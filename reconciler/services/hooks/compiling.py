@@ -1,4 +1,4 @@
-"""The jq programs of a hook, compiled: what a webhook, a controller and the desk refuse alike."""
+"""Compilation check of a hook's jq programs, shared by webhook, controller and desk."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,11 @@ from reconciler.services.ports.jq import Jq
 
 
 async def compile_programs(programs: Iterable[tuple[str, str]], jq: Jq) -> None:
-    """Look whether all of some programs, each after its place, can be compiled.
+    """Check that programs can be compiled, each given after its location.
 
     Raises:
-        InvalidPolicy: One cannot, with all places.
-        Interrupted: That is nobody's fault who wrote them; another attempt may succeed.
+        InvalidPolicy: A program does not compile; lists all locations.
+        Interrupted: The check was interrupted for an outside reason; a retry may succeed.
     """
     with ErrorList() as errors:
         for location, program in programs:

@@ -1,7 +1,7 @@
-"""Has the API server ask hooks for conversions, by what their definitions say.
+"""Writes CustomResourceDefinitions so that the API server has hooks convert their objects.
 
-Nothing is taken back when a hook goes: without a conversion the API server would only rename the
-versions of objects, and lose what the other version does not have.
+The setting stays when a hook is removed: without a conversion webhook the API server would only
+rename the versions of objects, and lose the fields that the other version does not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,20 +21,20 @@ _WEBHOOK: Final = "Webhook"
 
 
 def path_of(definition: str) -> str:
-    """Return the address at which objects of a definition are converted."""
+    """Return the URL path at which objects of a definition are converted."""
     return f"/{definition}"
 
 
 @dataclass(slots=True, kw_only=True)
 class HookConversions:
-    """Writes the definitions; only a leader does.
+    """Sets the conversion of CustomResourceDefinitions; only the leader does.
 
     Attributes:
-        namespace: Of the program.
-        endpoint: Gives where it is called; raises `NotInstalled` while nobody knows.
-        converters: All bindings to conversion.
+        namespace: The program's own.
+        endpoint: Returns where the program is called; raises `NotInstalled` while that is unknown.
+        converters: All conversion bindings.
         warn: Called with a sentence for the log.
-        assessed: What is in the way of a binding of a hook, by its key; empty where nothing is.
+        assessed: Emits why a binding of a hook, by its key, is not called; empty if it is.
     """
 
     definitions: Definitions
@@ -46,11 +46,11 @@ class HookConversions:
     _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
 
     def problem(self, hook: HookRef, key: str) -> str:
-        """Return what is in the way of a binding, empty where it is called."""
+        """Return why a binding is not called, empty if it is."""
         return self._problems.get((hook, key), f"{key}: {_UNWRITTEN}")
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Reconcile periodically until cancelled."""
         await repeat(
             self.settle,
             every=_EVERY,
@@ -60,10 +60,10 @@ class HookConversions:
         )
 
     async def settle(self) -> None:
-        """Write what has to be; a definition that cannot be written holds up no other.
+        """Write the definitions that differ; a failure at one does not stop the others.
 
         Raises:
-            ClusterError: The first that was in the way.
+            ClusterError: The first failure.
         """
         errors: list[ClusterError] = []
         for name in dict.fromkeys(item.binding.crd for item in self.converters):
@@ -98,7 +98,7 @@ class HookConversions:
         self.warn(f"CustomResourceDefinition {name} is converted by hooks now")
 
     def _other(self, stored: Mapping[str, Any]) -> str:
-        """Return who else converts, empty where nobody does."""
+        """Return the foreign webhook that converts the objects, empty if there is none."""
         client = (stored.get("webhook") or {}).get("clientConfig") or {}
         service, url = client.get("service") or {}, str(client.get("url") or "")
         if stored.get("strategy") != _WEBHOOK:

@@ -16,7 +16,7 @@ from reconciler.services.ports.jq import Jq
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRuns:
-    """Evaluates what an object declares; what takes long, where nothing else waits for it."""
+    """Evaluates a declared run in this process, and in an isolated one if it takes long."""
 
     hook: DeclaredHook
     jq: Jq
@@ -25,7 +25,7 @@ class DeclaredRuns:
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
     ) -> RunResult:
-        """Return the operations that the hook gives for these contexts."""
+        """Return the operations that the hook answers for these contexts."""
         del config
         declared = self.hook.run or DeclaredRun()
         try:

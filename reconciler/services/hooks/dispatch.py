@@ -1,7 +1,7 @@
-"""The queues of hooks at work: each runs one hook at a time, in order, and blocks no other.
+"""Dispatcher of the queues of hooks: each runs one hook at a time, in order, independently.
 
-A queue is that of its namespace: what a tenant's hook holds up is that tenant's. Hooks for the
-whole cluster share theirs.
+A queue belongs to one namespace, so a tenant's hook can only block hooks of the same tenant.
+ClusterHooks share their queues.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _QueueKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """A run that has ended, for whoever counts.
+    """A run that has ended, for metrics and events.
 
     Attributes:
-        uid: Of the hook.
-        binding: Of the first of its contexts.
-        failure: Empty where it went well.
-        allowed: It may fail.
+        uid: The hook's.
+        binding: That of the first context.
+        failure: Empty if it succeeded.
+        allowed: The run may fail.
     """
 
     hook: HookRef
@@ -51,7 +51,7 @@ class RunReport:
 
 @dataclass(slots=True, kw_only=True)
 class _Line:
-    """A queue, and who waits in it."""
+    """A queue with the requests of its tasks."""
 
     queue: Queue = field(default_factory=Queue)
     failure: str = ""
@@ -61,12 +61,12 @@ class _Line:
 
 @dataclass(slots=True, kw_only=True)
 class HookDispatcher:
-    """Runs what is recorded.
+    """Runs hooks for recorded requests.
 
     Attributes:
-        hooks: Those at work.
-        jitter: Gives how much longer a pause is than it must be, within [0, 1).
-        ran: A run has ended.
+        hooks: The active hooks.
+        jitter: Returns the share by which a pause is extended, within [0, 1).
+        ran: Emits each run that has ended.
     """
 
     requests: HookRequests
@@ -80,7 +80,7 @@ class HookDispatcher:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def load(self) -> list[UpdateRequest]:
-        """Take in what waits from before; return it."""
+        """Enqueue the requests that wait from an earlier process; return them."""
         stored = sorted(await self.requests.load(), key=lambda request: request.spec.order)
         covered: set[str] = set()
         for request in stored:
@@ -89,7 +89,7 @@ class HookDispatcher:
             plan = request.status.plan
             names = parse_plan(plan).covers if plan is not None else ()
             covered.update(names)
-            # What was planned together ends together.
+            # Requests that share a plan end together.
             together = [item for item in stored if item.name in names] or [request]
             await self._enter(together)
         for line in self._lines.values():
@@ -97,7 +97,7 @@ class HookDispatcher:
         return stored
 
     def _restore(self, line: _Line) -> None:
-        """Go on with the pause of the first in a queue."""
+        """Restore the backoff of the first request in a queue."""
         if not line.queue.waiting:
             return
         status = line.members[line.queue.waiting[0].order][0].status
@@ -109,12 +109,12 @@ class HookDispatcher:
         )
 
     async def add(self, request: UpdateRequest) -> None:
-        """Take in a request that was stored just now."""
+        """Enqueue a request that has just been stored."""
         self.requests.add(request)
         await self._enter([request])
 
     def remove(self, name: str) -> None:
-        """Take out a request that somebody deleted: the work is given up."""
+        """Remove a request that was deleted from its queue, and abandon its work."""
         self.requests.remove(name)
         for line in self._lines.values():
             for order, members in list(line.members.items()):
@@ -129,7 +129,7 @@ class HookDispatcher:
         self._woken.set()
 
     def on_stored(self, request: UpdateRequest) -> None:
-        """Take in a request as a watch has it: somebody may want the next attempt now."""
+        """Start the next attempt at once if an update of a request asks for that."""
         if self.requests.is_nudged(request):
             for line in self._lines.values():
                 first = line.queue.waiting[:1]
@@ -138,11 +138,11 @@ class HookDispatcher:
             self._woken.set()
 
     def wake(self) -> None:
-        """Look again: a hook is ready, or gone."""
+        """Check the queues again because a hook became ready or was removed."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Run until cancelled; what has begun is cancelled with it."""
+        """Run until cancelled, which cancels the runs in progress too."""
         try:
             await repeat(self._start, woken=self._woken)
         finally:
@@ -151,7 +151,7 @@ class HookDispatcher:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _start(self) -> None:
-        """Start everything that is due."""
+        """Start every run that is due."""
         self._woken.clear()
         for key in [key for key, task in self._running.items() if task.done()]:
             self._running.pop(key).result()
@@ -171,7 +171,7 @@ class HookDispatcher:
         self._count()
 
     def _as_planned(self, run: Run, line: _Line) -> Run:
-        """Return a run without what its plan is not for, where an earlier attempt left one."""
+        """Return a run limited to the requests of the plan that an earlier attempt left."""
         first = line.members[run.tasks[0].order][0]
         names = self.requests.planned_with(first.name)
         if not names:
@@ -189,7 +189,7 @@ class HookDispatcher:
         return hook is None or hook.synced
 
     def _ready_at(self, line: _Line, now: float) -> float:
-        """Return when the pace of the first hook in a queue lets it run."""
+        """Return when the pace of the first hook in a queue allows its next run."""
         if not line.queue.waiting:
             return now
         ref = line.members[line.queue.waiting[0].order][0].spec.policy
@@ -267,7 +267,7 @@ class HookDispatcher:
         *,
         allowed: bool,
     ) -> None:
-        """Store how a run ended: the first request last, for it has the plan of all."""
+        """Store how a run ended, the first request last because it holds the plan of all."""
         now = self.clock.monotonic()
         first, *others = covered
         line.failure = outcome.failure
@@ -280,7 +280,7 @@ class HookDispatcher:
                 missing_permission=outcome.missing,
             )
             await self.requests.end(first.name, retry, outcome.targets)
-            # More may have come while that was stored.
+            # More tasks may have been added while that was stored.
             line.queue = line.queue.fail(now, jitter=jitter)
             line.again = self.clock.now() + timedelta(seconds=retry.retry_after)
             return
@@ -292,7 +292,7 @@ class HookDispatcher:
         line.queue = line.queue.succeed()
 
     async def _enter(self, together: Sequence[UpdateRequest]) -> None:
-        """Put requests into their queue, as one."""
+        """Add requests to their queue as one task."""
         contexts: list[Context] = []
         may = True
         for request in together:
@@ -320,7 +320,7 @@ class HookDispatcher:
         self._woken.set()
 
     def _count(self) -> None:
-        """Have each hook say how much of it waits, and what holds it up."""
+        """Update the accounts of all hooks: how many requests wait, and what blocks them."""
         for (namespace, name), line in self._lines.items():
             tasks = (*line.queue.running, *line.queue.waiting)
             waiting = Counter(
@@ -336,7 +336,7 @@ class HookDispatcher:
                     hook.account.wait(name, waiting[ref], said if waiting[ref] else "")
 
     def _blocked(self, line: _Line) -> tuple[str, HookRef | None]:
-        """Return what holds a queue up, and whose run that is; empty where nothing does."""
+        """Return what blocks a queue, and the hook whose run that is; empty if nothing does."""
         first = line.queue.waiting[:1]
         if not first or line.queue.running:
             return "", None

@@ -1,7 +1,7 @@
-"""Follows the objects of one binding in one namespace, or in all: what happens becomes records.
+"""Informer of a binding's objects in one namespace or in all: it turns events into records.
 
-A informer that was here before begins where its records end, and finds what happened meanwhile,
-deletions too. One that is new, or comes too late for that, begins with a list.
+An informer that ran before resumes where its records end, and finds what happened meanwhile,
+deletions too. A new one, or one whose version is gone, starts with a list.
 """
 
 import asyncio
@@ -34,20 +34,20 @@ _SECRET: Final = ("", "Secret")
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotBudget:
-    """The bytes of JSON that all snapshots together may hold; 0: any."""
+    """The bytes of JSON that all snapshots together may hold; 0 for no limit."""
 
     most: int
     held: int = 0
 
     def change(self, size: int) -> bool:
-        """Count bytes more or less; return whether all of it is within the limit."""
+        """Add bytes, or subtract them; return whether the total is within the limit."""
         self.held += size
         return not self.most or self.held <= self.most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerDeps:
-    """What all informers stand on."""
+    """Dependencies that all informers share."""
 
     kinds: Kinds
     reader: Reader
@@ -59,7 +59,7 @@ class InformerDeps:
 
 
 class Beginning(Enum):
-    """What a hook is given of the objects that are there when a watch of it begins."""
+    """What a hook receives of the objects that exist when one of its watches starts."""
 
     SYNCHRONIZATION = auto()
     EVENTS = auto()
@@ -67,17 +67,17 @@ class Beginning(Enum):
 
 
 class _Left(Exception):
-    """The hook knows that the objects of a namespace are none of its any more."""
+    """All objects of a left namespace are reported to the hook as deleted."""
 
 
 async def events_of(
     deps: InformerDeps, scope: WatchScope, since: str
 ) -> AsyncGenerator[WatchEvent]:
-    """Yield what happens, until the connection ends.
+    """Yield watch events until the connection ends.
 
     Raises:
-        Gone: Nobody knows any more what has happened since.
-        Unavailable: It ended as soon as it had begun.
+        Gone: The API server no longer has the events since that version.
+        Unavailable: The connection ended as soon as it had begun.
     """
     started = deps.clock.monotonic()
     stream = deps.watching.follow(scope, since)
@@ -89,25 +89,25 @@ async def events_of(
 
 
 class Records(Protocol):
-    """Takes what happened."""
+    """Receives records, and how far the watches have come."""
 
     async def add(self, record: Record) -> None:
-        """Record something; returns when it may be forgotten here."""
+        """Accept a record; return when the caller may forget it."""
         ...
 
     def passed(self, marker: Passed) -> None:
-        """Note that nothing else is to be recorded up to a version."""
+        """Accept that nothing else has to be recorded up to a version."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Informer:
-    """One watch of a binding.
+    """One list and watch of a binding.
 
     Attributes:
         scope: Its namespace, empty for all.
         synchronized: Called when its snapshot is complete.
-        beginning: Where nothing of it is recorded.
+        beginning: What the hook receives at the start if no cursor is recorded.
         synced: Set while its snapshot is complete.
     """
 
@@ -128,15 +128,15 @@ class Informer:
     _counted: int = 0
 
     def __post_init__(self) -> None:
-        """Begin with nothing."""
+        """Start with no objects."""
         self._monitor = Monitor(self.binding)
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return what contexts show of its objects."""
+        """Return the objects as contexts show them."""
         return self._monitor.snapshot()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the objects until cancelled."""
         try:
             await repeat(self._turn, every=0.0, pauses=(0.5, 30.0), tell=self._tell)
         finally:
@@ -144,9 +144,9 @@ class Informer:
             self._counted = 0
 
     async def leave(self) -> None:
-        """Give the hook what it knows of as deleted, once what has happened till now is recorded.
+        """Report all known objects to the hook as deleted, after the events up to now.
 
-        Nobody else may have it run.
+        No other task may run this informer meanwhile.
         """
         self._leaving = True
         with contextlib.suppress(_Left):
@@ -162,7 +162,7 @@ class Informer:
             await self._begin()
         await self._release()
         try:
-            # Where a replay ends is known by a bookmark, which else comes once a minute.
+            # A bookmark ends a replay; a brief watch sends one soon, others once a minute.
             scope = replace(self._watched(), brief=self._leaving)
             stream = events_of(self.deps, scope, self._version)
             async with contextlib.aclosing(stream) as events:
@@ -174,7 +174,7 @@ class Informer:
             await self._miss()
 
     async def _release(self) -> None:
-        """End, where the namespace is to be left and nothing is replayed any more."""
+        """Record the objects of a namespace to leave as deleted, once the replay has ended."""
         if not self._leaving or _is_later(self._listed, self._version):
             return
         for change in self._monitor.replace(()):
@@ -184,7 +184,7 @@ class Informer:
         raise _Left
 
     async def _begin(self) -> None:
-        """List, and decide where the watch begins."""
+        """List, and choose the version at which the watch starts."""
         self._kind = await self._served()
         self._digest = self._digested()
         cursor = self.account.cursors.get((self.binding.name, self.scope))
@@ -194,7 +194,7 @@ class Informer:
         if since:
             self._listed, self._version = await self._list(since), since
         else:
-            # That of a binding that was another one says nothing of this one.
+            # The cursor of a binding with other settings does not apply to this one.
             self.account.cursors.pop((self.binding.name, self.scope), None)
             await self._introduce()
         self.synced.set()
@@ -207,7 +207,7 @@ class Informer:
         self.synced.clear()
 
     async def _list(self, since: str) -> str:
-        """Take the objects that are there; return the version of the list."""
+        """Load the existing objects; return the version of the list."""
         self._forget()
         version = token = ""
         while True:
@@ -231,7 +231,7 @@ class Informer:
         )
 
     async def _introduce(self) -> None:
-        """Take the objects that are there, and record what the hook is given of them."""
+        """Load the existing objects, and record what the hook receives of them."""
         if self.beginning is Beginning.EVENTS:
             self._forget()
             await self._compare(self._monitor)
@@ -244,16 +244,16 @@ class Informer:
             self.recorder.passed(self._passed(self._listed))
 
     async def _miss(self) -> None:
-        """Go on where the API server does not know any more what happened since."""
+        """Continue after the API server has dropped the events since the last version."""
         given = self._monitor
         if _is_later(self._listed, self._version):
-            # What was listed is later than what was given: what was given is what was there then.
+            # The list is newer than the last event: the hook has received the state back then.
             try:
                 given = await self._recalled()
             except Gone:
                 self.deps.events.emit(self._missed())
                 self.account.cursors.pop((self.binding.name, self.scope), None)
-                # What was deleted is known to nobody; of a namespace that is left the rest is.
+                # Deletions are lost; a namespace to leave goes on with what is listed.
                 self._version = self._listed if self._leaving else ""
                 return
         await self._compare(given)
@@ -265,7 +265,7 @@ class Informer:
         return _missed(self.account.object, self.binding.name, given)
 
     async def _recalled(self) -> Monitor:
-        """Return what had been given up to the version that the watch has come to."""
+        """Return what the hook had received up to the version that the watch has reached."""
         found = Monitor(self.binding)
         objects: list[Object] = []
         async for obj in self.deps.watching.stored_at(self._watched(), self._version):
@@ -281,10 +281,10 @@ class Informer:
         objects.clear()
 
     async def _compare(self, given: Monitor) -> None:
-        """Record what a list shows to have happened since the watch ended.
+        """Record the changes since the watch ended, as a list shows them.
 
-        What is gone comes first, and then what is there in the order of its versions: however much
-        of it is recorded when the process ends, the next one finds the rest.
+        Deleted objects come first, then existing ones in the order of their versions: if the
+        process ends after a part of them is recorded, the next one finds the rest.
         """
         since = self._version
         listed: list[tuple[Object, ObservedObject]] = []
@@ -339,7 +339,7 @@ class Informer:
         await self.recorder.add(record)
 
     async def _observed(self, objects: Sequence[Object]) -> list[tuple[Object, ObservedObject]]:
-        """Return those of the objects that count, as the binding keeps them."""
+        """Return the objects that the binding selects, as it keeps them."""
         found = [obj for obj in objects if self._accepts(obj)]
         if not self.binding.jq_filter or not found:
             return [(obj, observe(self.binding, obj, None)) for obj in found]
@@ -410,14 +410,14 @@ class Informer:
         )
 
     def _digested(self) -> str:
-        """Return a digest of what is watched: where it changes, the hook begins anew."""
+        """Return a digest of what is watched; if it changes, the hook starts anew."""
         binding = self.binding
         names = binding.selection.names
         text = repr((self._watched(), names, binding.jq_filter, binding.keep_full_objects))
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     def _named(self, observed: ObservedObject) -> Object:
-        """Return an object that is gone, as far as its place is known."""
+        """Return a deleted object, reduced to its kind, namespace and name."""
         kind = self._followed
         return {
             "apiVersion": kind.api_version,
@@ -427,7 +427,7 @@ class Informer:
 
 
 def _is_later(version: str, other: str) -> bool:
-    """Return whether a version came after another one; without another everything is older."""
+    """Return whether a version is later than another one; False if the other one is empty."""
     return bool(other) and _number(version) > _number(other)
 
 

@@ -1,8 +1,8 @@
-"""Follows the objects of a binding in the namespaces that have certain labels now.
+"""Informers of a binding's objects in the namespaces that currently have certain labels.
 
-A namespace that comes to have them is listed, and each of its objects is an event; of one that
-has them no more, or is gone, the hook is given the objects as deleted. Which namespaces it was
-given the objects of stands in the cursors: so both are found that happened while nobody watched.
+A namespace that gains the labels is listed, and each of its objects becomes an event. If one loses
+them or is deleted, the hook receives its objects as deleted. The cursors tell which namespaces the
+hook has received objects of, so that both are also found after a time without a leader.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ _BOOKMARK: Final = "BOOKMARK"
 
 @dataclass(slots=True, kw_only=True)
 class NamespaceInformers:
-    """The informers of a binding that names labels of namespaces, one for each that has them.
+    """The informers of a binding that selects namespaces by labels, one for each of them.
 
     Attributes:
         synchronized: Called when the snapshot is complete.
-        scope: Under which it is recorded that the hook was given a Synchronization.
-        synced: Set when all namespaces of the beginning are listed.
+        scope: The key of the cursor that records the Synchronization of the hook.
+        synced: Set when all namespaces of the first list are listed.
     """
 
     deps: InformerDeps
@@ -57,12 +57,12 @@ class NamespaceInformers:
     _version: str = ""
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return what contexts show of the objects in all of the namespaces."""
+        """Return the objects of all the namespaces as contexts show them."""
         found = (self._informers[name] for name in sorted(self._informers))
         return [shown for informer in found for shown in informer.snapshot()]
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the namespaces and their objects until cancelled."""
         async with asyncio.TaskGroup() as group:
             await repeat(
                 partial(self._turn, group), every=0.0, pauses=(0.5, 30.0), tell=self._tell
@@ -88,7 +88,7 @@ class NamespaceInformers:
             self._version = ""
 
     async def _begin(self, group: asyncio.TaskGroup) -> None:
-        """Have exactly the namespaces followed that a list shows."""
+        """Follow exactly the namespaces that a list shows."""
         names, version = await self._list()
         cursor = self.account.cursors.get((self.binding.name, self.scope))
         known = cursor is not None and cursor.watched == self._digested()
@@ -107,7 +107,7 @@ class NamespaceInformers:
         self._look()
 
     async def _synchronize(self, version: str) -> None:
-        """Record what the hook is given at the start: all objects of all of the namespaces."""
+        """Record the Synchronization of the hook: all objects of all the namespaces."""
         watched = self._digested()
         context = of_synchronization(self.binding)
         if context is None:
@@ -166,7 +166,7 @@ class NamespaceInformers:
         )
 
     def _look(self) -> None:
-        """Look whether everything that was there at the beginning is listed."""
+        """Mark the snapshot as complete once all namespaces of the first list are listed."""
         if not self._version or self.synced.is_set():
             return
         if self._informers.keys() <= self._synced_names():
@@ -197,7 +197,7 @@ class NamespaceInformers:
         return WatchScope(kind=NAMESPACES, labels="" if labels is None else labels.server)
 
     def _digested(self) -> str:
-        """Return a digest of what is watched: where it changes, the hook begins anew."""
+        """Return a digest of what is watched; if it changes, the hook starts anew."""
         return blake2b(self.binding.watched.encode(), digest_size=8).hexdigest()
 
 
@@ -212,13 +212,13 @@ def informers_of(
     *,
     synchronized: Callable[[], None],
 ) -> Iterator[Informer | NamespaceInformers]:
-    """Yield what follows the objects of bindings.
+    """Yield the informers of bindings.
 
     Args:
-        deps: What all stand on.
-        bindings: Of one hook.
-        account: Of the hook.
-        recorder: Takes what happens.
+        deps: Dependencies that all informers share.
+        bindings: Those of one hook.
+        account: The hook's.
+        recorder: Receives the records.
         synchronized: Called when a snapshot is complete.
     """
     for binding in bindings:
@@ -232,7 +232,7 @@ def informers_of(
                 synchronized=synchronized,
             )
             continue
-        # Each namespace that is named is watched by itself; the empty one means all.
+        # Each named namespace has its own watch; the empty name means all.
         for scope in dict.fromkeys(selection.namespaces or ("",)):
             yield Informer(
                 deps=deps,
@@ -245,7 +245,7 @@ def informers_of(
 
 
 def snapshot_of(informers: Informers, binding: str) -> list[dict[str, Any]]:
-    """Return what a binding, by its name, has in memory now."""
+    """Return the current snapshot of the binding with a name."""
     found = [item for item in informers if item.binding.name == binding]
     found.sort(key=lambda item: item.scope)
     return [shown for informer in found for shown in informer.snapshot()]

@@ -1,8 +1,8 @@
-"""The operations of a hook, carried out in their order.
+"""Carries out the operations of a hook, in their order.
 
-One that fails does not stop those after it, as in the original, but for one that the API server
-was not there for: see `running`. What rests on a read is written
-with a guard, and decided again where the object has changed meanwhile.
+A failing operation does not stop those after it, as in the original, except while the API server
+is unavailable: see `running`. A write that depends on a read is guarded by the resourceVersion,
+and computed again if the object has changed meanwhile.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ _OUTCOMES: Final = (
     (Denied, Outcome.DENIED),
 )
 _NAMES: Final = ("name", "namespace")
-# What the API server says of an object, whatever a hook took over from one that it read.
+# Metadata that the API server sets; a hook may have copied it from an object that it read.
 _SERVERS_OWN: Final = (
     *_NAMES,
     "uid",
@@ -61,7 +61,7 @@ _SERVERS_OWN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationResult:
-    """How an operation ended; without an error it is done, or there was nothing to do."""
+    """How an operation ended; without an error it is done or was not needed."""
 
     operation: Operation
     outcome: Outcome
@@ -70,12 +70,13 @@ class OperationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRunner:
-    """Carries operations out.
+    """Carries out operations.
 
     Attributes:
-        protection: Tells what is not changed, whatever rights there are; None where these are for
-            whoever gave them to say.
-        confined_to: The namespace that no operation leaves, and that one without means.
+        protection: Objects that are not changed whatever rights are granted; None if the granted
+            rights alone decide.
+        confined_to: The namespace that no operation leaves, and the default of those that name
+            none; empty for no limit.
     """
 
     kinds: Kinds
@@ -87,16 +88,16 @@ class OperationRunner:
     confined_to: str = ""
 
     async def run(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Carry operations out, each after the one before it has ended."""
+        """Carry out operations, one after the other."""
         return [await self.carry_out(operation) for operation in operations]
 
     async def carry_out(self, operation: Operation, *, uncertain: bool = False) -> OperationResult:
-        """Carry one operation out.
+        """Carry out one operation.
 
         Args:
-            operation: Already looked at.
-            uncertain: It may have been done before, so that an object that is there is the one
-                that it was to create.
+            operation: Already validated.
+            uncertain: It may have been done before, so that an existing object is taken for the
+                one that it was to create.
         """
         try:
             outcome = await self._run(self._placed(operation))
@@ -113,7 +114,7 @@ class OperationRunner:
         return OperationResult(operation=operation, outcome=outcome)
 
     def _placed(self, operation: Operation) -> Operation:
-        """Return an operation in the namespace that it is confined to, where it names none."""
+        """Return an operation with the namespace that it is confined to, if it names none."""
         if not self.confined_to or operation.namespace or operation.type in OBJECTS:
             return operation
         return replace(operation, namespace=self.confined_to)
@@ -146,7 +147,7 @@ class OperationRunner:
                 return Outcome.DELETED
 
     def _patch(self, operation: Operation) -> Any:
-        """Return a patch that writes nothing that is guarded."""
+        """Return the patch, after a check that it writes no guarded metadata."""
         patch = operation.patch()
         fields = patched_metadata(operation.type, patch, self._guarded)
         self._check_fields(fields, operation.location)
@@ -187,7 +188,7 @@ class OperationRunner:
             return await self._change(kind, *_place(wanted), _replacing(wanted, self._guarded))
 
     def _located(self, obj: Object) -> Object:
-        """Return an object in the namespace that it is confined to, where it names none."""
+        """Return an object with the namespace that it is confined to, if it names none."""
         meta = obj.get("metadata")
         if not self.confined_to or not isinstance(meta, Mapping) or meta.get("namespace"):
             return obj
@@ -214,7 +215,7 @@ class OperationRunner:
     async def _change(
         self, kind: Kind, namespace: str, name: str, decide: Callable[[Object], Awaitable[Object]]
     ) -> Outcome:
-        """Read, decide and write, again where the object changed in between."""
+        """Read, compute and write, with retries if the object changes in between."""
         for left in reversed(range(_TRIES)):
             before = await self.reader.get(replace(kind, subresource=""), namespace, name)
             after = await decide(before)
@@ -245,11 +246,11 @@ class OperationRunner:
         return kind
 
     def _check(self, kind: Kind, namespace: str, location: str) -> None:
-        """Refuse what is not for this hook, whatever rights it has."""
+        """Refuse a target that is out of bounds for this hook, whatever rights it has."""
         if self.confined_to and (not kind.namespaced or namespace != self.confined_to):
             what = f"namespace {namespace}" if kind.namespaced else f"{kind.kind}, in no namespace"
             stays = f"a Hook does not leave its namespace {self.confined_to}: use a ClusterHook"
-            # What it asked for may be made of what a Secret holds.
+            # The requested namespace may be computed from data of a Secret.
             raise Invalid(f"{location}: {what}: {stays}").bare(f"{location}: {stays}")
         if self.protection is not None and (reason := self.protection.of_target(kind, namespace)):
             raise Invalid(f"{location}: {reason}")
@@ -274,11 +275,11 @@ def _place(obj: Object) -> tuple[str, str]:
 
 
 def _replacing(wanted: Object, guarded: AbstractSet[str]) -> Callable[[Object], Awaitable[Object]]:
-    """Return what makes of a stored object the wanted one, as a PUT of it would.
+    """Return a function that turns a stored object into the wanted one, as a PUT would.
 
     Args:
-        wanted: As its author wrote it.
-        guarded: Fields of the metadata that stay where the wanted object does not have them.
+        wanted: As the hook answered it.
+        guarded: Fields of the metadata that are kept if the wanted object lacks them.
     """
 
     async def replaced(before: Object) -> Object:
@@ -298,9 +299,9 @@ def _changed_metadata(before: Object, after: Object, fields: frozenset[str]) -> 
 
 
 def _exact(before: Any, after: Any) -> Any:
-    """Return a result with the numbers of the object where the program left them as they were.
+    """Return a result with the original numbers where the program did not change them.
 
-    It saw them as float64, which large ones are not.
+    The program reads numbers as float64, which loses digits of large ones.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         return {

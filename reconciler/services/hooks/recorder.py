@@ -1,7 +1,7 @@
-"""Stores what a hook has to be run for, as requests, before anything counts as seen.
+"""Recorder of a hook: it stores events as requests before they count as seen.
 
-One write of a hook is on its way at a time. What comes meanwhile shares the next request, as far
-as it belongs together.
+A hook has one write in flight at a time. Records that arrive meanwhile share the next request, as
+far as they belong together.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import Requests
 
 _MOST_WAITING: Final = 2000
-"""Records of one hook that are kept in memory; then its watches wait."""
+"""Records of one hook that are kept in memory; beyond that its watches wait."""
 _WATCHED: Final = frozenset({ContextType.EVENT, ContextType.SYNCHRONIZATION})
 
 
 @dataclass(slots=True, kw_only=True)
 class RecorderDeps:
-    """What all recorders share.
+    """Dependencies that all recorders share.
 
     Attributes:
-        order: Gives the next place in a queue.
-        stored: Gets each request that is stored.
-        most: Bytes of JSON of one request, of several records.
+        order: Returns the next position in a queue.
+        stored: Called with each request that is stored.
+        most: Bytes of JSON up to which several records share one request.
     """
 
     requests: Requests
@@ -59,7 +59,7 @@ class RecorderDeps:
 
 @dataclass(slots=True, kw_only=True)
 class Recorder:
-    """Records for one hook."""
+    """The recorder of one hook."""
 
     deps: RecorderDeps
     hook: HookIdentity
@@ -70,7 +70,7 @@ class Recorder:
     _room: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def add(self, record: Record) -> None:
-        """Have something recorded; return at once unless very much waits."""
+        """Queue a record; return at once unless too many wait."""
         self._waiting.append(record)
         self._woken.set()
         if len(self._waiting) > _MOST_WAITING:
@@ -78,14 +78,14 @@ class Recorder:
             await self._room.wait()
 
     def passed(self, marker: Passed) -> None:
-        """Have it noted how far a watch has come, once what came before is stored."""
+        """Queue the progress of a watch, to be noted once the records before it are stored."""
         if self._waiting and _same(self._waiting[-1], marker):
             self._waiting.pop()
         self._waiting.append(marker)
         self._woken.set()
 
     async def run(self) -> None:
-        """Store until cancelled."""
+        """Store queued records until cancelled."""
         await repeat(
             self._store,
             woken=self._woken,
@@ -97,7 +97,7 @@ class Recorder:
     async def _store(self) -> None:
         self._woken.clear()
         while self._waiting:
-            # One that may have been stored is tried again as it is, and gets the same name.
+            # A batch that may have been stored is retried unchanged, under the same name.
             if not self._batch:
                 records = (item for item in self._waiting if isinstance(item, Record))
                 self._batch = next(batches(list(records), self.deps.most), [])
@@ -107,7 +107,7 @@ class Recorder:
             self._batch = []
 
     def _drop(self, stored: int) -> None:
-        """Take out of what waits what is stored, and the markers before and after it."""
+        """Remove the stored records from the queue, with the markers before and after them."""
         while self._waiting and (stored or isinstance(self._waiting[0], Passed)):
             item = self._waiting.popleft()
             stored -= isinstance(item, Record)
@@ -132,7 +132,7 @@ class Recorder:
             spec, marks = await self._put_aside(name, spec, marks)
         version = await self.deps.requests.create(name, marks, spec)
         if not version:
-            # It was stored before, by this process or one that has ended, which may have done it.
+            # It was stored before, by this process or an earlier one that may have run the hook.
             stored = await self.deps.requests.get(name)
             if stored.status.state not in FINAL:
                 await self.deps.stored(stored)
@@ -153,7 +153,7 @@ class Recorder:
     async def _put_aside(
         self, name: str, spec: RequestSpec, marks: dict[str, str]
     ) -> tuple[RequestSpec, dict[str, str]]:
-        """Store what is shown of Secrets as a Secret."""
+        """Store the recorded data of Secrets in a Secret."""
         marks = {**marks, LABEL_RECORDED: "true"}
         await self.deps.requests.create_recorded(name, marks, orjson.dumps(spec.recorded))
         return replace(spec, recorded=None, recorded_secret=recorded_name(name)), marks
@@ -167,6 +167,6 @@ def _same(item: Record | Passed, marker: Passed) -> bool:
 
 
 def _name(uid: str, batch: Sequence[Record]) -> str:
-    """Return the name of the request for a batch, which is the same for the same batch."""
+    """Return the name of the request for a batch; equal batches have equal names."""
     text = "\n".join((uid, *(record.identity for record in batch)))
     return f"hook-{blake2b(text.encode(), digest_size=16).hexdigest()}"

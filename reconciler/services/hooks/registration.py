@@ -1,4 +1,4 @@
-"""Every executable has a `Hook`, so that people see it: made, kept as it must be, and removed."""
+"""Keeps a `Hook` object for every executable, so that it is visible in the cluster."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _MANAGER: Final = "retrofit-hooks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredHook:
-    """An executable, as its object is to be.
+    """The `Hook` object that an executable should have.
 
     Attributes:
         spec: The path of the executable, and the configuration that it printed.
-        refused: Why it cannot be used; empty where it can.
+        refused: Why it cannot be used; empty if it can.
     """
 
     ref: PolicyRef
@@ -29,7 +29,7 @@ class RegisteredHook:
     refused: str = ""
 
     def render(self) -> Object:
-        """Return the object."""
+        """Return the `Hook` object to store."""
         return {
             "apiVersion": HOOKS.api_version,
             "kind": HOOKS.kind,
@@ -44,10 +44,10 @@ class RegisteredHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRegistrar:
-    """Keeps the Hooks of a program; only a leader does.
+    """Reconciles the Hook objects of a program; only the leader does.
 
-    An object that somebody edited becomes again what the executable printed: what runs is decided
-    by the image, not by who may write Hooks.
+    An edited object is restored to what the executable printed: the image decides what runs, not
+    the right to write Hooks.
     """
 
     registry: HookRegistry
@@ -55,7 +55,7 @@ class HookRegistrar:
     warn: Callable[[str], None]
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Reconcile periodically until cancelled."""
         await repeat(
             self.settle,
             every=_EVERY,
@@ -65,7 +65,7 @@ class HookRegistrar:
         )
 
     async def settle(self) -> None:
-        """Make, restore and remove what has to be."""
+        """Create, restore and remove Hook objects as needed."""
         stored = {obj["metadata"]["name"]: obj for obj in await self.registry.stored()}
         for hook in self.hooks:
             await self._settle(hook, stored.pop(hook.ref.name, None))
@@ -90,7 +90,7 @@ class HookRegistrar:
             if hook.refused:
                 await self.registry.refuse(stored, hook.refused)
         except (AlreadyExists, Conflict, NotFound):
-            # Somebody wrote it at this moment; the next look shows what.
+            # The object changed concurrently; the next pass reads it again.
             return
 
 

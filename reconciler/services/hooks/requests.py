@@ -1,4 +1,4 @@
-"""The requests of hooks that wait, with what is stored of each: this process alone writes them."""
+"""The waiting requests of hooks, as stored; no other process writes them."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
@@ -20,12 +20,12 @@ _LARGEST: Final = 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class HookRequests:
-    """Reads and writes them.
+    """Reads and writes the requests of hooks.
 
-    What is done of a plan is kept here as well: it may be further than what could be stored.
+    The progress of plans is kept here as well, because it may be ahead of what could be stored.
 
     Attributes:
-        ended: Gets each request that has ended.
+        ended: Called with each request that has ended.
     """
 
     requests: Requests
@@ -36,23 +36,23 @@ class HookRequests:
     _plans: dict[str, Plan] = field(default_factory=dict)
 
     async def load(self) -> list[UpdateRequest]:
-        """Return all that wait, those of a process before this one."""
+        """Return all waiting requests, including those of an earlier process."""
         self._known = {request.name: request async for request in self.requests.waiting()}
         self._plans.clear()
         return list(self._known.values())
 
     async def finished(self) -> AsyncIterator[UpdateRequest]:
-        """Yield all that have ended, having them removed when their time has come."""
+        """Yield all finished requests, and schedule their removal."""
         async for request in self.requests.finished():
             self.ended(request)
             yield request
 
     def add(self, request: UpdateRequest) -> None:
-        """Take in one that was stored just now."""
+        """Add a request that has just been stored."""
         self._known[request.name] = request
 
     def is_nudged(self, request: UpdateRequest) -> bool:
-        """Take in one as a watch has it; tell whether somebody wants its next attempt now."""
+        """Return whether an update of a request asks for its next attempt now."""
         known = self._known.get(request.name)
         if known is None or known.nudge == request.nudge:
             return False
@@ -60,15 +60,15 @@ class HookRequests:
         return bool(request.nudge)
 
     def remove(self, name: str) -> None:
-        """Take one out that somebody deleted."""
+        """Forget a request that was deleted or has ended."""
         self._known.pop(name, None)
         self._plans.pop(name, None)
 
     async def recorded(self, request: UpdateRequest) -> dict[str, Any]:
-        """Return what a request holds.
+        """Return the recorded data of a request.
 
         Raises:
-            NotFound: It stood in a Secret, which is gone.
+            NotFound: The Secret that held it is gone.
         """
         if not request.spec.recorded_secret:
             return dict(request.spec.recorded or {})
@@ -76,7 +76,7 @@ class HookRequests:
         return found
 
     async def recorded_or_nothing(self, request: UpdateRequest) -> dict[str, Any]:
-        """Return what a request holds; nothing where it stood in a Secret, which is gone."""
+        """Return the recorded data of a request; nothing if the Secret that held it is gone."""
         try:
             return await self.recorded(request)
         except NotFound:
@@ -88,7 +88,7 @@ class HookRequests:
         disposition: Disposition,
         targets: tuple[TargetStatus, ...] | None = None,
     ) -> None:
-        """Store how an attempt ended; one that somebody deleted has ended anyhow."""
+        """Store how an attempt ended; do nothing if the request was deleted."""
         request = self._known.get(name)
         if request is None:
             return
@@ -100,7 +100,7 @@ class HookRequests:
             targets=targets,
         )
         if status.state in FINAL:
-            # Where the Secret of the plan is left, that has it removed with the request.
+            # plan_secret stays set: should deleting the Secret fail, it goes with the request.
             status = replace(status, plan=None)
         confidential = bool(request.status.plan_secret)
         stored = await self._write(name, status)
@@ -112,14 +112,14 @@ class HookRequests:
         self.ended(stored)
 
     def planned_with(self, name: str) -> frozenset[str]:
-        """Return the names of the requests that the plan of one is for; none without a plan."""
+        """Return the names of the requests that share the plan of one; none without a plan."""
         request = self._known.get(name)
         if request is None or request.status.plan is None:
             return frozenset()
         return frozenset({name, *parse_plan(request.status.plan).covers})
 
     async def read_plan(self, name: str) -> Plan | None:
-        """Return the plan that a request holds, with all open that is to be done; else None."""
+        """Return the plan of a request with its steps to do open; None without a plan."""
         noted = self._plans.get(name)
         if noted is not None:
             return noted.reopened()
@@ -138,15 +138,15 @@ class HookRequests:
         return plan.resumed()
 
     def note_plan(self, name: str, plan: Plan) -> None:
-        """Keep what this process has done of a plan, whether or not it can be stored."""
+        """Keep the progress of this process in a plan, whether or not it can be stored."""
         if name in self._known:
             self._plans[name] = plan
 
     async def store_plan(self, name: str, plan: Plan) -> None:
-        """Store what a run is to do, and how far it is.
+        """Store the plan of a run and its progress.
 
         Raises:
-            Invalid: It is too large, or no JSON.
+            Invalid: It is too large or not JSON.
         """
         request = self._known.get(name)
         if request is None:
@@ -170,7 +170,7 @@ class HookRequests:
         self.note_plan(name, plan)
 
     async def drop_plan(self, name: str) -> None:
-        """Have the hook run again at the next attempt."""
+        """Delete the plan of a request, so that the next attempt runs the hook again."""
         request = self._known.get(name)
         if request is None:
             return
@@ -180,9 +180,9 @@ class HookRequests:
         self._plans.pop(name, None)
 
     async def _put_aside(self, request: UpdateRequest, plan: Plan) -> UpdateRequest | None:
-        """Store the documents of a plan as a Secret; None: the request is gone.
+        """Store the documents of a plan in a Secret; return None if the request is gone.
 
-        The request says so before, so that whoever removes it finds the Secret.
+        The status names the Secret first, so that the removal of the request finds it.
         """
         name = plan_name(request.name)
         documents = _encoded([step.document for step in plan.steps])
@@ -190,14 +190,14 @@ class HookRequests:
         marked = await self._write(request.name, status)
         if marked is None:
             return None
-        # What an attempt left that came to nothing would stay as it is.
+        # A Secret left by a failed attempt would not be overwritten.
         await self.requests.delete_recorded(name)
         marks = {**request.labels, LABEL_RECORDED: "true"}
         await self.requests.create_recorded(name, marks, documents)
         return marked
 
     async def _write(self, name: str, status: RequestStatus) -> UpdateRequest | None:
-        """Write a status over whatever somebody has annotated meanwhile; None: it is gone."""
+        """Write a status despite concurrent annotations; return None if the request is gone."""
         try:
             try:
                 stored = await self.requests.write_status(self._known[name], status)

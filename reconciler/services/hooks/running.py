@@ -1,7 +1,7 @@
-"""One attempt at a run: contexts, the hook, its operations, and what is stored of it.
+"""One attempt at a run: run the hook, carry out its operations, and store the progress.
 
-An operation for which the API server was not there holds up those after it, so that they keep
-their order. What concerns one object (a missing right, a refusal, a webhook that fails) does not.
+An operation that found the API server unavailable holds up those after it, which keeps their
+order. An error of one object (a missing right, a refusal, a failing webhook) does not.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ from reconciler.services.hooks.operations import OperationResult, OperationRunne
 from reconciler.services.hooks.requests import HookRequests
 
 _REPEATED: Final = (Forbidden, Unavailable, Throttled, Unauthorized)
-"""What lies at the moment, or at a right: the operation is right as it stands."""
+"""Errors that a retry of the same operation can cure: a temporary one, or a missing right."""
 _AWAY: Final = (Unavailable, Throttled, Unauthorized)
 _AT_ONE_OBJECT: Final = 500
-"""What the API server answers where a webhook fails, which may be for this object alone."""
+"""Status of the API server's answer if a webhook fails, which may affect this object alone."""
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
-"""Seconds until something to be created is sent again, as other calls are by the client."""
+"""Seconds between retries of a create; the client retries other calls itself."""
 _LONGEST: Final = 300
 
 
@@ -49,8 +49,8 @@ class RunOutcome:
     """How an attempt ended.
 
     Attributes:
-        failure: Empty where it went well.
-        missing: The right that an operation lacks.
+        failure: Empty if it succeeded.
+        missing: The right that an operation lacked.
     """
 
     failure: str = ""
@@ -60,11 +60,7 @@ class RunOutcome:
 
 @dataclass(slots=True, kw_only=True)
 class HookRun:
-    """Runs one hook for requests that belong together, the first of which stands for all.
-
-    Attributes:
-        plan: What an earlier attempt left; None where the hook has to be run.
-    """
+    """Runs one hook for requests that belong together, the first of which holds the plan."""
 
     requests: HookRequests
     runs: Runs
@@ -79,12 +75,12 @@ class HookRun:
         *,
         repeated: bool,
     ) -> RunOutcome:
-        """Run the hook, or go on with what it answered in an earlier attempt.
+        """Run the hook, or resume the plan of an earlier attempt.
 
         Args:
-            covered: What the run is for, in order.
-            contexts: Gives what the hook reads.
-            repeated: Another attempt follows one that fails.
+            covered: The requests that the run is for, in order.
+            contexts: Returns the binding contexts that the hook reads.
+            repeated: A failed attempt is followed by another one.
 
         Raises:
             ClusterError: Nothing can be stored, so nothing was done.
@@ -113,9 +109,9 @@ class HookRun:
         return await self._carry_out(plan, covered[0].name, repeated=repeated)
 
     async def _carry_out(self, plan: Plan, name: str, *, repeated: bool) -> RunOutcome:
-        """Carry the open steps of a plan out, and note what has become of them.
+        """Carry out the open steps of a plan, and record their outcomes.
 
-        What another attempt has to do first is not overtaken.
+        If another attempt has to redo a step first, the steps after it wait.
         """
         results: list[OperationResult] = []
         last = {share[-1] for share in plan.shares()}
@@ -137,9 +133,9 @@ class HookRun:
         return self._outcome(results)
 
     async def _step(self, step: Step, operation: Operation) -> tuple[Step, OperationResult]:
-        """Carry a step out; return it with what has become of it.
+        """Carry out a step; return it with its outcome.
 
-        Who has a plan knows what it has created itself, and may send that again at once.
+        A plan records what it has created itself, so a create can be retried at once.
         """
         pauses = iter(_PAUSES if operation.type in OBJECTS else ())
         while True:
@@ -151,10 +147,10 @@ class HookRun:
             await asyncio.sleep(max(_asked(result.error), pause))
 
     async def _settle(self, name: str, plan: Plan, results: Sequence[OperationResult]) -> None:
-        """Keep the plan of a run whose failures a repetition cures, else run the hook again."""
+        """Keep the plan if retrying can cure all failures, else drop it and run the hook again."""
         errors = [result.error for result in results if result.error is not None]
         if not errors:
-            # The end of the one request says as much.
+            # With a single request its final state says as much.
             if len(plan.covers) > 1:
                 await self.requests.store_plan(name, plan)
         elif all(isinstance(error, _REPEATED) for error in errors):
@@ -186,14 +182,14 @@ def _noted(step: Step, result: OperationResult) -> Step:
 
 
 def _is_away(error: RetrofitError | None) -> bool:
-    """Return whether the API server was not there for a call, as it may not be for the next."""
+    """Return whether the API server was unavailable, so that the next call may fail too."""
     if isinstance(error, Unfinished) or not isinstance(error, _AWAY):
         return False
     return error.status != _AT_ONE_OBJECT
 
 
 def _asked(error: RetrofitError | None) -> float:
-    """Return for how many seconds the API server wants to be left in peace."""
+    """Return the seconds of the API server's Retry-After, 0 without one."""
     return (error.retry_after if isinstance(error, ClusterError) else None) or 0.0
 
 

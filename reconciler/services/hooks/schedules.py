@@ -1,4 +1,4 @@
-"""When schedules are due. One that was missed while nobody led runs once."""
+"""Records runs for due schedules; one that was missed without a leader runs once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,18 +20,18 @@ _EVERY: Final = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class Schedules:
-    """Has a run recorded for each schedule that is due."""
+    """Records a run for each schedule that is due."""
 
     hooks: Mapping[HookRef, ActiveHook]
     clock: Clock
     _due: dict[tuple[HookRef, int, str, str], datetime | None] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Record due schedules until cancelled."""
         await repeat(self.look, every=_EVERY)
 
     async def look(self) -> None:
-        """Record what is due now."""
+        """Record the schedules that are due now."""
         now = self.clock.now()
         known = dict(self._due)
         self._due.clear()
@@ -57,7 +57,7 @@ class Schedules:
 
 
 def _first(hook: ActiveHook, binding: ScheduleBinding) -> datetime | None:
-    """Return when a schedule that this process has not seen before is due."""
+    """Return when a schedule that is new to this process is due."""
     return _schedule(binding, hook.account.schedules[binding.name, binding.crontab])
 
 

@@ -1,4 +1,4 @@
-"""The hooks of a program: which there are, and everything that works while it leads."""
+"""The hooks of a program, and the work that it does for them while it leads."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,38 +28,38 @@ from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
 _TERM: Final = 32
-"""Bits of an order that count within the term of one leader."""
+"""Bits of an order that count up within the term of one leader."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Orders:
-    """Places in queues: what is recorded later has a higher one, whoever leads.
+    """Order numbers of requests in queues: later ones are higher, across changes of the leader.
 
     Attributes:
-        term: Gives the number of the term of who leads now.
+        term: Returns the number of the current leader's term.
     """
 
     term: Callable[[], int]
     _last: int = 0
 
     def begin(self, stored: int) -> None:
-        """Begin a term, after the highest order that is stored."""
+        """Begin a term, above the highest stored order."""
         self._last = max(self.term() << _TERM, stored, self._last)
 
     def next(self) -> int:
-        """Return the next place."""
+        """Return the next order number."""
         self._last += 1
         return self._last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookDeps:
-    """What a program has for its hooks.
+    """Dependencies of the service.
 
     Attributes:
-        runs_here: Whether this program runs a hook; others belong to another program.
-        runs_of: Gives what runs one.
-        uncalled: Gives why the API server does not call a binding, by its key; empty if it does.
+        runs_here: Returns whether this program runs a hook; another program runs the others.
+        runs_of: Returns the adapter that runs a hook.
+        uncalled: Returns why the API server does not call a binding, by its key; empty if it does.
     """
 
     objects: HookObjects
@@ -77,7 +77,7 @@ class HookDeps:
 
 @dataclass(slots=True, kw_only=True)
 class Hooks:
-    """Follows the hooks and keeps them at work, while the process leads."""
+    """Watches the hook objects and keeps the hooks active, while the process leads."""
 
     deps: HookDeps
     accounts: HookAccounts
@@ -88,11 +88,11 @@ class Hooks:
     _seen: dict[HookRef, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Have people see runs that fail."""
+        """Report failed runs as events."""
         self.dispatcher.ran.subscribe(HookEvents(events=self.deps.informer.events).ran)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and run hooks until cancelled."""
         await repeat(
             self._work,
             pauses=(0.5, 15.0),
@@ -101,7 +101,7 @@ class Hooks:
         )
 
     def look(self) -> None:
-        """Look now whether hooks are served by now: a definition has come."""
+        """Check now whether the kinds of hooks are served, because a definition has been added."""
         self.deps.objects.look()
 
     async def _work(self) -> None:
@@ -126,7 +126,7 @@ class Hooks:
             self.active.clear()
 
     async def _look_back(self, waiting: list[UpdateRequest]) -> None:
-        """Take from the requests that are stored how far the watches were recorded."""
+        """Read from the stored requests up to which version the watches are recorded."""
         self._recorded.clear()
         highest = 0
         for request in waiting:
@@ -136,7 +136,7 @@ class Hooks:
         self.deps.orders.begin(highest)
 
     async def _look_at(self, request: UpdateRequest) -> int:
-        """Take in one request; return its order."""
+        """Read the progress that one request records; return its order."""
         recorded = await self.deps.requests.recorded_or_nothing(request)
         for marker in passed_of(recorded):
             key = request.spec.policy_uid, marker.binding, marker.scope, marker.partial
@@ -159,7 +159,7 @@ class Hooks:
                 return
             await compile_programs(declared.programs, self.deps.informer.jq)
         except InvalidPolicy as error:
-            # Who registered an executable says itself what is wrong with it.
+            # The status of an executable's Hook is written by the program that registered it.
             if not is_executable(obj):
                 said = "; ".join(map(str, (error, *error.others)))
                 self.accounts.refuse(ref, obj, said)
@@ -216,14 +216,14 @@ class Hooks:
         )
 
     def _catch_up(self, account: HookAccount, declared: DeclaredHook) -> None:
-        """Begin where the requests end that are stored, which may be later than the status."""
+        """Advance the cursors to the last stored requests, which may be later than the status."""
         whole_first = sorted(self._recorded.items(), key=lambda item: item[1].partial)
         for (uid, binding, scope, _), marker in whole_first:
             cursor = account.cursors.get((binding, scope))
             version = "" if cursor is None else cursor.version
             if uid == declared.uid and _number(marker.version) > _number(version):
                 account.passed(marker)
-        # Requests that are still stored are older than the end of such a watch, and say nothing.
+        # Stored requests of a left namespace are older than its end, so they must not reopen it.
         account.keep_left(frozenset((binding, scope) for _, binding, scope, _ in self._recorded))
 
 

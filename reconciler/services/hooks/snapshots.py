@@ -1,7 +1,6 @@
-"""Snapshots for hooks that the API server waits for, which every replica answers.
+"""Snapshots for hooks that answer the API server, which every replica does.
 
-What is recorded is the work of a leader; these follow objects for their snapshots only, and
-record nothing.
+Recording is the leader's work; these informers follow objects for their snapshots only.
 """
 
 import asyncio
@@ -20,32 +19,32 @@ from reconciler.services.hooks.namespaces import Informers, informers_of, snapsh
 
 
 class Unrecorded:
-    """Takes what an informer records, and keeps nothing of it."""
+    """Discards everything that an informer records."""
 
     async def add(self, record: Record) -> None:
-        """Take a record."""
+        """Discard a record."""
 
     def passed(self, marker: Passed) -> None:
-        """Take how far a watch has come."""
+        """Discard the progress of a watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSnapshots:
-    """Follows the objects that the answers of some hooks are to show."""
+    """Follows the objects in the snapshots of hooks that answer the API server."""
 
     _informers: Mapping[HookRef, Informers]
 
     @classmethod
     def following(cls, deps: InformerDeps, hooks: Mapping[HookRef, HookConfig]) -> Self:
-        """Return what follows whatever the answered bindings of hooks include."""
+        """Return the informers for the snapshots that the answered bindings of hooks include."""
         return cls({hook: _informers(deps, config) for hook, config in hooks.items()})
 
     def of(self, hook: HookRef) -> SnapshotOf:
-        """Return what gives the snapshots of a hook."""
+        """Return a function that returns the snapshot of a binding of the hook by name."""
         return partial(snapshot_of, self._informers[hook])
 
     def problem(self, hook: HookRef, bindings: Sequence[str]) -> str:
-        """Return why snapshots are not complete; empty where they are."""
+        """Return why snapshots of these bindings are incomplete; empty if they are complete."""
         for name in bindings:
             for informer in self._informers[hook]:
                 if informer.binding.name == name and not informer.synced.is_set():
@@ -56,7 +55,7 @@ class HookSnapshots:
 
     @property
     def missing(self) -> str:
-        """Return why a snapshot is not complete; empty where all are."""
+        """Return why a snapshot is incomplete; empty if all are complete."""
         problems = (
             self.problem(hook, [item.binding.name for item in informers])
             for hook, informers in self._informers.items()
@@ -64,12 +63,12 @@ class HookSnapshots:
         return next(filter(None, problems), "")
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow objects until cancelled."""
         async with asyncio.TaskGroup() as group:
             for informers in self._informers.values():
                 for informer in informers:
                     group.create_task(informer.run())
-            # There may be nothing to follow.
+            # Keep running even if there is nothing to follow.
             await asyncio.Event().wait()
 
 
@@ -85,4 +84,4 @@ def _informers(deps: InformerDeps, config: HookConfig) -> Informers:
 
 
 def _nothing() -> None:
-    """Nobody waits in a queue for these."""
+    """Do nothing, because no queue waits for these snapshots."""

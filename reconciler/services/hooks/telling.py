@@ -1,4 +1,4 @@
-"""What people see of runs that failed, as events of their hook."""
+"""Kubernetes events on failed runs of hooks."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +11,12 @@ FAILED: Final = "HookFailed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEvents:
-    """Tells of runs that failed."""
+    """Emits an event for each run that failed."""
 
     events: Events
 
     def ran(self, report: RunReport) -> None:
-        """Take in a run that has ended."""
+        """Emit an event if a run failed."""
         if not report.failure:
             return
         then = "which its binding allows" if report.allowed else f"queue {report.queue} waits"

@@ -1,4 +1,4 @@
-"""The webhook configurations of a program's hooks; pure."""
+"""Builds the webhook configurations of a program's hooks, without I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -18,14 +18,14 @@ from reconciler.services.ports.webhooks import (
 
 MANAGER: Final = "retrofit-hooks"
 OWNER: Final = f"{PREFIX}hooks-in"
-"""The annotation with the namespace of the program that keeps a configuration."""
+"""The annotation with the namespace of the program that owns a configuration."""
 _SPARED: Final = ("authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io")
-"""What a rule for all groups does not mean: while no hook answers, no node and no leader could
-renew its Lease, and no authentication or authorization would be answered."""
+"""API groups that a rule for all groups excludes: while no hook answers, no node or leader could
+renew its Lease, and no authentication or authorization request would be answered."""
 
 
 def path_of(asked: AskedBinding) -> str:
-    """Return the address that a binding is called at."""
+    """Return the URL path at which a binding is called."""
     return f"/{'mutating' if asked.mutating else 'validating'}/{asked.binding.name}"
 
 
@@ -36,14 +36,14 @@ def configuration(
     namespace: str,
     owner: Mapping[str, Any] | None,
 ) -> Object:
-    """Return a configuration, with every default that the API server would set.
+    """Return a webhook configuration, with every default that the API server would set.
 
     Args:
         ref: Its kind and name.
         asked: The bindings that it is for.
         endpoint: Where they are called.
-        namespace: Of the program.
-        owner: An object with which it goes.
+        namespace: The program's own.
+        owner: Owner reference for garbage collection.
     """
     return render_configuration(
         ref,
@@ -77,7 +77,7 @@ def _webhook(kind: str, asked: AskedBinding, endpoint: Endpoint, namespace: str)
 
 def _spared(binding: AdmissionBinding) -> Iterator[Object]:
     groups = {group for rule in binding.rules for group in rule["apiGroups"]}
-    # Who names one of them in another rule means it.
+    # A group that another rule names explicitly is not excluded.
     left = [group for group in _SPARED if group not in groups]
     if "*" in groups and left:
         listed = ", ".join(f"'{group}'" for group in left)
@@ -102,7 +102,7 @@ def _selector(labels: LabelSelector | None) -> Object:
     if labels.source.get("matchLabels"):
         found["matchLabels"] = dict(labels.source["matchLabels"])
     if expressions := labels.source.get("matchExpressions"):
-        # The API server takes an operator without values only where there are none.
+        # Exists and DoesNotExist must not have values, not even an empty list.
         found["matchExpressions"] = [
             {name: value for name, value in item.items() if value} for item in expressions
         ]

@@ -1,6 +1,6 @@
-"""Keeps the webhook configurations of a program's hooks as the hooks want them.
+"""Keeps the webhook configurations of a program's hooks in line with their bindings.
 
-Who edits or deletes one finds it restored; one that no hook needs any more is removed.
+An edited or deleted configuration is restored; one that no hook needs any more is removed.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ _UNWRITTEN: Final = "its webhook is not written yet"
 
 
 class Foreign(Conflict):
-    """A configuration belongs to somebody else."""
+    """A configuration belongs to another program."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HookWebhooks:
-    """Writes the configurations; only a leader does.
+    """Writes the webhook configurations; only the leader does.
 
     Attributes:
-        webhooks: As they are stored.
-        name: Of both configurations.
-        namespace: Of the program.
-        endpoint: Gives where the bindings are called; raises `NotInstalled` while nobody knows.
-        asked: All bindings to admission.
+        webhooks: The stored configurations.
+        name: The name of both configurations.
+        namespace: The program's own.
+        endpoint: Returns where the bindings are called; raises `NotInstalled` while unknown.
+        asked: All admission bindings.
         warn: Called with a sentence for the log.
-        assessed: What is in the way of a binding of a hook, by its key; empty where nothing is.
+        assessed: Emits why a binding of a hook, by its key, is not called; empty if it is.
     """
 
     webhooks: Webhooks
@@ -61,15 +61,15 @@ class HookWebhooks:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(self) -> None:
-        """Somebody wrote or deleted one: look soon."""
+        """Reconcile soon, because a configuration was changed or deleted."""
         self._woken.set()
 
     def problem(self, hook: HookRef, key: str) -> str:
-        """Return what is in the way of a binding, empty where it is called."""
+        """Return why a binding is not called, empty if it is."""
         return self._problems.get((hook, key), f"{key}: {_UNWRITTEN}")
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Reconcile periodically until cancelled."""
         warnings = WarnsOnce(warn=self.warn)
 
         def tell(problem: str) -> None:
@@ -79,7 +79,7 @@ class HookWebhooks:
 
         await repeat(
             self.settle,
-            # Where no hook is asked there is nothing to restore.
+            # Without admission bindings there is nothing to restore.
             every=_EVERY if self.asked else math.inf,
             woken=self._woken,
             pauses=(0.5, _EVERY),
@@ -88,7 +88,7 @@ class HookWebhooks:
         )
 
     async def settle(self) -> None:
-        """Make, restore and remove what has to be."""
+        """Create, restore and remove configurations as needed."""
         self._woken.clear()
         for kind, mutating in ((VALIDATING, False), (MUTATING, True)):
             ref = ConfigurationRef(kind, self.name)
@@ -146,7 +146,7 @@ class HookWebhooks:
     async def _refused(
         self, ref: ConfigurationRef, asked: Iterable[AskedBinding]
     ) -> dict[str, str]:
-        """Return why the API server does not take bindings, by their names."""
+        """Return why the API server refuses bindings, by their names."""
         found: dict[str, str] = {}
         for item in asked:
             try:
@@ -159,20 +159,20 @@ class HookWebhooks:
         try:
             live = await self.webhooks.get(ref)
         except Forbidden:
-            # A program that never had such a hook needs no right to it.
+            # A program that never had such a hook needs no right to read configurations.
             return
         if live is not None and _is_marked(live, self.namespace):
             await self.webhooks.delete(ref)
             self.warn(f"{ref} is removed: no hook needs it any more")
 
     def _why_foreign(self, live: Object) -> str:
-        """Return why a configuration is not to be touched, empty where it may be."""
+        """Return why a configuration must not be changed, empty if it may be."""
         meta = live.get("metadata") or {}
         if (meta.get("labels") or {}).get(MANAGED_BY) == MANAGER:
             other = (meta.get("annotations") or {}).get(OWNER, "")
             same = other in {"", self.namespace}
             return "" if same else f"belongs to the hooks of namespace {other}"
-        # One that shell-operator left in this namespace is taken over.
+        # A configuration that shell-operator left for this namespace is taken over.
         called = {_service_namespace(item) for item in live.get("webhooks") or ()}
         return "" if called <= {self.namespace} else "was made by somebody else"
 

@@ -1,4 +1,4 @@
-"""What an account may do."""
+"""Port for access reviews: what an account may do."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from reconciler.api.rights import Right
 
 
 class Access(Protocol):
-    """What one account may do; every answer is fresh."""
+    """Access reviews of one account; no answer is cached."""
 
     async def may(self, right: Right) -> bool:
         """Return whether a right is granted now."""
@@ -15,11 +15,11 @@ class Access(Protocol):
 
 
 class Accesses(Access, Protocol):
-    """The same about the account that policies share, and about any that a policy names."""
+    """Access reviews of the account that policies share, and of any that a policy names."""
 
     def of(self, account: ServiceAccount | None) -> Access:
-        """Return what tells about an account, None being the shared one.
+        """Return the access reviews of an account; None is the shared one.
 
-        To `ServiceAccount.impersonation` it answers whether the programs may work in its name.
+        For `ServiceAccount.impersonation` they answer whether the programs may impersonate it.
         """
         ...

@@ -1,4 +1,4 @@
-"""Programs in CUE, evaluated by a command of somebody else."""
+"""Port for CUE programs, which the external ``cue`` command evaluates."""
 
 from typing import Any, Protocol
 
@@ -6,26 +6,26 @@ from reconciler.engine.loads import CueLoad
 
 
 class Cue(Protocol):
-    """Evaluates them where they can neither read nor stop anything."""
+    """Evaluates CUE programs in isolation: they can neither read files nor block the program."""
 
     @property
     def available(self) -> bool:
-        """Whether there is a command at all."""
+        """Whether the command is installed."""
         ...
 
     async def check(self, source: str, *, location: str) -> None:
-        """Look whether a program can be read.
+        """Check that a program can be parsed.
 
         Raises:
-            InvalidPolicy: It cannot, or there is no command.
+            InvalidPolicy: It cannot, or the command is not installed.
         """
         ...
 
     async def evaluate(self, load: CueLoad) -> Any:
-        """Return what a program gives, None where it has no such field.
+        """Return the value of a program's field, None if it has no such field.
 
         Raises:
-            Invalid: It cannot be evaluated within its limits, or there is no command.
-            Unavailable: The command cannot be started; another time it may be.
+            Invalid: It cannot be evaluated within its limits, or the command is not installed.
+            Unavailable: The command cannot be started; a retry may succeed.
         """
         ...

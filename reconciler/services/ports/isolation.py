@@ -1,4 +1,4 @@
-"""Where what takes long is evaluated."""
+"""Port for evaluations that may take long."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -7,17 +7,17 @@ T = TypeVar("T")
 
 
 class Isolation(Protocol):
-    """Evaluates where nothing else waits for it, and where it can do no harm."""
+    """Evaluates in isolation, so that nothing else waits for it and it can do no harm."""
 
     async def evaluate(self, work: Callable[[], T], tenant: str) -> T:
-        """Return what a pure function gives, which may take long.
+        """Return the result of a pure function that may take long.
 
         Args:
-            work: Changes nothing that the caller sees; its result can be pickled.
+            work: Has no side effects that the caller relies on; its result can be pickled.
             tenant: Whose work it is; tenants take turns.
 
         Raises:
-            EvaluationError: It needs more memory than it may have, or its result is too large.
-            Interrupted: It was ended before it had a result.
+            EvaluationError: It exceeds its memory limit, or its result is too large.
+            Interrupted: It was stopped before it had a result.
         """
         ...

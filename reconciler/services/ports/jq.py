@@ -1,4 +1,4 @@
-"""jq programs, evaluated where they can neither read nor stop anything."""
+"""Port for jq programs, evaluated where they can neither read files nor block the program."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -7,10 +7,10 @@ from reconciler.errors import EvaluationError
 
 
 class Jq(Protocol):
-    """Evaluates programs that `hooks.programs.check_program` has let pass."""
+    """Evaluates programs that `hooks.programs.check_program` has accepted."""
 
     async def compile(self, program: str, *, location: str) -> None:
-        """Look whether a program can be compiled.
+        """Check that a program can be compiled.
 
         Raises:
             InvalidPolicy: It cannot.
@@ -20,9 +20,9 @@ class Jq(Protocol):
     async def evaluate(
         self, program: str, inputs: Sequence[Any]
     ) -> list[list[Any] | EvaluationError]:
-        """Return for each input the results, or why there are none.
+        """Return the results for each input, or the error at it.
 
         Raises:
-            Interrupted: That is nobody's fault who wrote the program; another attempt may succeed.
+            Interrupted: It was interrupted for an outside reason; a retry may succeed.
         """
         ...

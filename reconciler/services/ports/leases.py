@@ -1,4 +1,4 @@
-"""What stands in Leases, so that it outlives a process."""
+"""State that is kept in Leases and so survives a restart."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,20 +8,20 @@ from reconciler.api.meta import Object
 
 
 class Leases(Protocol):
-    """Leases of the programs' own namespace."""
+    """Leases in the programs' own namespace."""
 
     async def lease(self, name: str) -> Object | None:
-        """Return a Lease, None where there is none."""
+        """Return a Lease, None if it does not exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionHeartbeat:
-    """What the admission servers say of themselves.
+    """The heartbeat that the admission servers write.
 
     Attributes:
-        renewed: Another text each time that one of them says that it is alive.
-        missed: Another text each time that none was there, or one could not record.
+        renewed: Changes each time that one of them renews it.
+        missed: Changes each time that none was available, or that one could not record.
     """
 
     renewed: str = ""
@@ -30,13 +30,13 @@ class AdmissionHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What of the search for lost triggers outlives a process.
+    """State of the catch-up that survives a restart.
 
     Attributes:
-        done: Until when everything was looked at, None where nobody ever looked.
-        version: Of the webhook configuration for triggers as it was in force last.
-        confirmed: When that was seen last.
-        outages: Times at which policies were not in force, as `Outages.dump` gives them.
+        done: The time up to which the catch-up is complete, None if it never ran.
+        version: That of the webhook configuration for triggers when it was last in force.
+        confirmed: When that was last seen.
+        outages: Times at which policies were not in force, as `Outages.dump` renders them.
     """
 
     done: datetime | None = None
@@ -46,16 +46,16 @@ class Checkpoint:
 
 
 class CatchUpCheckpoint(Protocol):
-    """Where the checkpoint is kept, and what the admission servers say."""
+    """Store of the checkpoint, and reader of the admission servers' heartbeat."""
 
     async def load(self) -> Checkpoint:
-        """Return what was stored last."""
+        """Return the checkpoint that was stored last."""
         ...
 
     async def store(self, checkpoint: Checkpoint) -> None:
-        """Store it whole."""
+        """Replace the stored checkpoint."""
         ...
 
     async def heartbeat(self) -> AdmissionHeartbeat:
-        """Return what the admission servers said last."""
+        """Return the last heartbeat of the admission servers."""
         ...

@@ -1,4 +1,4 @@
-"""Objects of any kind: which kinds there are, reads and guarded writes."""
+"""Ports for objects of any kind: discovery, reads and guarded writes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Page:
 
     Attributes:
         token: Continues the list; empty at its end. It expires after minutes (`Gone`).
-        remaining: How many follow as far as the server tells, else 0.
-        size: Bytes of JSON that it came in, 0 where that is not known.
+        remaining: How many items follow if the server reports it, else 0.
+        size: Bytes of the JSON answer, 0 if unknown.
     """
 
     items: tuple[Object, ...]
@@ -30,23 +30,23 @@ class Page:
 
 
 class Kinds(Protocol):
-    """Discovery."""
+    """Discovery of the kinds that the cluster serves."""
 
     async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
         """Return the served resources that a target's ``apiVersion`` and ``kind`` name.
 
         ``kind`` may carry a subresource (``Node/status``), ``api_version`` and both parts of
-        ``kind`` may be ``*``. An exact ``v1`` is the core group only. Empty result: not served;
-        the answer is not remembered for longer than some seconds.
+        ``kind`` may be ``*``. An exact ``v1`` is the core group only. The result is empty if none
+        is served; that answer is cached for some seconds only.
         """
         ...
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
-        """Return the kind behind a resource name, None where it is not served."""
+        """Return the kind behind a resource name, None if it is not served."""
         ...
 
     async def named(self, api_version: str, name: str) -> Kind | None:
-        """Return the kind that people call so, None where it is not served.
+        """Return the kind with a name as ``kubectl`` accepts it, None if it is not served.
 
         Args:
             api_version: Empty for the preferred version of the first group that has it.
@@ -56,10 +56,10 @@ class Kinds(Protocol):
 
 
 class MergeKeys(Protocol):
-    """Which lists merge by key in a strategic merge."""
+    """Merge keys of lists, for strategic merge patches."""
 
     async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the keys for objects of a group version; what cannot be read has none."""
+        """Return the keys for objects of a group version; none if its schema cannot be read."""
         ...
 
 
@@ -67,15 +67,15 @@ class Reader(Protocol):
     """Live reads; objects are plain dicts that the caller must not change."""
 
     def acting_as(self, account: ServiceAccount | None) -> "Reader":
-        """Return one that reads in an account's name; None: in that of this one."""
+        """Return a reader that impersonates an account; None returns this one."""
         ...
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return the object, of a kind with subresource that subresource.
+        """Return an object, or its subresource if the kind has one.
 
         Raises:
             NotFound: There is no such object.
-            NoKindMatch: The cluster does not serve the kind (any more).
+            NoKindMatch: The cluster does not serve the kind, or not any more.
         """
         ...
 
@@ -91,44 +91,44 @@ class Reader(Protocol):
     ) -> Page:
         """Return one page; an empty namespace means all. Items carry apiVersion and kind.
 
-        It may have fewer items than ``limit`` although more follow, where they are large.
+        It may have fewer items than ``limit`` although more follow, if they are large.
         ``labels`` and ``fields`` are selectors in the API's text form.
         """
         ...
 
 
 class History(Protocol):
-    """What the API server still knows of objects that may be gone."""
+    """Evidence in the API server's watch history of objects that may be gone."""
 
     async def stored(
         self, kind: Kind, namespace: str, name: str, uid: str, since: str
     ) -> bool | None:
-        """Return whether an object was stored after a resourceVersion, None where none can tell.
+        """Return whether an object was stored after a resourceVersion, None if that is unknown.
 
-        That version may be one of another kind, as far as both are stored in one place.
+        The version may come from another kind, if both are kept in the same storage.
         """
         ...
 
 
 class Loader(Protocol):
-    """Reads for context entries."""
+    """Reads the data of context entries."""
 
     async def load(self, load: Load) -> Any:
-        """Return what an entry asks for, decoded.
+        """Return the decoded data that an entry requests.
 
         Raises:
-            NotFound: There is no such thing; the rule cannot be evaluated.
-            Invalid: It may not be asked for, or the answer is unusable.
+            NotFound: It does not exist; the rule cannot be evaluated.
+            Invalid: It may not be requested, or the answer is unusable.
         """
         ...
 
 
 def kind_of(load: ObjectLoad, served: Iterable[Kind]) -> Kind:
-    """Return the kind of the object that is asked for.
+    """Return the kind of a requested object.
 
     Raises:
-        NoKindMatch: It is not among those that are served.
-        Invalid: It is in no namespace, and nothing outside of one may be read.
+        NoKindMatch: It is not among the served kinds.
+        Invalid: It is cluster-scoped, and the policy may only read in its own namespace.
     """
     for kind in served:
         if kind.kind == load.kind and not kind.subresource:
@@ -143,10 +143,10 @@ def kind_of(load: ObjectLoad, served: Iterable[Kind]) -> Kind:
 
 
 class RuleLoader(Loader, Protocol):
-    """The same for the rules of all policies."""
+    """Reads the data of context entries for the rules of all policies."""
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:
-        """Return one that asks the API server in the name of an account, as `Reader`."""
+        """Return a loader that impersonates an account, as `Reader.acting_as` does."""
         ...
 
 
@@ -154,22 +154,22 @@ class Writer(Protocol):
     """Guarded writes of targets."""
 
     def acting_as(self, account: ServiceAccount | None) -> "Writer":
-        """Return one that writes in the name of an account, as `Reader`."""
+        """Return a writer that impersonates an account, as `Reader.acting_as` does."""
         ...
 
     async def change(
         self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
     ) -> Object:
-        """Write the smallest change that leads from one to the other; return the new object.
+        """Write the smallest change from one object to the other; return the new object.
 
         It succeeds only if the stored object still has the resourceVersion of ``before``.
-        Where ``patch`` is not granted but ``update`` is, the whole object is put. The API server
-        notes the changed fields under the name of the manager.
+        If ``patch`` is not granted but ``update`` is, the whole object is replaced. The API server
+        records the field manager as the owner of the changed fields.
 
         Raises:
             Conflict: The object changed since it was read.
             NotFound: It was deleted.
-            Forbidden: Neither verb is granted; names the missing one.
+            Forbidden: Neither verb is granted; the error names the missing one.
             Invalid: The content is refused.
             Denied: Another admission webhook refused it.
         """
@@ -177,7 +177,7 @@ class Writer(Protocol):
 
 
 class Propagation(StrEnum):
-    """What becomes of the objects that a deleted one owns."""
+    """What happens to the objects that a deleted one owns."""
 
     FOREGROUND = "Foreground"
     BACKGROUND = "Background"
@@ -185,37 +185,37 @@ class Propagation(StrEnum):
 
 
 class Operations(Protocol):
-    """Writes in the words of somebody else, without a guard."""
+    """Writes as hooks formulate them, not guarded by a resourceVersion."""
 
     async def create(self, kind: Kind, obj: Object) -> Object:
-        """Store a new object, with what the API server makes of it.
+        """Create an object; return it as the API server stored it.
 
         Raises:
-            AlreadyExists: There is one of that name.
-            Unavailable: Nobody knows whether it was stored.
+            AlreadyExists: An object of that name exists.
+            Unavailable: It is unknown whether the object was stored.
         """
         ...
 
     async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
-        """Send a merge patch, of a kind with subresource to that; return the object."""
+        """Apply a merge patch, to the subresource if the kind has one; return the object."""
         ...
 
     async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
-        """Send a JSON patch likewise.
+        """Apply a JSON patch, as `merge_patch`.
 
         Raises:
-            Invalid: A step of it does not fit.
-            Unavailable: Nobody knows whether it was applied.
+            Invalid: A step of it does not apply.
+            Unavailable: It is unknown whether it was applied.
         """
         ...
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, propagation: Propagation
     ) -> None:
-        """Delete an object; in the foreground it is gone afterwards.
+        """Delete an object; with foreground propagation, return once it is gone.
 
         Raises:
             NotFound: There is no such object.
-            Unfinished: It is still there, after twenty seconds in the foreground.
+            Unfinished: It still exists after twenty seconds of foreground deletion.
         """
         ...

@@ -1,4 +1,4 @@
-"""Policies and GlobalContextEntries as stored, and what their conditions mean."""
+"""Ports for stored policies and GlobalContextEntries, and for checking CEL conditions."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -10,39 +10,39 @@ Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class MatchConditions(Protocol):
-    """CEL conditions, as webhooks have them."""
+    """CEL match conditions of webhooks."""
 
     async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
-        """Have conditions compiled.
+        """Have the API server compile conditions.
 
         Raises:
-            Invalid: They do not compile; says which and why.
+            Invalid: They do not compile; the error names them and the reason.
         """
         ...
 
 
 class Policies(Protocol):
-    """Policy objects, as stored."""
+    """Stored policy objects."""
 
     async def get(self, ref: PolicyRef) -> Object:
-        """Return a policy, live."""
+        """Return a policy, from a live read."""
         ...
 
     async def stored(self) -> tuple[Object, ...]:
-        """Return all policies of all kinds, live."""
+        """Return all policies of all kinds, from live reads."""
         ...
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
-        """Merge into the status of a policy."""
+        """Merge fields into the status of a policy."""
         ...
 
 
 class Feed(Protocol):
-    """The objects of one kind as they come, change and go; for one consumer.
+    """The objects of one kind and their changes, for one consumer.
 
     Attributes:
-        synced: Set once all that there is was handed over.
-        progress: Monotonic time at which the server last said anything.
+        synced: Set once all existing objects are delivered.
+        progress: Monotonic time of the server's last message.
         problem: Why it makes no progress; empty while it does.
     """
 
@@ -51,23 +51,23 @@ class Feed(Protocol):
     problem: str
 
     def events(self) -> AsyncGenerator[tuple[Change, Object]]:
-        """Yield changes for ever; objects carry apiVersion and kind."""
+        """Yield changes forever; objects carry apiVersion and kind."""
         ...
 
 
 class Entries(Protocol):
-    """GlobalContextEntries, as stored, and the objects that they are about."""
+    """Stored GlobalContextEntries, and the objects that they select."""
 
     def follow(self) -> Feed:
-        """Return all entries."""
+        """Return a feed of all entries."""
         ...
 
     def follow_objects(self, kind: Kind, namespace: str) -> Feed:
-        """Return all objects of a kind; an empty namespace means everywhere."""
+        """Return a feed of all objects of a kind; an empty namespace means all namespaces."""
         ...
 
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
-        """Merge into the status of this very version of an entry; return the stored one.
+        """Merge fields into the status of exactly this version of an entry; return the stored one.
 
         Raises:
             Conflict: The entry changed since.

@@ -1,4 +1,4 @@
-"""The `Hook` objects by which executables are shown."""
+"""Port for the `Hook` objects that represent executables."""
 
 from typing import Protocol
 
@@ -6,22 +6,22 @@ from reconciler.api.meta import Object
 
 
 class HookRegistry(Protocol):
-    """The Hooks of one namespace."""
+    """The Hook objects of one namespace."""
 
     async def stored(self) -> list[Object]:
-        """Return all of them."""
+        """Return all Hook objects of the namespace."""
         ...
 
     async def create(self, hook: Object) -> Object:
-        """Store a new one; return it.
+        """Create a Hook; return it as stored.
 
         Raises:
-            AlreadyExists: There is one of that name.
+            AlreadyExists: A Hook of that name exists.
         """
         ...
 
     async def replace(self, hook: Object) -> Object:
-        """Store one in the place of the version that it names; return it.
+        """Replace the version of a Hook that its resourceVersion names; return the stored one.
 
         Raises:
             Conflict: It changed since.
@@ -30,9 +30,9 @@ class HookRegistry(Protocol):
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete one; absent is success."""
+        """Delete a Hook; succeed if it does not exist."""
         ...
 
     async def refuse(self, hook: Object, reason: str) -> None:
-        """Have the status of one say why it cannot be used."""
+        """Write to the status of a Hook why it cannot be used."""
         ...

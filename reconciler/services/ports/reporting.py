@@ -1,4 +1,4 @@
-"""What people read: reports and events."""
+"""Ports for policy reports and Kubernetes events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,42 +8,42 @@ from reconciler.api.meta import Object
 
 
 class ReportStore(Protocol):
-    """This project's report in each namespace; ``""`` is the one of cluster-scoped objects.
+    """Store of one report for each namespace; ``""`` is the one for cluster-scoped objects.
 
-    Every method raises `NoKindMatch` where the cluster has no reports.
+    Every method raises `NoKindMatch` if the cluster does not serve reports.
     """
 
     async def get(self, namespace: str) -> Object | None:
-        """Return the report of a namespace, None where there is none."""
+        """Return the report of a namespace, None if it has none."""
         ...
 
     async def put(self, namespace: str, report: Object) -> None:
-        """Store a report; with a resourceVersion in it only in place of that version.
+        """Store a report; one with a resourceVersion replaces only that version.
 
         Raises:
             Conflict: Another version is stored.
-            AlreadyExists: Somebody was faster.
-            NotFound: There is no such namespace.
+            AlreadyExists: Another writer created it first.
+            NotFound: The namespace does not exist.
         """
         ...
 
     async def delete(self, namespace: str) -> None:
-        """Remove the report; absent is success."""
+        """Remove the report; succeed if it does not exist."""
         ...
 
     async def namespaces(self) -> frozenset[str]:
-        """Return where there are reports."""
+        """Return the namespaces that have a report."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something to tell about objects, given as references: apiVersion, kind, namespace, name.
+    """An event on objects, given as references: apiVersion, kind, namespace, name.
 
     Attributes:
-        group: Events of one object and reason with the same group, or where it is empty the same
-            note, are one event for some minutes, which counts and keeps the first note.
-        reporter: Who says it, where that is not kube-retrofit.
+        group: Events of one object and reason with the same group, or with the same note if it is
+            empty, are one event for some minutes, which counts them and keeps the first note.
+        reporter: The reporting component, if it is not kube-retrofit.
     """
 
     regarding: Mapping[str, Any]
@@ -57,8 +57,8 @@ class Event:
 
 
 class Events(Protocol):
-    """Kubernetes events; they never fail a caller and are rate-limited."""
+    """Kubernetes events; emitting never fails, and is rate-limited."""
 
     def emit(self, event: Event) -> None:
-        """Queue one event."""
+        """Queue an event."""
         ...

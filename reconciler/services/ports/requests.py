@@ -1,4 +1,4 @@
-"""UpdateRequests, and how many of them wait."""
+"""Ports for UpdateRequests and for the published backlog."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
@@ -8,17 +8,17 @@ from reconciler.requests.overload import Backlog
 
 
 class Requests(Protocol):
-    """The durable requests."""
+    """Stored UpdateRequests."""
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
-        """Store a request; return its resourceVersion, empty where one of that name is stored.
+        """Store a request; return its resourceVersion, empty if one of that name exists.
 
-        That is success too: our own CREATE came twice.
+        The latter is success too: the same CREATE was sent twice.
         """
         ...
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:
-        """Raise ``spec.sequence`` of this very version of a request by one.
+        """Raise ``spec.sequence`` of exactly this version of a request by one.
 
         Raises:
             Conflict: The request changed since.
@@ -31,7 +31,7 @@ class Requests(Protocol):
         ...
 
     async def write_status(self, request: UpdateRequest, status: RequestStatus) -> UpdateRequest:
-        """Write a status that was decided on this very version of the request.
+        """Write a status that was computed from exactly this version of the request.
 
         Raises:
             Conflict: The request changed since; a final state is never reopened.
@@ -60,37 +60,37 @@ class Requests(Protocol):
         ...
 
     async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
-        """Store recorded fields that must not stand in the request of a name, as a Secret.
+        """Store recorded fields in a Secret, because the named request must not hold them.
 
-        What is stored already stays as it is.
+        An existing Secret is not overwritten.
         """
         ...
 
     async def read_recorded(self, request: str, *, former: bool = False) -> bytes:
-        """Return what `create_recorded` stored.
+        """Return the data that `create_recorded` stored.
 
         Args:
             request: The name of the request.
-            former: Look also where older versions stored it.
+            former: Also read the place where older versions stored it.
 
         Raises:
             NotFound: Nothing is stored.
-            Forbidden: It may be where older versions stored it, which may not be read.
+            Forbidden: It may be in the place of older versions, which must not be read.
         """
         ...
 
     async def delete_recorded(self, request: str, *, former: bool = False) -> None:
-        """Remove it, with ``former`` also where older versions stored it; absent is success."""
+        """Remove the Secret, with ``former`` also one of older versions; succeed if absent."""
         ...
 
 
 class BacklogStore(Protocol):
-    """Where the leader tells the replicas that record how many requests wait."""
+    """Store through which the leader publishes the backlog to the admission servers."""
 
     async def read(self) -> Backlog:
-        """Return what was published last; before anything was, nothing waits."""
+        """Return the last published backlog; an empty one if there is none yet."""
         ...
 
     async def write(self, backlog: Backlog) -> None:
-        """Tell it; only a leader does."""
+        """Publish the backlog; only the leader does."""
         ...

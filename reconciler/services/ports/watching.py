@@ -1,4 +1,4 @@
-"""Watches that begin at a moment of the past, and the hooks themselves."""
+"""Ports for watches that start at a past version, and for the hook objects."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from reconciler.api.meta import Kind, Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchScope:
-    """Which objects a watch is of.
+    """The objects that a watch selects.
 
     Attributes:
         namespace: Empty for all.
-        labels: A selector in the API's text form, as ``fields``.
-        brief: It ends within seconds, with a bookmark before its end.
+        labels: A selector in the API's text form, as is ``fields``.
+        brief: The watch ends within seconds, with a bookmark before its end.
     """
 
     kind: Kind
@@ -26,11 +26,11 @@ class WatchScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchEvent:
-    """What a watch said.
+    """An event of a watch.
 
     Attributes:
         type: ADDED, MODIFIED, DELETED, or BOOKMARK, which has no object.
-        version: The resourceVersion that the watch has come to with it.
+        version: The resourceVersion that the watch has reached with it.
     """
 
     type: str
@@ -39,24 +39,24 @@ class WatchEvent:
 
 
 class Watching(Protocol):
-    """Watches, as the API server gives them."""
+    """Raw watches of the API server."""
 
     def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
-        """Yield what has happened since a resourceVersion, until the server ends the connection.
+        """Yield the events since a resourceVersion, until the server ends the connection.
 
         Raises:
-            Gone: That is too long ago.
+            Gone: The API server no longer has events since that version.
         """
         ...
 
     def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
         """Yield the objects as they were stored at a resourceVersion.
 
-        The store knows more of the past than a watch does: an API server that has just started
-        has seen nothing.
+        The storage reaches further back than a watch: the watch cache of an API server that has
+        just started is empty.
 
         Raises:
-            Gone: That is too long ago for the store as well.
+            Gone: The storage has compacted that version too.
         """
         ...
 
@@ -65,19 +65,19 @@ class HookObjects(Protocol):
     """The `Hook` and `ClusterHook` objects of a program."""
 
     def events(self) -> AsyncIterator[tuple[str, Object]]:
-        """Yield ADDED, MODIFIED and DELETED with the object, for ever; none where not served."""
+        """Yield ADDED, MODIFIED and DELETED with the object, forever; none if not served."""
         ...
 
     def look(self) -> None:
-        """Look now whether the kinds are served by now: a definition has come."""
+        """Check now whether the kinds are served, because a definition has been added."""
         ...
 
     async def stored(self) -> list[Object]:
-        """Return all that are stored; none where the kinds are not served."""
+        """Return all stored hooks; none if the kinds are not served."""
         ...
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
-        """Merge into the status of this very version of a hook; return the new one.
+        """Merge fields into the status of exactly this version of a hook; return the new one.
 
         Raises:
             Conflict: It changed since.

@@ -1,4 +1,4 @@
-"""Webhook configurations, and what they are made from."""
+"""Ports for webhook configurations, their certificates, and conversion webhooks."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ _SERVICE_PORT: Final = 443
 
 
 class ConfigurationRef(NamedTuple):
-    """A webhook configuration; one of each kind may have a name."""
+    """Reference to a webhook configuration by kind and name."""
 
     kind: str
     name: str
@@ -27,7 +27,7 @@ class ConfigurationRef(NamedTuple):
 
 
 def ref_of(configuration: Object) -> ConfigurationRef:
-    """Return which configuration an object is."""
+    """Return the reference of a webhook configuration."""
     name = (configuration.get("metadata") or {}).get("name") or ""
     return ConfigurationRef(str(configuration.get("kind") or ""), str(name))
 
@@ -40,14 +40,14 @@ def render_configuration(
     annotations: Mapping[str, str],
     owner: Mapping[str, Any] | None,
 ) -> Object:
-    """Return a configuration as the API server stores it.
+    """Return a webhook configuration as the API server stores it.
 
     Args:
         ref: Its kind and name.
         webhooks: In their order.
-        labels: Of it.
-        annotations: Of it; there may be none.
-        owner: Reference of an object with which it goes.
+        labels: The configuration's.
+        annotations: The configuration's; may be empty.
+        owner: Owner reference for garbage collection.
     """
     meta: Object = {"name": ref.name, "labels": dict(labels)}
     if annotations:
@@ -67,9 +67,9 @@ class Endpoint:
     """Where the API server finds a webhook server.
 
     Attributes:
-        url: Base address outside a cluster; empty where the Service is used.
+        url: Base URL outside a cluster; empty if the Service is used.
         service: Name of the Service, in the program's own namespace.
-        ca_bundle: Certificates in PEM that the serving certificate is checked against.
+        ca_bundle: Certificates in PEM that verify the serving certificate.
     """
 
     url: str = ""
@@ -77,7 +77,7 @@ class Endpoint:
     ca_bundle: bytes
 
     def client(self, namespace: str, path: str) -> Object:
-        """Return the ``clientConfig`` for a path, with every default in its place."""
+        """Return the ``clientConfig`` for a path, with every default set."""
         bundle = base64.b64encode(self.ca_bundle).decode()
         if self.url:
             return {"url": self.url.rstrip("/") + path, "caBundle": bundle}
@@ -91,50 +91,50 @@ class Endpoint:
 
 
 class Webhooks(Protocol):
-    """Webhook configurations, as stored."""
+    """Stored webhook configurations."""
 
     async def get(self, ref: ConfigurationRef) -> Object | None:
-        """Return a configuration, None where there is none."""
+        """Return a configuration, None if it does not exist."""
         ...
 
     async def create(self, configuration: Object) -> Object:
-        """Store a new one; raises `AlreadyExists`."""
+        """Create a configuration; raises `AlreadyExists`."""
         ...
 
     async def replace(self, configuration: Object) -> Object:
-        """Replace that very version; raises `Conflict`."""
+        """Replace exactly the given version; raises `Conflict`."""
         ...
 
     async def delete(self, ref: ConfigurationRef) -> None:
-        """Remove a configuration; absent is success."""
+        """Remove a configuration; succeed if it does not exist."""
         ...
 
     async def check(self, configuration: Object) -> None:
-        """Have the API server check one without storing it; raises `Invalid`."""
+        """Have the API server validate a configuration in a dry run; raises `Invalid`."""
         ...
 
     async def owner(self) -> Mapping[str, Any] | None:
-        """Return the owner reference for configurations, None where there is no such object."""
+        """Return the owner reference for configurations, None if the owner does not exist."""
         ...
 
 
 class Authority(Protocol):
-    """The certificate authority that the webhook's serving certificate comes from."""
+    """The certificate authority of the webhook's serving certificate."""
 
     async def restore(self) -> None:
-        """Make the Secrets that hold it and the certificate again, empty, where they are gone."""
+        """Recreate the Secrets for it and the certificate, empty, if they are gone."""
         ...
 
     async def ca_bundle(self) -> bytes | None:
-        """Return its certificates in PEM, None where no admission server has made it yet."""
+        """Return its certificates in PEM, None until an admission server has created it."""
         ...
 
 
 class Definitions(Protocol):
-    """How CustomResourceDefinitions have their objects converted."""
+    """Conversion settings of CustomResourceDefinitions."""
 
     async def conversion(self, name: str) -> Mapping[str, Any]:
-        """Return the ``spec.conversion`` of one.
+        """Return the ``spec.conversion`` of a definition.
 
         Raises:
             NotFound: There is no such definition.
@@ -142,5 +142,5 @@ class Definitions(Protocol):
         ...
 
     async def convert_by(self, name: str, conversion: Mapping[str, Any]) -> None:
-        """Have its objects converted in another way."""
+        """Write the ``spec.conversion`` of a definition."""
         ...

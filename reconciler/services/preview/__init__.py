@@ -1,1 +1,1 @@
-"""What a policy would change, without changing it."""
+"""Preview of what a policy would change, without changing it."""

@@ -1,8 +1,8 @@
-"""The cluster as it would be, had everything been written that was not.
+"""A view of the cluster as if all writes of a preview had been carried out.
 
-A `Reader` and a `Writer` for the same services that work on the real cluster: what they write is
-kept as a patch, so that the next read sees it. Reads are remembered for a while: a preview asks
-for the same namespace, target or list again and again.
+It is a `Reader` and a `Writer` for the same services that work on the real cluster: a write is
+kept as a patch, which the next read applies. Reads are cached for a while, because a preview reads
+the same namespace, target or list many times.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ class Write:
 
 
 class DryRun:
-    """Reads through, and keeps what would be written.
+    """Reads from the cluster, and keeps the writes.
 
     Attributes:
-        writes: Since somebody emptied it, by target; a second change goes on from the first.
-        refused: The targets that the server that tries refused to change, since then.
-        permissions: Rights that are missing, as they are to be granted.
+        writes: By target, since the caller last emptied it; changes of one target accumulate.
+        refused: The targets whose change the API server refused in a dry run, since then.
+        permissions: Missing rights, as they have to be granted.
     """
 
     def __init__(self, reader: Reader, server: Writer | None = None) -> None:
-        """Take the cluster to read, and a writer whose writes the API server only tries."""
+        """Create a view of a reader's cluster, with an optional writer of server-side dry runs."""
         self.writes: dict[Identity, Write] = {}
         self.refused: set[Identity] = set()
         self.permissions: set[str] = set()
@@ -67,9 +67,9 @@ class DryRun:
         self._others: dict[ServiceAccount, Self] = {}
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
-        """Return one that reads and tries in an account's name; None: in that of this one.
+        """Return a view that reads and tries as an account; None returns this one.
 
-        What would be written is kept together, what was read is not.
+        Both share the kept writes, but not the cached reads.
         """
         if account is None:
             return self
@@ -83,7 +83,7 @@ class DryRun:
         return other
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return the object as it would be."""
+        """Return the object with the kept writes applied."""
         live = await self._live(kind, namespace, name)
         return self._changed(_identity(kind, namespace, name), live)
 
@@ -97,7 +97,7 @@ class DryRun:
         limit: int = 500,
         token: str = "",
     ) -> Page:
-        """Return one page of objects as they would be; selectors see them as they are."""
+        """Return a page with the kept writes applied; selectors match the stored objects."""
         page = await self._noted(
             self._pages.get(
                 (kind, namespace, labels, fields, limit, token),
@@ -116,7 +116,7 @@ class DryRun:
     async def change(
         self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
     ) -> Object:
-        """Keep a change; where there is a server that tries it, only if that accepts it."""
+        """Keep a change, if the API server accepts it in a dry run where there is one."""
         meta = before.get("metadata") or {}
         namespace, name = str(meta.get("namespace") or ""), str(meta.get("name") or "")
         key = _identity(kind, namespace, name)
@@ -137,7 +137,7 @@ class DryRun:
         try:
             await self._noted(change)
         except Conflict:
-            # Somebody wrote meanwhile: the next read has to see it.
+            # The object changed meanwhile, and the next read has to see that.
             self._objects.forget((kind, key[2], key[3]))
             self._pages.clear()
             raise
@@ -172,14 +172,14 @@ class DryRun:
         except RecursionError:
             raise Unreadable(f"{'/'.join(key[:4])} is nested too deeply to be copied") from None
         except (JsonPatchException, JsonPointerException):
-            # The object changed since, and what was kept does not fit it any more.
+            # The object changed since, and the kept patch no longer applies.
             del self._patches[key]
             return live
         return changed
 
 
 class _Memory(Generic[T]):
-    """The last answers; who asks while an answer is on its way waits for that one."""
+    """Cache of the last answers; concurrent requests for one key share a call."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -193,7 +193,7 @@ class _Memory(Generic[T]):
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        # Whoever stops waiting stops nobody else.
+        # Cancelling one waiter must not cancel the shared call.
         return await asyncio.shield(known)
 
     def forget(self, key: Hashable) -> None:
@@ -208,7 +208,7 @@ def _identity(kind: Kind, namespace: str, name: str) -> Identity:
 
 
 def _unmarked(after: Object, before: Object) -> Object:
-    """Return an object with the marker that it had before, itself where nothing is to be done."""
+    """Return an object with the marker that it had before; the same object if unchanged."""
     marker = _annotations(after).get(ANNOTATION_APPLIED)
     old = _annotations(before).get(ANNOTATION_APPLIED)
     if marker == old:

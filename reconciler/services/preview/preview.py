@@ -1,7 +1,7 @@
-"""What a rule would do to the objects that exist now, by the very services that would do it.
+"""Preview of a rule on existing objects, by the same services that would carry it out.
 
-Existing triggers are walked as a sweep walks them and handed to the `Processor`, whose lanes read
-and write a `DryRun` instead of the cluster.
+Existing triggers are listed as in a sweep and passed to the `Processor`, whose lanes read and
+write a `DryRun` instead of the cluster.
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from reconciler.services.processing.trigger import TriggerReader
 from reconciler.services.sweeping.listing import ListScope, ObjectLister, list_key, within
 
 POLICY_CHANGE = ""
-"""The operation of nobody's request: the policy itself was stored."""
+"""The operation where no request is previewed: the policy itself is stored."""
 
 _REFUSALS = frozenset({Outcome.INVALID, Outcome.DENIED, Outcome.FORBIDDEN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """What would happen to one target of one trigger.
+    """The previewed outcome at one target of one trigger.
 
     Attributes:
-        refused: The API server said no to the dry run.
+        refused: The API server refused the change in a dry run.
     """
 
     target: Identity
@@ -62,11 +62,11 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An object that match selects, and what the rule would do.
+    """An object that match selects, and the effect of the rule on it.
 
     Attributes:
-        unmet: Why the rule does not act on it, as preconditions; empty where it does.
-        errors: What is wrong before any single target.
+        unmet: Why the rule does not act on it, such as preconditions; empty if it does.
+        errors: Errors that are not those of a single target.
     """
 
     trigger: Object
@@ -77,12 +77,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some objects, in the order of the API server's lists.
+    """Results for some objects, in the order of the API server's lists.
 
     Attributes:
-        read: How many were looked at, whether or not match selects them.
-        left: How many are to come in this list, as far as the API server tells.
-        writes: What would be written, by target.
+        read: How many objects were read, whether or not match selects them.
+        left: How many objects of this list follow, if the API server reports it.
+        writes: The changes that would be written, by target.
         failure: Why a whole list cannot be read.
     """
 
@@ -95,12 +95,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """On what occasion a rule is previewed.
+    """The event for which a rule is previewed.
 
     Attributes:
-        operation: Of a request for each trigger that leaves it as it is, or `POLICY_CHANGE`.
-        user: ``{userInfo, roles, clusterRoles}`` of who sends them; empty: nobody says.
-        namespace: Only of triggers in there; empty for all.
+        operation: That of a request for each trigger that leaves it unchanged, or `POLICY_CHANGE`.
+        user: ``{userInfo, roles, clusterRoles}`` of the requests' sender; empty if unspecified.
+        namespace: The namespace that triggers are limited to; empty for all.
     """
 
     operation: str = POLICY_CHANGE
@@ -110,12 +110,12 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Previews rules, one after the other; a later one sees what the earlier would have done.
+    """Previews rules, one after the other; a later rule sees the changes of the earlier ones.
 
     Attributes:
-        cluster: Where nothing is written.
-        parallel: Triggers worked on at the same time.
-        filters: What triggers nothing in this cluster; None where nobody knows.
+        cluster: The view of the cluster that keeps all writes.
+        parallel: Triggers that are processed concurrently.
+        filters: Filters that exclude triggers in this cluster; None if unknown.
     """
 
     cluster: DryRun
@@ -126,7 +126,7 @@ class Preview:
     filters: Filters | None = None
 
     async def walk(self, program: Program, occasion: Occasion) -> AsyncIterator[Chunk]:
-        """Yield what the rule would do; a list that cannot be read stops no other."""
+        """Yield the effects of a rule; a list that cannot be read does not stop the others."""
         listings = program.match.listings(requests=bool(occasion.operation))
         try:
             places = await self.lister.places(listings)
@@ -134,7 +134,7 @@ class Preview:
             yield Chunk(failure=str(error))
             return
         met: set[str] | None = set() if len(places) > 1 else None
-        # A trigger that is its own target is not read again: the list is of what would be there.
+        # A trigger that is its own target is not read again, so the list must show kept writes.
         itself = Phase.EXISTING in program.phases
         source: Reader = self.cluster if itself else self.lister.reader
         reader = source.acting_as(program.origin.account)
@@ -152,7 +152,7 @@ class Preview:
                 yield replace(chunk, read=len(new), seen=_known(seen), writes=writes)
 
     async def unseen(self, program: Program, occasion: Occasion) -> list[str]:
-        """Return the kinds of match whose objects cannot be found, and why."""
+        """Return the kinds in match whose objects cannot be listed, and why."""
         found: dict[str, None] = {}
         for listing in program.match.listings(requests=bool(occasion.operation)):
             for selector in listing.kinds:
@@ -217,12 +217,12 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The cluster that is previewed.
+    """Ports to the cluster of a preview.
 
     Attributes:
-        server: Writes that the API server only tries; None where it is not to be asked.
-        exceptions: Those that are honoured.
-        filters: What triggers nothing there; None where nobody knows.
+        server: Writer of server-side dry runs; None to send none.
+        exceptions: The exceptions to honour.
+        filters: Filters that exclude triggers in this cluster; None if unknown.
     """
 
     kinds: Kinds
@@ -239,7 +239,7 @@ class Ports:
 def preview_over(
     ports: Ports, clock: Clock, randbelow: Callable[[int], int], *, parallel: int = 64
 ) -> Preview:
-    """Join the services of the controller to a cluster on which nothing is written."""
+    """Connect the services of the controller to a view of the cluster that keeps all writes."""
     cluster = DryRun(ports.reader, ports.server)
     triggers = TriggerReader(
         kinds=ports.kinds,
@@ -253,7 +253,7 @@ def preview_over(
         policies=ports.policies,
         finder=TargetFinder(kinds=ports.kinds, reader=cluster),
         triggers=triggers,
-        # Nobody is about to create a target that is missing: there is nothing to wait for.
+        # No other writer is about to create a missing target, so there is nothing to wait for.
         lanes=Lanes(
             reader=cluster,
             writer=cluster,
@@ -277,7 +277,7 @@ def preview_over(
 
 
 def _new(objects: list[Object], met: set[str] | None) -> list[Object]:
-    """Return what no other list of the rule has shown."""
+    """Return the objects that no earlier list of the rule has shown."""
     if met is None:
         return objects
     new = [obj for obj in objects if ref_of(obj).uid not in met]
@@ -286,7 +286,7 @@ def _new(objects: list[Object], met: set[str] | None) -> list[Object]:
 
 
 def _errors(attempt: Attempt) -> tuple[str, ...]:
-    """Return what is wrong with an attempt that none of its targets tells."""
+    """Return the errors of an attempt that none of its targets reports."""
     match attempt.disposition:
         case Fail(reason=Reason.EVALUATION_FAILED | Reason.TARGET_UNRESOLVED, message=message):
             return (message,)
@@ -303,7 +303,7 @@ def _known(seen: list[Seen | None]) -> tuple[Seen, ...]:
 def _request(program: Program, obj: Object, now: datetime) -> UpdateRequest:
     ref = ref_of(obj)
     return UpdateRequest(
-        # Work on one target goes by name: as the triggers are listed.
+        # The name decides the order of work on one target: that in which triggers are listed.
         name=f"preview-{list_key(obj)}",
         namespace="",
         uid="",
@@ -314,7 +314,7 @@ def _request(program: Program, obj: Object, now: datetime) -> UpdateRequest:
             policy=program.origin.policy,
             rule=program.rule,
             resource=ref,
-            # Without an operation: nothing was recorded or decided at admission, all is there.
+            # It has no operation: nothing was recorded at admission, and the trigger exists.
             source=Source.MANUAL,
         ),
         status=RequestStatus(),

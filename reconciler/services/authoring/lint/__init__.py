@@ -1,4 +1,4 @@
-"""What the author of a policy should know before it is applied; pure."""
+"""Findings for the author of a policy, before it is applied; without I/O."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -41,11 +41,11 @@ __all__ = [
 
 
 def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
-    """Return everything to say about a policy object, in the order of its rules.
+    """Return all findings on a policy object, in the order of its rules.
 
     Args:
         policy: As decoded from its file.
-        scope: What is known about kinds.
+        scope: Returns whether a kind is namespaced, if known.
     """
     compiled, errors = examine_policy(policy)
     found = list(map(invalid, errors))
@@ -55,7 +55,7 @@ def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
 
 
 def lint_entry(entry: Object) -> tuple[Finding, ...]:
-    """Return everything to say about a GlobalContextEntry."""
+    """Return all findings on a GlobalContextEntry."""
     try:
         compiled = compile_entry(entry)
     except InvalidPolicy as error:
@@ -64,7 +64,7 @@ def lint_entry(entry: Object) -> tuple[Finding, ...]:
 
 
 def entry_refusals(entry: CompiledEntry, protection: Protection) -> Iterator[Finding]:
-    """Yield why an entry that compiles is not kept: no policy may read what it is about."""
+    """Yield why an entry that compiles is refused: policies must not read its source."""
     source = entry.source
     if isinstance(source, ResourceSource):
         location = "spec.kubernetesResource"
@@ -79,7 +79,7 @@ def entry_refusals(entry: CompiledEntry, protection: Protection) -> Iterator[Fin
 
 
 def find_errors(error: InvalidPolicy) -> tuple[Finding, ...]:
-    """Return why an object is refused: every place that is wrong."""
+    """Return why an object is refused, with a finding for every wrong place."""
     return tuple(map(invalid, (error, *error.others)))
 
 
@@ -91,14 +91,14 @@ def find_surprises(
     wrong: Sequence[InvalidPolicy] = (),
     protection: Protection | None = None,
 ) -> tuple[Finding, ...]:
-    """Return what to say about a policy that compiles: why it is refused, what is hardly meant.
+    """Return the findings on a policy that compiles: refusals, and likely mistakes.
 
     Args:
         policy: The policy object.
         compiled: The same, compiled.
-        scope: What is known about kinds.
-        wrong: What does not compile of it; nothing more is said about such rules.
-        protection: Tells what no policy addresses; None where the programs are in their usual
+        scope: Returns whether a kind is namespaced, if known.
+        wrong: The errors of rules that do not compile, which get no further findings.
+        protection: Objects that no policy may address; None if the programs run in their usual
             namespace.
     """
     guard = protection or Protection()

@@ -1,4 +1,4 @@
-"""The annotation that names a policy's account: its form, and what cannot be done in its name."""
+"""Findings on the annotation that names a policy's account: its form and its limits."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from reconciler.services.catalog.protection import Protection
 
 
 def account_findings(policy: Object, protection: Protection) -> Iterator[Finding]:
-    """Yield why a policy cannot work as the account that it names."""
+    """Yield why a policy cannot use the account that it names."""
     try:
         parse_account(policy, reserved=own_namespaces(protection.namespace))
     except InvalidPolicy as error:
@@ -19,7 +19,7 @@ def account_findings(policy: Object, protection: Protection) -> Iterator[Finding
 
 
 def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
-    """Yield the rules that would have to read in its name before an object is stored."""
+    """Yield the rules that would have to read as the account before an object is stored."""
     rules = [item.rule for item in compiled.in_phase(Phase.ADMISSION) if _reads_itself(item)]
     if rules and named_account(policy) is not None:
         yield Finding(

@@ -1,4 +1,4 @@
-"""When a rule fires, whatever language it is written in: findings about its kinds."""
+"""Findings on when a rule fires and on the kinds that it matches, for all languages."""
 
 from collections.abc import Iterator
 
@@ -9,18 +9,18 @@ from reconciler.services.catchup.rules import why_lost
 
 
 def kind_findings(program: Program, scope: Scope) -> Iterator[Finding]:
-    """Yield findings about the kinds that a rule matches.
+    """Yield findings on the kinds that a rule matches.
 
     Args:
         program: The rule.
-        scope: What is known about kinds.
+        scope: Returns whether a kind is namespaced, if known.
     """
     for kind in program.match.kinds():
         yield from _of_kind(program, kind, scope)
 
 
 def lost_findings(policy: CompiledPolicy, program: Program) -> Iterator[Finding]:
-    """Yield why what such a rule loses under Ignore is lost for good."""
+    """Yield why catch-up cannot find triggers that a rule loses with failurePolicy Ignore."""
     reason = why_lost(policy, program) if policy.failure_policy == IGNORE else ""
     if reason:
         yield Finding(

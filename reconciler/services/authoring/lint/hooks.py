@@ -1,4 +1,4 @@
-"""What the author of a hook should know before it is applied."""
+"""Findings for the author of a hook, before it is applied."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -22,14 +22,14 @@ from reconciler.services.hooks.compiling import compile_programs
 from reconciler.services.ports.jq import Jq
 
 _ANY_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""What never comes after this day never comes."""
+"""A schedule that is never due after this day is never due at all."""
 
 
 async def lint_hook(hook: Object, jq: Jq) -> tuple[Finding, ...]:
-    """Return everything to say about a Hook or ClusterHook.
+    """Return all findings on a Hook or ClusterHook.
 
     Raises:
-        Interrupted: Its jq programs could not be compiled, by nobody's fault who wrote them.
+        Interrupted: The jq compiler was interrupted for an outside reason.
     """
     try:
         compiled = compile_hook(hook)
@@ -40,11 +40,11 @@ async def lint_hook(hook: Object, jq: Jq) -> tuple[Finding, ...]:
 
 
 def hook_findings(hook: DeclaredHook, guard: Protection) -> tuple[Finding, ...]:
-    """Return what to say about a hook that compiles: why it is refused, what is hardly meant.
+    """Return the findings on a hook that compiles: refusals, and likely mistakes.
 
     Args:
-        hook: Declared, or an executable.
-        guard: Tells what no hook changes.
+        hook: A declared hook or an executable.
+        guard: Objects that no hook may change.
     """
     return (*_shared_queue(hook), *_never_due(hook), *_protected(hook, guard), *_loops(hook))
 
@@ -102,7 +102,7 @@ def _refusal(code: str, location: str, reason: str) -> Finding:
 
 
 def _loops(hook: DeclaredHook) -> Iterator[Finding]:
-    """Yield operations that make objects for which the hook runs again."""
+    """Yield operations that create objects for which the hook runs again."""
     for index, text in enumerate(hook.run.texts if hook.run is not None else ()):
         obj = text.get("object")
         if text["operation"] not in OBJECTS or not isinstance(obj, Mapping):
@@ -122,7 +122,7 @@ def _loops(hook: DeclaredHook) -> Iterator[Finding]:
 def _may_see(
     hook: DeclaredHook, binding: KubernetesBinding, text: Mapping[str, Any], obj: Mapping[str, Any]
 ) -> bool:
-    """Return whether a binding may select what an operation makes, whatever variables give."""
+    """Return whether a binding may select an operation's object, for any values of variables."""
     target, chosen = written_target(text), binding.selection
     if not is_plain(target.kind) or target.kind.lower() != binding.kind.lower():
         return False
@@ -142,5 +142,5 @@ def _may_see(
 
 
 def _is_other(value: Any, named: Collection[str]) -> bool:
-    """Return whether a part of an operation says by itself that it is none of these."""
+    """Return whether a part of an operation is literal and none of these values."""
     return bool(named) and is_plain(value) and value not in named

@@ -1,4 +1,4 @@
-"""The annotations that limit the rollout of a policy: findings about their form."""
+"""Findings on the annotations that limit the rollout of a policy."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from reconciler.requests.limits import CANARY, KNOWN, PROMOTE, parse_limits, pla
 
 
 def limit_findings(policy: Object) -> Iterator[Finding]:
-    """Yield what is wrong with kube-retrofit's annotations of a policy."""
+    """Yield findings on kube-retrofit's annotations of a policy."""
     of_language = dialect_of(policy).annotations
     for name in unread(policy):
         if name in of_language:

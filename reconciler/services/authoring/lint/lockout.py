@@ -1,4 +1,4 @@
-"""Policies that could stop a whole cluster while nobody answers their webhook."""
+"""Findings on policies that could block a whole cluster while their webhook is down."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
     """Yield the rules for all kinds whose triggers are refused while they cannot be recorded.
 
     Args:
-        policy: The policy object; its annotation may say that this is what is wanted.
+        policy: The policy object; an annotation of it may declare this as intended.
         compiled: The same, compiled.
     """
     annotations = (policy.get("metadata") or {}).get("annotations")

@@ -1,4 +1,4 @@
-"""What no policy may address: findings about what is changed, whatever language names it."""
+"""Findings on protected targets and objects, for all languages."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def protected_targets(program: Program, protection: Protection) -> Iterator[Find
 
 
 def protected_objects(program: Program, protection: Protection) -> Iterator[Finding]:
-    """Yield why a rule changes nothing of what it matches before it is stored."""
+    """Yield why a rule changes none of its matching objects before they are stored."""
     home = program.origin.namespace
     namespaces = (home,) if home else program.match.namespaces or ()
     reasons = [protection.of_admission(namespace) for namespace in namespaces]

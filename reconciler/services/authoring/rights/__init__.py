@@ -1,4 +1,4 @@
-"""Whether the controller may do what a policy asks of it."""
+"""Checks whether the controller has the rights that a policy needs."""
 
 from reconciler.api.rights import Need
 from reconciler.services.authoring.rights.checks import Lack, RightsCheck

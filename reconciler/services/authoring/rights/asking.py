@@ -1,4 +1,4 @@
-"""Which of the rights that are needed are granted, asked with as few questions as will do."""
+"""Finds out which needed rights are granted, with as few access reviews as possible."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,13 +13,13 @@ _PARALLEL: Final = 16
 
 
 async def ask(access: Access, needs: Iterable[Need]) -> Mapping[Right, bool]:
-    """Return what is granted, each right asked for once, side by side.
+    """Return which rights are granted, after concurrent reviews of each right at most once.
 
-    Of several rights of which one is enough, the next is asked for only where those before it
-    are missing.
+    Where any of several rights is enough, the next is reviewed only if those before it are
+    missing.
 
     Raises:
-        ClusterError: The API server could not be asked.
+        ClusterError: The API server did not answer a review.
     """
     known: dict[Right, bool] = {}
     gate = asyncio.Semaphore(_PARALLEL)
@@ -35,14 +35,14 @@ async def ask(access: Access, needs: Iterable[Need]) -> Mapping[Right, bool]:
 
 
 def missing(needs: Iterable[Need], known: Mapping[Right, bool]) -> Iterator[Need]:
-    """Yield what is needed and not granted, each once."""
+    """Yield the needs that are not granted, each once."""
     for need in dict.fromkeys(needs):
         if not any(known[option] for option in need.options):
             yield need
 
 
 def _unknown(needs: Iterable[Need], known: Mapping[Right, bool]) -> list[Right]:
-    """Return the next right to ask about for each need that is not met yet, each once."""
+    """Return the next right to review for each need that is not met yet, each once."""
     found: dict[Right, None] = {}
     for need in needs:
         for option in need.options:

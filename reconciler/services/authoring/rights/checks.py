@@ -1,8 +1,8 @@
-"""Which rights a policy's rules need of the controller, and which of them are missing.
+"""Determines the rights that the rules of a policy need, and those that are missing.
 
-Asked for is what the work of a rule does: GET of each target, LIST where its name or namespace
-is open, a write by PATCH or by PUT, whichever is granted. What only a trigger tells, a variable
-as namespace or name, is asked for in all namespaces and for any object.
+They are those that the work of a rule uses: GET of each target, LIST if its name or namespace is
+open, and PATCH or PUT, whichever is granted. A namespace or name with a variable depends on the
+trigger, so the right is checked for all namespaces and any object.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -26,13 +26,13 @@ _ALL = ("",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """What a policy lacks.
+    """The rights and kinds that a policy lacks.
 
     Attributes:
         targets: Rights without which a target cannot be changed.
         triggers: Rights without which a trigger cannot be read.
-        unserved_targets: Place and name of kinds that the cluster does not serve.
-        unserved_triggers: The same for the kinds of match.
+        unserved_targets: Location and name of target kinds that the cluster does not serve.
+        unserved_triggers: The same for the kinds in match.
     """
 
     targets: tuple[Need, ...] = ()
@@ -42,17 +42,17 @@ class Lack:
 
     @property
     def rights(self) -> tuple[Need, ...]:
-        """Return all rights that are missing."""
+        """Return all missing rights."""
         return (*self.triggers, *self.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsCheck:
-    """Asks about the rights of the account that the access port knows.
+    """Checks the rights of the account that the access port stands for.
 
     Attributes:
-        whole: What context entries read is asked for too, and where only a trigger tells a kind,
-            all kinds: nothing that the policy could do is left out.
+        whole: Check everything that the policy could do: also the reads of context entries, and
+            all kinds where the kind depends on the trigger.
     """
 
     kinds: Kinds
@@ -60,10 +60,10 @@ class RightsCheck:
     whole: bool = False
 
     async def check(self, policy: CompiledPolicy) -> Lack:
-        """Return what a policy lacks now; a right is asked for once, all of them side by side.
+        """Return what a policy lacks now, after one concurrent review of each right.
 
         Raises:
-            ClusterError: The API server could not be asked.
+            ClusterError: The API server did not answer a review.
         """
         targets: list[Need] = []
         triggers: list[Need] = []
@@ -76,13 +76,13 @@ class RightsCheck:
             if self.whole:
                 targets += await self._reads(program)
             elif policy.account is not None:
-                # It has nothing that was not granted on purpose, not even to read.
+                # An account of a policy has only the rights granted to it, even for reads.
                 targets += filter(_is_literal, await self._reads(program))
                 triggers += _of_namespaces(program)
             for target in program.targets.target_rights() if program.targets else ():
                 if self.whole and not _known_kind(target):
                     targets += _of_target(target, ANY_KIND)
-                # An object that exists is of a kind that is served.
+                # For existing objects the kind is known to be served.
                 away = [] if Phase.EXISTING in program.phases else unserved[True]
                 async for kind in self._target_kinds(target, away):
                     targets += _of_target(target, kind)
@@ -98,10 +98,10 @@ class RightsCheck:
         )
 
     async def unverified(self, policy: CompiledPolicy) -> tuple[Need, ...]:
-        """Return the rights that are missing to read what rules keep of deleted and old objects.
+        """Return the missing rights to read deleted and old objects that rules record.
 
         Raises:
-            ClusterError: The API server could not be asked.
+            ClusterError: The API server did not answer a review.
         """
         needs: list[Need] = []
         for program in policy.in_phase(Phase.TRIGGERED):
@@ -112,24 +112,24 @@ class RightsCheck:
     async def unread(
         self, policy: CompiledPolicy, kept: Iterable[CompiledEntry] = ()
     ) -> tuple[Need, ...]:
-        """Return the rights that are missing to read entries before an object is stored.
+        """Return the missing rights to read context entries before an object is stored.
 
         Args:
-            policy: Whose rules read them.
+            policy: The policy whose rules read them.
             kept: The GlobalContextEntries among them.
 
         Raises:
-            ClusterError: The API server could not be asked.
+            ClusterError: The API server did not answer a review.
         """
         needs = [need for need in await self._of_admission(policy) if _is_literal(need)]
         needs += _of_kept(kept)
         return tuple(missing(needs, await ask(self.access, needs)))
 
     async def unkept(self, entry: CompiledEntry) -> tuple[Need, ...]:
-        """Return the rights that are missing to keep the data of a GlobalContextEntry.
+        """Return the missing rights to keep the data of a GlobalContextEntry.
 
         Raises:
-            ClusterError: The API server could not be asked.
+            ClusterError: The API server did not answer a review.
         """
         needs = tuple(_of_kept([entry]))
         return tuple(missing(needs, await ask(self.access, needs)))
@@ -139,7 +139,7 @@ class RightsCheck:
         return [need for program in programs for need in await self._reads(program)]
 
     async def _reads(self, program: Program) -> list[Need]:
-        """Return what reading what a rule names needs; of a kind that is not served nothing."""
+        """Return the rights for the reads that a rule names, except kinds that are not served."""
         found: list[Need] = []
         for need in program.binding.read_rights():
             if isinstance(need, Need):
@@ -159,7 +159,7 @@ class RightsCheck:
         if not found:
             unserved.append((target.location, f"{target.api_version} {target.kind}"))
         for item in found:
-            # A cluster-scoped kind is never meant where a namespace is given.
+            # A target with a namespace never means a cluster-scoped kind.
             if item.namespaced or target.anywhere:
                 yield item
 
@@ -185,12 +185,12 @@ class RightsCheck:
 
 
 def _is_literal(need: Need) -> bool:
-    """Return whether the text of the policy says what is read."""
+    """Return whether the policy names literally what is read."""
     return all(ANY not in (right.group, right.resource) for right in need.options)
 
 
 def _of_namespaces(program: Program) -> Iterator[Need]:
-    """Yield what a rule needs of Namespaces to see their labels, which it selects by."""
+    """Yield the rights to read Namespaces, if a rule selects them by labels."""
     if not program.match.needs.namespace_labels:
         return
     home = program.origin.namespace
@@ -223,7 +223,7 @@ def _of_target(target: TargetNeed, kind: Kind) -> Iterator[Need]:
 
 
 def _keeps_past(program: Program, scope: KindScope) -> bool:
-    """Return whether a rule keeps what nobody can read later of a kind that it matches."""
+    """Return whether a rule records data of a matched kind that cannot be read later."""
     changed = not scope.operations or "UPDATE" in scope.operations
     return "DELETE" in scope.operations or (changed and bool(program.projection.old_object))
 

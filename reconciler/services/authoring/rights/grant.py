@@ -1,4 +1,4 @@
-"""The roles that grant what is missing, as text to apply."""
+"""Renders roles that grant missing rights, as YAML to apply."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,15 +9,15 @@ _API = "rbac.authorization.k8s.io"
 
 
 def cluster_role(policy: str, missing: Iterable[Need], label: str) -> str:
-    """Return YAML with the missing rights, one rule per resource.
+    """Return YAML of a ClusterRole with the missing rights, one rule per resource.
 
-    Where any of several rights is enough, all of them are granted: the smaller write is a patch,
-    and what was asked for is an update.
+    Where any of several rights is enough, all of them are granted: the check accepts update, while
+    patch allows the smaller write.
 
     Args:
         policy: Key of the policy, for the name of the role.
-        missing: What the policy lacks.
-        label: The controller's role collects every ClusterRole that has it.
+        missing: The needs that are not granted.
+        label: Aggregates the ClusterRole into the controller's role.
     """
     labels = f'  labels:\n    {label}: "true"'
     rights = [right for need in missing for right in need.options]
@@ -27,13 +27,13 @@ def cluster_role(policy: str, missing: Iterable[Need], label: str) -> str:
 def account_roles(
     policy: str, account: ServiceAccount, missing: Iterable[Need], controller: ServiceAccount
 ) -> str:
-    """Return YAML with the missing rights of an account that a policy names, and its bindings.
+    """Return YAML of roles and bindings with the missing rights of a policy's account.
 
     Args:
         policy: Key of the policy, for the names of the roles.
-        account: That works.
-        missing: What it lacks; the right to work in its name is for the controller.
-        controller: That works in its name.
+        account: The account of the policy.
+        missing: Its missing rights; the right to impersonate it goes to the controller.
+        controller: The account that impersonates it.
     """
     rights: dict[str, list[Right]] = {}
     documents: list[str] = []

@@ -1,4 +1,4 @@
-"""Which rights a hook that is declared as an object needs, and which of them are missing."""
+"""Determines the rights that a declared hook needs, and those that are missing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,10 +31,10 @@ _EVERYTHING: Final = (("*",),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookLack:
-    """What a hook lacks.
+    """The rights and kinds that a hook lacks.
 
     Attributes:
-        unserved: Place and name of kinds that the cluster does not serve.
+        unserved: Location and name of kinds that the cluster does not serve.
     """
 
     rights: tuple[Need, ...] = ()
@@ -43,11 +43,11 @@ class HookLack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRights:
-    """Asks about the rights of the account that the access port knows.
+    """Checks the rights of the account that the access port stands for.
 
     Attributes:
-        whole: What only a run tells, a kind or all operations, is asked for as everything: so that
-            nobody has done by a hook what they may not do.
+        whole: Check a kind or operations that only a run determines as all kinds and verbs: nobody
+            may gain rights through a hook.
     """
 
     kinds: Kinds
@@ -58,7 +58,7 @@ class HookRights:
         """Return what a hook lacks now.
 
         Raises:
-            ClusterError: The API server could not be asked.
+            ClusterError: The API server did not answer a review.
         """
         needs: list[Need] = []
         unserved: list[tuple[str, str]] = []
@@ -84,7 +84,7 @@ class HookRights:
     async def _of_operation(
         self, hook: DeclaredHook, text: Mapping[str, Any], place: str
     ) -> list[Need] | None:
-        """Return what an operation needs; None where its kind is not served."""
+        """Return the rights that an operation needs; None if its kind is not served."""
         target, subresource = written_target(text), text.get("subresource") or ""
         if not all(map(is_plain, (target.api_version, target.kind, subresource))):
             if not self.whole:
