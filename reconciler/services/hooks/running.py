@@ -140,9 +140,11 @@ class HookRun:
         pauses = iter(_PAUSES if operation.type in OBJECTS else ())
         while True:
             result = await self.operations.carry_out(operation, uncertain=step.uncertain)
+            # An API server that has just started refuses everything until it has read the roles.
+            starting = step.uncertain and isinstance(result.error, Forbidden)
             step = _noted(step, result)
             pause = next(pauses, None)
-            if pause is None or not _is_away(result.error):
+            if pause is None or not (starting or _is_away(result.error)):
                 return step, result
             await asyncio.sleep(max(_asked(result.error), pause))
 

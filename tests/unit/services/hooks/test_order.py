@@ -1,7 +1,7 @@
 """What an operation that fails holds up: what comes after it, where the API server was away."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -81,18 +81,17 @@ class Creates:
 
 
 class FirstFails(MemoryOperations):
-    """Operations of which the creation of the first object fails, so many times."""
+    """Operations of which the creation of the first object fails, with one error after another."""
 
-    def __init__(self, cluster: MemoryCluster, error: ClusterError, times: int) -> None:
+    def __init__(self, cluster: MemoryCluster, errors: Iterable[ClusterError]) -> None:
         super().__init__(cluster)
-        self._error = error
-        self._left = times
+        self._errors = iter(errors)
 
     @override
     async def create(self, kind: Kind, obj: Object) -> Object:
-        if obj["metadata"]["name"].startswith("first-") and self._left:
-            self._left -= 1
-            raise self._error
+        first = obj["metadata"]["name"].startswith("first-")
+        if first and (error := next(self._errors, None)):
+            raise error
         return await super().create(kind, obj)
 
 
@@ -100,8 +99,7 @@ class FirstFails(MemoryOperations):
 class World:
     """One request, and what runs a hook for it."""
 
-    error: ClusterError
-    times: int
+    errors: Iterable[ClusterError]
     naming: str = "generateName"
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
 
@@ -120,7 +118,7 @@ class World:
                 kinds=self.cluster,
                 reader=self.cluster,
                 writer=self.cluster,
-                operations=FirstFails(self.cluster, self.error, self.times),
+                operations=FirstFails(self.cluster, self.errors),
                 jq=JqWorkers(workers=0),
             ),
             ref=HOOK,
@@ -150,21 +148,21 @@ def named(error: ClusterError) -> str:
 
 @pytest.mark.parametrize("error", AWAY, ids=named)
 def test_what_comes_after_an_api_server_that_is_away_waits(error: ClusterError) -> None:
-    outcome, made = attempted(World(error, MANY))
+    outcome, made = attempted(World([error] * MANY))
     assert str(error) in outcome.failure
     assert made == []
 
 
 @pytest.mark.parametrize("error", AT_ONE_OBJECT, ids=named)
 def test_what_is_wrong_with_one_object_holds_up_no_other(error: ClusterError) -> None:
-    outcome, made = attempted(World(error, MANY))
+    outcome, made = attempted(World([error] * MANY))
     assert str(error) in outcome.failure
     assert made == ["second", "third"]
 
 
 @pytest.mark.parametrize("error", AWAY, ids=named)
 def test_a_run_that_may_fail_does_what_it_can(error: ClusterError) -> None:
-    outcome, made = attempted(World(error, MANY), repeated=False)
+    outcome, made = attempted(World([error] * MANY), repeated=False)
     assert str(error) in outcome.failure
     assert made == ["second", "third"]
 
@@ -174,6 +172,21 @@ def test_a_run_that_may_fail_does_what_it_can(error: ClusterError) -> None:
 def test_an_api_server_that_is_away_for_a_moment_fails_no_run(
     error: ClusterError, naming: str
 ) -> None:
-    outcome, made = attempted(World(error, 2, naming))
+    outcome, made = attempted(World([error] * 2, naming))
     assert outcome.failure == ""
     assert made == ["first", "second", "third"]
+
+
+def test_an_api_server_that_has_not_read_the_rights_yet_fails_no_run() -> None:
+    """As long as its authorizer has no roles, one that has just started refuses every call."""
+    refused = [Forbidden("no right", permission="create configmaps", status=403)] * 2
+    outcome, made = attempted(World([Unavailable("no answer"), *refused]))
+    assert outcome.failure == ""
+    assert made == ["first", "second", "third"]
+
+
+def test_a_right_that_is_gone_after_an_outage_holds_up_no_other_object() -> None:
+    refused = [Forbidden("no right", permission="create configmaps", status=403)] * MANY
+    outcome, made = attempted(World([Unavailable("no answer"), *refused]))
+    assert outcome.missing == "create configmaps"
+    assert made == ["second", "third"]
