@@ -42,10 +42,10 @@ async def check_aggregates(
             for rule, reason in _no_longer_listed(before, after):
                 if name := await open_aggregate(deps.requests, before.uid, rule):
                     lines.append(
-                        f"rule {rule}: UpdateRequest {name} stands for triggers that were admitted"
-                        f" and are found by looking at the objects, and after this change that is"
-                        f" not enough ({reason}): wait until it is Completed, or delete it to give"
-                        " those triggers up"
+                        f"rule {rule}: UpdateRequest {name} represents admitted triggers that"
+                        " are found by listing the objects, which is no longer possible after"
+                        f" this change ({reason}): wait until it is Completed, or delete it to"
+                        " give up those triggers"
                     )
     except (TimeoutError, ClusterError) as error:
         text = str(error) or f"no answer within {deadline.seconds:g} s"

@@ -47,7 +47,7 @@ class BoundedAccess:
             return True
         if right not in self._known and len(self._known) >= MOST_RIGHTS:
             msg = (
-                f"its rules need more than {MOST_RIGHTS} different rights, which are not asked for"
+                f"its rules need more than {MOST_RIGHTS} different rights, too many to check"
                 " one by one: split the policy, or name fewer kinds, names and namespaces"
             )
             raise TooManyRights(msg, status=422)

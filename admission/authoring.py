@@ -353,7 +353,7 @@ def _unfired(lack: Lack) -> Iterator[tuple[str, str]]:
 def _believed(needs: Iterable[Need], installation: Installation) -> Iterator[tuple[str, str]]:
     account = installation.admission_account
     for place, texts in _by_place(needs).items():
-        what = f"{place}: whoever reaches the webhook can invent what was deleted or changed"
+        what = f"{place}: any client of the webhook can forge old and deleted objects"
         yield f"{what}: grant {account} {', '.join(texts)}", ""
 
 
@@ -361,7 +361,7 @@ def failing(needs: Iterable[Need], installation: Installation) -> Iterator[tuple
     """Yield the effect of missing rights on entries read at admission, and the remedy."""
     for place, texts in _by_place(needs).items():
         text = (
-            f"{place}: requests for which it is read fail unless a role grants"
+            f"{place}: requests that read it fail unless a role grants"
             f" {installation.admission_account} {', '.join(texts)}"
         )
         yield (

@@ -63,7 +63,7 @@ class Beliefs:
             # The kind may be new and not discovered yet.
             raise Unavailable(f"the cluster does not serve {resource.name} of {resource.group}")
         if (kind.group, kind.kind) != (request.kind.group, request.kind.name):
-            self._disbelieve(request, "its kind and its resource do not belong together")
+            self._disbelieve(request, "its kind and resource do not match")
             return None
         try:
             live = await self.reader.get(kind, request.namespace, request.name)
@@ -80,7 +80,7 @@ class Beliefs:
 
     def _disbelieve(self, request: AdmissionRequest, reason: str) -> None:
         self.metrics.reviews_disbelieved.labels(operation=request.operation).inc()
-        _log.info("review shows what is not stored", uid=request.uid, reason=reason)
+        _log.info("review contains an object that is not stored", uid=request.uid, reason=reason)
 
     def _say_unread(self, plural: str, reason: str) -> None:
         self.metrics.reviews_unverified.inc()

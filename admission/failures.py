@@ -43,7 +43,7 @@ class RuleFailures:
             return AdmissionResponse(
                 allowed=False,
                 code=_BAD_REQUEST,
-                message=f"kube-retrofit: {texts}; correct the rule, or what it reads",
+                message=f"kube-retrofit: {texts}; correct the rule or the data that it reads",
             )
         return AdmissionResponse(
             warnings=tuple(
@@ -56,8 +56,8 @@ class RuleFailures:
     ) -> AdmissionResponse:
         """Return the response if the rules for a request are not known."""
         text = (
-            f"which rules are for {request.resource.name}/{request.name} is not known, because"
-            f" {error}"
+            f"it is unknown which rules apply to {request.resource.name}/{request.name},"
+            f" because {error}"
         )
         refuses = address.failure_policy == FAIL
         _log.error(

@@ -123,7 +123,7 @@ class Informer:
         silent = self.clock.monotonic() - self.watch.progress
         if silent < _SILENCE or self.watch.absent:
             return None
-        reason = self.watch.problem or "the API server says nothing"
+        reason = self.watch.problem or "the API server is silent"
         return f"no news for {silent:.0f}s: {reason}"
 
 

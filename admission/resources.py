@@ -134,7 +134,7 @@ class ResourceWebhook:
         self, request: AdmissionRequest, failure_policy: str, error: ClusterError
     ) -> AdmissionResponse:
         text = (
-            f"which rules {request.resource.name}/{request.subresource} fires is not known, "
+            f"it is unknown which rules {request.resource.name}/{request.subresource} triggers, "
             f"because {error}"
         )
         _log.error("request not recorded", uid=request.uid, reason=text)

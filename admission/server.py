@@ -142,7 +142,7 @@ async def _guarded(
         _log.exception("admission request failed", uid=request.uid, path=path)
         text = (
             "kube-retrofit failed on this request because of a bug; "
-            f"the log of retrofit-admission says more under uid {request.uid}"
+            f"the log of retrofit-admission has the details under uid {request.uid}"
         )
         if path == IGNORE:
             metrics.requests_lost.labels(reason="crash").inc()
@@ -167,4 +167,4 @@ def _unknown(request: Request) -> Response:
     if request.method != "POST" and known:
         text = f"{request.method} is not supported, the API server sends POST"
         return error_response(405, text)
-    return error_response(404, f"there is no {path}; the webhooks are {_PATHS}")
+    return error_response(404, f"unknown path {path}; the webhooks are {_PATHS}")

@@ -24,7 +24,8 @@ _LEAST_SHARE, _WHOLE = 20, 100
 PAGE_BYTES = 8 * 1024 * 1024
 """Default for the largest page of a list, in bytes."""
 UNORDERED_LEASE = (
-    "--lease-retry must be shorter than --lease-renew, and that than --lease-duration"
+    "--lease-retry must be shorter than --lease-renew, and --lease-renew shorter than"
+    " --lease-duration"
 )
 _LEAST_IN_FLIGHT = 1024 * 1024
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -86,7 +87,9 @@ class ProcessSettings:
     """The settings that both servers share."""
 
     kubeconfig: str = _setting(
-        "", "File that names the cluster; empty: inside a cluster the ServiceAccount's own."
+        "",
+        "Kubeconfig file; empty: the Pod's ServiceAccount in a cluster, else the default"
+        " kubeconfig.",
     )
     context: str = _setting("", "Context of the kubeconfig; empty: its current one.")
     policy_group: str = _setting(
@@ -122,7 +125,7 @@ class ProcessSettings:
         "Namespaces whose PolicyExceptions are honoured, patterns separated by commas; *: all.",
     )
     generate_success_events: bool = _setting(
-        default=False, meaning="Emit events for what went well too."
+        default=False, meaning="Also emit events for successes."
     )
     service_hosts: str = _setting(
         "*.svc,*.svc.cluster.local",
@@ -143,11 +146,11 @@ class ProcessSettings:
     )
     waiting_limit: int = _setting(
         10_000,
-        "Waiting requests from which on a rule that can be rebuilt has one aggregate request;"
-        " 0: never.",
+        "Number of waiting requests from which a rule that can be rebuilt gets one aggregate"
+        " request; 0: never.",
     )
     hard_limit: int = _setting(
-        100_000, "Waiting requests from which on nothing more is recorded one by one."
+        100_000, "Number of waiting requests from which nothing more is recorded one by one."
     )
     namespace_share: int = _setting(
         50, "Percent of both limits that the triggers of one namespace may take; 100: all."
@@ -157,7 +160,7 @@ class ProcessSettings:
     )
     startup_timeout: float = _setting(
         0.0,
-        "Give up when the API server does not answer for so long at the start; 0: wait for ever.",
+        "Give up if the API server does not answer for this long at the start; 0: wait forever.",
         duration=True,
     )
     audit_log: str = _setting(
@@ -166,7 +169,7 @@ class ProcessSettings:
     )
     log_format: str = _setting("json", "How log lines are written.", choices="json|console")
     log_level: str = _setting(
-        "info", "The least serious lines to write.", choices="debug|info|warning|error"
+        "info", "Lowest level of the log lines to write.", choices="debug|info|warning|error"
     )
 
     @property
@@ -198,13 +201,13 @@ class AdmissionSettings(ProcessSettings):
     port: int = _setting(9443, "Port of the webhook server.")
     ask_authors: str = _setting(
         "policies",
-        "Of what the author needs the rights that it works with: namespaced Policies and what"
-        " names an account, all ClusterPolicies too, or nothing.",
+        "Objects whose author must have the rights that they use: namespaced Policies and objects"
+        " that name an account, all ClusterPolicies too, or none.",
         choices="policies|all|none",
     )
-    service: str = _name("service", "Service that the API server reaches the webhook by.")
+    service: str = _name("service", "Service through which the API server reaches the webhook.")
     webhook_url: str = _setting(
-        "", "Base address of the webhook outside a cluster, instead of the Service."
+        "", "Base URL of the webhook outside a cluster, instead of the Service."
     )
     webhook_timeout: float = _setting(
         10.0, "Time that the API server waits; half of it is for recording.", duration=True
@@ -217,7 +220,7 @@ class AdmissionSettings(ProcessSettings):
     )
     client_names: str = _setting(
         "",
-        "Names of which a client certificate must have one, separated by commas; empty: any.",
+        "Names, one of which a client certificate must have, separated by commas; empty: any.",
     )
     header_timeout: float = _setting(
         5.0, "Time for a TLS handshake, and for the head of a request.", duration=True
@@ -236,16 +239,20 @@ class AdmissionSettings(ProcessSettings):
 class ControllerSettings(ProcessSettings):
     """The settings of `retrofit-controller`."""
 
-    service: str = _name("service", "Service that the API server reaches the webhook by.")
+    service: str = _name("service", "Service through which the API server reaches the webhook.")
     webhook_url: str = _setting(
-        "", "Base address of the webhook outside a cluster, instead of the Service."
+        "", "Base URL of the webhook outside a cluster, instead of the Service."
     )
     webhook_timeout: float = _setting(
         10.0, "Time that the API server waits for the webhook.", duration=True
     )
-    lease_duration: float = _setting(15.0, "Leader lease: taken over after.", duration=True)
-    lease_renew: float = _setting(10.0, "Leader lease: given up after.", duration=True)
-    lease_retry: float = _setting(2.0, "Leader lease: tried again after.", duration=True)
+    lease_duration: float = _setting(
+        15.0, "Leader lease: time after which another replica takes it over.", duration=True
+    )
+    lease_renew: float = _setting(
+        10.0, "Leader lease: time after which a leader that cannot renew it stops.", duration=True
+    )
+    lease_retry: float = _setting(2.0, "Leader lease: time between attempts.", duration=True)
     pod_uid: str = _setting(
         "", "Leader lease: uid of the own Pod, whose restarted container takes it over at once."
     )
@@ -263,7 +270,8 @@ class ControllerSettings(ProcessSettings):
     )
     ready_if_stored: bool = _setting(
         default=False,
-        meaning="Let a policy be Ready none of whose rules is acted on; its message says so.",
+        meaning="Let a policy be Ready even if none of its rules is acted on; its message says"
+        " so.",
     )
     list_page: int = _setting(500, "Objects per page of a list.")
     max_in_flight: int = _setting(
@@ -280,8 +288,8 @@ class ControllerSettings(ProcessSettings):
     conflict_retries: int = _setting(10, "Evaluations of one target per attempt after a 409.")
     patch_war_limit: int = _setting(
         10,
-        "How often a rule may put back what others change at a target, or trigger itself, within"
-        " the window; then it pauses there. 0: for ever.",
+        "How often a rule may undo the changes of others to a target, or trigger itself, within"
+        " the window; then it pauses there. 0: without limit.",
     )
     patch_war_window: float = _setting(
         300.0, "Time in which such writes count, and that the pause takes.", duration=True
@@ -296,7 +304,9 @@ class ControllerSettings(ProcessSettings):
     )
     resync: float = _setting(30.0, "Pause between full lists of waiting requests.", duration=True)
     catch_up_interval: float = _setting(
-        300.0, "Pause between looks for triggers that were not recorded; 0: none.", duration=True
+        300.0,
+        "Pause between searches for triggers that were not recorded; 0: none.",
+        duration=True,
     )
     ready_margin: float = _setting(
         0.5, "Pause between a stored webhook configuration and Ready.", duration=True

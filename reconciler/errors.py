@@ -59,7 +59,7 @@ class InvalidPolicy(RetrofitError):
         others: Further errors of the same object, none of which has others of its own.
     """
 
-    kind_of_failure = "a part with variables became what no policy may hold"
+    kind_of_failure = "a part with variables resolved to a value that no policy may have"
 
     def __init__(
         self, location: str, reason: str, *, others: "Sequence[InvalidPolicy]" = ()
@@ -284,7 +284,7 @@ class Unavailable(ClusterError):
 class Unfinished(Unavailable):
     """The call succeeded but its effect is incomplete: an object waits for its finalizers."""
 
-    kind_of_failure = "what the call began is not over yet"
+    kind_of_failure = "the operation is not complete yet"
 
 
 class ResponseTooLarge(ClusterError):

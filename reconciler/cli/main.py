@@ -68,10 +68,10 @@ _COMMANDS: Mapping[str, _Command] = {
     "clean": _Command(
         "reconciler.cli.work.clean",
         "clean",
-        "Take away what an uninstalled kube-retrofit left on objects.",
+        "Remove what an uninstalled kube-retrofit left on objects.",
     ),
     "retry": _Command(
-        "reconciler.cli.work.retry", "retry", "Do failed work again, and what waits at once."
+        "reconciler.cli.work.retry", "retry", "Retry failed work, and waiting work at once."
     ),
     "dev": _Command(
         f"{_DEVCLUSTER}.commands",

@@ -135,7 +135,7 @@ class ClusterWatches:
                 await self._settings.synced.wait()
         except TimeoutError:
             self.warn(
-                "leading without knowing the settings or whether a live Kyverno is there: the"
+                "leading before the settings were read and a live Kyverno was looked for: the"
                 f" API server did not answer within {_PATIENCE:g}s"
             )
         self.report.again(self.holder)

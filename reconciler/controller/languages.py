@@ -138,6 +138,6 @@ def _followed(client: Client, clock: Clock, original: Original) -> tuple[Origina
 def _reason(original: Original) -> str:
     configuration = f"{original.kind} {original.configuration}"
     return (
-        f"{original.name} is at work in this cluster ({configuration}), and acts"
-        " on its policies itself: kube-retrofit stands by until that is removed"
+        f"{original.name} is installed in this cluster ({configuration}) and acts"
+        " on its policies itself: kube-retrofit stands by until it is removed"
     )

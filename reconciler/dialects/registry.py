@@ -92,7 +92,7 @@ def policy_kind(ref: PolicyRef, installation: Installation = REPLACING) -> Kind:
     for kind in policy_kinds(installation):
         if (kind.api_version, kind.kind) == (ref.api_version, ref.kind):
             return kind
-    raise NoKindMatch(f"{ref.kind} of {ref.api_version} is no kind of policies", status=404)
+    raise NoKindMatch(f"{ref.kind} of {ref.api_version} is not a kind of policy", status=404)
 
 
 def dialect_named(ref: PolicyRef) -> Dialect | None:
@@ -116,7 +116,7 @@ def dialect_of(policy: Object) -> Dialect:
         f"{' and '.join(sorted(kind.kind for kind in dialect.kinds))} of {dialect.kinds[0].group}"
         for dialect in KNOWN
     )
-    raise InvalidPolicy("kind", f"{api_version} {kind} is no policy; {known} are known")
+    raise InvalidPolicy("kind", f"{api_version} {kind} is not a policy; {known} are known")
 
 
 def is_policy(obj: Object) -> bool:

@@ -138,7 +138,7 @@ def _why_refused(
 ) -> str:
     """Return why a result must not be written, empty where it may be."""
     if not isinstance(after, dict) or not isinstance(after.get("metadata", {}), dict):
-        return "the patch changes the object to something that is none"
+        return "the patch changes the object into something that is not an object"
     if not target:
         return ""
     if (broken := _broken_identity(before, after)) is not None:

@@ -215,7 +215,7 @@ class CompiledPolicy:
         """Return the policy with failure policy Ignore, and a warning that gives the reason."""
         if self.failure_policy == IGNORE:
             return self
-        warning = f"spec.failurePolicy: Ignore holds instead of {self.failure_policy}: {why}"
+        warning = f"spec.failurePolicy: Ignore applies instead of {self.failure_policy}: {why}"
         return replace(self, failure_policy=IGNORE, warnings=(*self.warnings, warning))
 
     @property

@@ -209,7 +209,7 @@ def _check_program(executable: Executable) -> None:
     if head.startswith(_PROGRAMS):
         return
     if not head.startswith(_INTERPRETED):
-        reason = "is no program: its first line must name its interpreter, as #!/bin/sh"
+        reason = "is not a program: its first line must name its interpreter, as #!/bin/sh"
         raise InvalidPolicy(_PLACE, reason)
     line = head.splitlines(keepends=True)[0].removeprefix(_INTERPRETED).strip(b" \t\n")
     if line.endswith(b"\r"):

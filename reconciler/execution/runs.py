@@ -18,7 +18,7 @@ from reconciler.hooks.values import render_json
 _Said = TypeVar("_Said")
 _Result = TypeVar("_Result", bound="RunResult | Reply[Any]")
 
-_GONE: Final = RunFailure(reason="its executable is not there any more")
+_GONE: Final = RunFailure(reason="its executable no longer exists")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

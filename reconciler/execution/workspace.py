@@ -84,7 +84,7 @@ class Workspace:
             raise BadAnswer(f"${variable} cannot be read: {error.strerror}") from error
         with os.fdopen(number, "rb") as file:
             if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise BadAnswer(f"${variable} is no file any more: write into it")
+                raise BadAnswer(f"${variable} is no longer a file: write into it")
             data = file.read(most + 1)
         if len(data) > most:
             raise BadAnswer(f"${variable} has more than {most >> 20} MiB: write less in one run")

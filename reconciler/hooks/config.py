@@ -74,7 +74,7 @@ def version_of(data: Any) -> str:
         return NO_VERSION
     version = data["configVersion"]
     if not isinstance(version, str):
-        raise InvalidPolicy("configVersion", f"expected a text, got {kind_of(version)}")
+        raise InvalidPolicy("configVersion", f"expected a string, got {kind_of(version)}")
     if version != VERSION:
         raise InvalidPolicy("configVersion", f"{version!r} is not known, write {VERSION}")
     return version
@@ -115,7 +115,7 @@ def _pace(fields: Fields | None) -> Pace | None:
     text = fields.text("executionMinInterval")
     interval = parse_duration(text)
     if interval is None and "executionMinInterval" in fields:
-        fields.refuse("executionMinInterval", f"{text!r} is no duration, write one as 5s")
+        fields.refuse("executionMinInterval", f"{text!r} is not a duration; write it like 5s")
     burst = fields.integer("executionBurst")
     fields.close()
     return Pace(interval=(interval or 0) / _NANO, burst=burst or 0)
@@ -178,7 +178,7 @@ def _events(fields: Fields) -> tuple[str, ...]:
 def _api_version(fields: Fields) -> str:
     text = fields.text("apiVersion")
     if text.count("/") > 1:
-        fields.refuse("apiVersion", f"{text!r} is no group and version, write one as apps/v1")
+        fields.refuse("apiVersion", f"{text!r} is not a group and version; write it like apps/v1")
     return text
 
 

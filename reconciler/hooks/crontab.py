@@ -175,14 +175,14 @@ def _zone(name: str, location: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:
-        reason = f"{name!r} is no time zone, write one as TZ=Europe/Berlin"
+        reason = f"{name!r} is not a time zone; write it like TZ=Europe/Berlin"
         raise InvalidPolicy(location, reason) from error
 
 
 def _interval(text: str, location: str) -> Interval:
     nanoseconds = parse_duration(text)
     if nanoseconds is None:
-        raise InvalidPolicy(location, f"{text!r} is no duration, write one as @every 1h30m")
+        raise InvalidPolicy(location, f"{text!r} is not a duration; write it like @every 1h30m")
     return Interval(max(nanoseconds // _SECOND, 1))
 
 
@@ -219,7 +219,9 @@ def _range(text: str, bounds: _Bounds, location: str) -> range:
     ends = span.split("-")
     # After a wildcard the end of the range is ignored.
     if len(steps) > 1 or (len(ends) > 2 and ends[0] not in {"*", "?"}):  # noqa: PLR2004
-        raise InvalidPolicy(location, f"{bounds.name}: {text!r} is no range, write 1-5 or 1-5/2")
+        raise InvalidPolicy(
+            location, f"{bounds.name}: {text!r} is not a range; write 1-5 or 1-5/2"
+        )
     if ends[0] in {"*", "?"}:
         first, last = bounds.least, bounds.most
     else:
@@ -240,7 +242,7 @@ def _number(text: str, bounds: _Bounds, location: str, *, step: bool = False) ->
         return bounds.names[text.lower()]
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:  # noqa: PLR2004 - an int
-        raise InvalidPolicy(location, f"{bounds.name}: {text!r} is no number")
+        raise InvalidPolicy(location, f"{bounds.name}: {text!r} is not a number")
     if step and not int(digits):
         raise InvalidPolicy(location, f"{bounds.name}: a step of 0 never ends, write 1 or more")
     return int(digits)

@@ -141,7 +141,7 @@ def compile_hook(obj: Object) -> DeclaredHook:
     with ErrorList() as errors:
         config = errors.attempt(_config, spec)
         if not isinstance(executable, str):
-            reason = f"expected a text, got {kind_of(executable)}"
+            reason = f"expected a string, got {kind_of(executable)}"
             errors.add(InvalidPolicy("spec.executable", reason))
         elif executable and "run" in spec:
             reason = "is for a hook that is declared here, and an executable is one: use one"
@@ -253,7 +253,7 @@ def _run(raw: Any) -> DeclaredRun:
 def _program(raw: Mapping[str, Any]) -> DeclaredRun:
     program = raw["jq"]
     if not isinstance(program, str):
-        raise InvalidPolicy("spec.run.jq", f"expected a text, got {kind_of(program)}")
+        raise InvalidPolicy("spec.run.jq", f"expected a string, got {kind_of(program)}")
     if "foreach" in raw:
         raise InvalidPolicy("spec.run.foreach", "is for operations: a program has .contexts[]")
     check_program(program, location="spec.run.jq")
@@ -265,7 +265,7 @@ def _templates(raw: Mapping[str, Any]) -> DeclaredRun:
     if not isinstance(operations, list) or not operations:
         raise InvalidPolicy("spec.run.operations", "expected a list with at least one operation")
     if not isinstance(foreach, str):
-        raise InvalidPolicy("spec.run.foreach", f"expected a text, got {kind_of(foreach)}")
+        raise InvalidPolicy("spec.run.foreach", f"expected a string, got {kind_of(foreach)}")
     with ErrorList() as errors:
         elements = errors.attempt(compile_expression, foreach, location="spec.run.foreach")
         templates = [

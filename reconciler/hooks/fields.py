@@ -65,7 +65,7 @@ class Fields:
         if name not in self._raw:
             return default
         if not isinstance(value, str):
-            self.refuse(name, f"expected a text, got {kind_of(value)}")
+            self.refuse(name, f"expected a string, got {kind_of(value)}")
             return default
         if among and value not in among:
             self.refuse(name, f"{value!r} is not known, use {' or '.join(among)}")
@@ -112,7 +112,7 @@ class Fields:
         for index, item in enumerate(self.items(name, least=least)):
             place = f"{name}[{index}]"
             if not isinstance(item, str):
-                self.refuse(place, f"expected a text, got {kind_of(item)}")
+                self.refuse(place, f"expected a string, got {kind_of(item)}")
             elif among and item not in among:
                 self.refuse(place, f"{item!r} is not known, use {' or '.join(among)}")
             else:

@@ -81,7 +81,7 @@ def _documents(text: str) -> Iterator[Any]:
         try:
             value, length = decoder.raw_decode(rest)
         except (ValueError, RecursionError) as error:
-            reason = "is no whole JSON object: write one operation after the other"
+            reason = "is not a complete JSON object: write one operation after the other"
             raise InvalidPolicy(f"metrics[{index}]", reason) from error
         yield value
         place, index = len(text) - len(rest) + length, index + 1
@@ -100,7 +100,7 @@ def _operation(raw: Any, location: str) -> MetricOperation:
                 errors.add(InvalidPolicy(f"{location}.group", "is required: name what expires"))
             return MetricOperation(action=action, group=group)
         if not _NAME.fullmatch(name):
-            reason = f"{name!r:.80} is no name of a metric: use letters, digits, _ and :"
+            reason = f"{name!r:.80} is not a metric name: use letters, digits, _ and :"
             errors.add(InvalidPolicy(f"{location}.name", reason))
         number = errors.attempt(_number, value, f"{location}.value") or 0.0
         if action is Action.ADD and number < 0:
@@ -133,7 +133,7 @@ def _action(raw: Mapping[str, Any], location: str) -> tuple[Action, Any]:
 def _text(raw: Mapping[str, Any], name: str, location: str) -> str:
     value = raw.get(name)
     if not isinstance(value, str | None):
-        raise InvalidPolicy(f"{location}.{name}", f"expected a text, got {kind_of(value)}")
+        raise InvalidPolicy(f"{location}.{name}", f"expected a string, got {kind_of(value)}")
     return value or ""
 
 
@@ -153,10 +153,10 @@ def _labels(raw: Any, location: str) -> Labels:
         raise InvalidPolicy(location, f"expected an object, got {kind_of(raw)}")
     for name, value in raw.items():
         if not _LABEL.fullmatch(name):
-            raise InvalidPolicy(location, f"{name!r:.80} is no name of a label")
+            raise InvalidPolicy(location, f"{name!r:.80} is not a label name")
         if not isinstance(value, str | None):
             place = f"{location}.{name}"
-            raise InvalidPolicy(place, f"expected a text, got {kind_of(value)}: use quotes")
+            raise InvalidPolicy(place, f"expected a string, got {kind_of(value)}: use quotes")
         if len(value or "") > _LONGEST:
             raise InvalidPolicy(f"{location}.{name}", f"is longer than {_LONGEST} characters")
     return tuple(sorted((name, value or "") for name, value in raw.items()))

@@ -346,7 +346,7 @@ def _text(raw: Any, location: str) -> str:
     if isinstance(raw, int) and not isinstance(raw, bool):
         return str(raw)
     if not isinstance(raw, str):
-        raise InvalidPolicy(location, f"expected a text, got {kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected a string, got {kind_of(raw)}")
     return raw
 
 
@@ -377,7 +377,7 @@ def _payload(kind: OperationType, raw: Mapping[str, Any], location: str) -> Any:
 def _check_list(value: Any, location: str) -> None:
     """Check the first step only, as the original does; the API server checks the others."""
     if not isinstance(value, list):
-        raise InvalidPolicy(location, f"expected a list or a text, got {kind_of(value)}")
+        raise InvalidPolicy(location, f"expected a list or a string, got {kind_of(value)}")
     first = value[0]
     if isinstance(first, str) and not is_plain(first):
         return

@@ -147,7 +147,7 @@ def _check_pattern(following: Sequence[_Token], location: str) -> None:
     try:
         re2.compile(_NAMED_GROUP.sub("(?P<", pattern), options)
     except re2.error as error:
-        reason = f"{pattern!r} is no regular expression that is known here ({error})"
+        reason = f"{pattern!r} is not a supported regular expression ({error})"
         raise InvalidPolicy(location, f"{reason}: RE2 has neither look-around nor \\1") from error
 
 
@@ -224,7 +224,7 @@ def _text(text: str, place: int, location: str) -> tuple[str, int, bool]:
             said.append(_character(digits))
         else:
             said.append(_ESCAPES.get(escaped, escaped))
-    raise InvalidPolicy(location, 'a text does not end: a " is missing')
+    raise InvalidPolicy(location, 'a string does not end: a " is missing')
 
 
 def _character(digits: str) -> str:

@@ -107,7 +107,7 @@ class _Fields:
     def text(self, name: str) -> str:
         value = self._raw.get(name.lower(), "")
         if not isinstance(value, str):
-            self._refuse(name, f"expected a text, got {kind_of(value)}")
+            self._refuse(name, f"expected a string, got {kind_of(value)}")
         return value
 
     def items(self, name: str) -> list[Any]:
@@ -120,7 +120,7 @@ class _Fields:
         found = self.items(name)
         for index, item in enumerate(found):
             if not isinstance(item, str):
-                self._refuse(f"{name}[{index}]", f"expected a text, got {kind_of(item)}")
+                self._refuse(f"{name}[{index}]", f"expected a string, got {kind_of(item)}")
         return tuple(found)
 
     def _refuse(self, name: str, reason: str) -> NoReturn:
@@ -144,7 +144,7 @@ def _fields(text: str, place: str) -> _Fields:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _patch(text: str) -> tuple[Mapping[str, Any], ...]:

@@ -124,17 +124,17 @@ def _check_name(fields: Fields, name: str, names: set[str]) -> None:
     if not is_webhook_name(name):
         fields.refuse("name", f"{name!r} {NAME_RULE}")
     if name in names:
-        fields.refuse("name", f"another binding has the name {name!r}")
+        fields.refuse("name", f"another binding is already named {name!r}")
     names.add(name)
 
 
 def _check_rule(fields: Fields, place: str, rule: Mapping[str, Any]) -> None:
     for name in ("operations", "apiGroups", "apiVersions"):
         if "*" in rule[name] and len(rule[name]) > 1:
-            fields.refuse(f"{place}.{name}", "'*' means all: nothing may stand beside it")
+            fields.refuse(f"{place}.{name}", "'*' means all: nothing else may be listed")
     for name in ("apiVersions", "resources"):
         if "" in rule[name]:
-            fields.refuse(f"{place}.{name}", "an empty text names nothing")
+            fields.refuse(f"{place}.{name}", "an empty string is not a name")
     for reason in _overlaps(rule["resources"]):
         fields.refuse(f"{place}.resources", reason)
 
@@ -152,7 +152,7 @@ def _overlaps(resources: Sequence[str]) -> Iterator[str]:
         yield from (f"{wide!r} has {resource!r} already: remove it" for wide in sorted(covers))
         seen.add(resource)
     if "*/*" in resources and len(resources) > 1:
-        yield "'*/*' means all: nothing may stand beside it"
+        yield "'*/*' means all: nothing else may be listed"
     whole = [resource for resource in resources if resource and "/" not in resource]
     if "*" in whole and whole[-1] != "*":
         yield f"'*' has {whole[-1]!r} already: remove it"

@@ -195,7 +195,7 @@ class Client:
 
         async def attempt() -> bytes:
             if method != "GET" and not self._line.may_write():
-                raise ClusterError(f"{call}: this process does not hold the Lease any more")
+                raise ClusterError(f"{call}: this process no longer holds the Lease")
             try:
                 return await self._attempt(
                     call, method, url, body=body, headers=headers, most=most
@@ -384,9 +384,9 @@ async def connect(
     try:
         return Client(credentials, clock, on_call, user)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "they have not the form of one"
+        said = getattr(error, "strerror", None) or "they are malformed"
         if isinstance(error, ssl.SSLError):
-            said = "they are not in PEM, or a key is not that of its certificate"
+            said = "they are not in PEM, or a key does not match its certificate"
         msg = f"the certificates for the API server at {address} cannot be used: {said}"
         raise InvalidSetting(msg) from error
 
@@ -399,7 +399,7 @@ def _check_address(address: str) -> None:
         usable = False
     if not usable:
         raise InvalidSetting(
-            f"the address of the API server, {address}, is none: write https://HOST:PORT as the"
+            f"the URL of the API server, {address}, is invalid: write https://HOST:PORT as the"
             " server in the kubeconfig"
         )
 

@@ -91,7 +91,7 @@ class _Kubeconfig:
         user = self._loader._user or {}  # noqa: SLF001
         if "exec" in user and not (configuration.api_key or configuration.cert_file):
             plugin = user["exec"]["command"]
-            msg = f"its plugin {plugin} gives no credentials: install it, or log in with it"
+            msg = f"its plugin {plugin} returns no credentials: install it, or log in with it"
             raise InvalidSetting(f"{self.place}: {msg}")
 
 
@@ -159,7 +159,7 @@ def _meaning(error: Exception) -> str:
         case OSError(strerror=str(text), filename=name):
             return f"{name}: {text.lower()}" if name else text.lower()
         case _:
-            return "it has not the form of one"
+            return "it is malformed"
 
 
 async def load_credentials(kubeconfig: str, context: str, clock: Clock) -> Credentials:

@@ -123,7 +123,7 @@ class KubeLoader:
 
     async def _ask(self, load: ApiLoad) -> Any:
         if not load.path.startswith("/"):
-            msg = f"urlPath {load.path}: it begins with /"
+            msg = f"urlPath {load.path}: it must begin with /"
             raise Invalid(msg, status=_REFUSED)
         if reason := self._protection.of_call(load.method, load.path):
             raise Invalid(f"urlPath: {reason}", status=_REFUSED)
@@ -160,7 +160,7 @@ class KubeLoader:
         try:
             return await self._tokens.of(source, namespace, self._call, self._secret)
         except (Invalid, NotFound, Unavailable) as error:
-            raise type(error)(f"there is no token: {error}", status=error.status) from error
+            raise type(error)(f"cannot obtain a token: {error}", status=error.status) from error
 
     async def _secret(self, named: SecretName) -> Object:
         load = ObjectLoad(
@@ -173,7 +173,7 @@ class KubeLoader:
         url = _split(load.url)
         host = "" if url is None else url.hostname or ""
         if url is None or url.scheme not in ("http", "https") or not host:
-            msg = "service url: it is no http or https address"
+            msg = "service url: it is not an http or https URL"
             raise Invalid(msg, status=_REFUSED)
         if not fits(host, self.hosts):
             msg = f"service {host} may not be called: allow it with --service-hosts"
@@ -187,7 +187,7 @@ class KubeLoader:
             async with asyncio.timeout(self._timeout):
                 status, answer = await _fetch(load, trust, resolver)
         except aiohttp.InvalidURL as error:
-            msg = f"service {host}: its url cannot be asked"
+            msg = f"service {host}: its URL is invalid"
             raise Invalid(msg, status=_REFUSED) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             msg = f"service {host} does not answer: {why(error)}"

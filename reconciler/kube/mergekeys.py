@@ -89,8 +89,8 @@ class KubeMergeKeys:
             if path not in self._said:
                 self._said.add(path)
                 self._warn(
-                    f"merge keys: {path} cannot be read; until it can, those count that were known"
-                    f" before, else those of Kubernetes {VERSION}, without custom resources:"
+                    f"merge keys: {path} cannot be read; until it can, those read before are used,"
+                    f" or else those of Kubernetes {VERSION}, without custom resources:"
                     f" {error}"
                 )
             return None

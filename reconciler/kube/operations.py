@@ -66,6 +66,6 @@ class KubeOperations:
 
         if not await holds(is_gone, within=self._patience):
             raise Unfinished(
-                f'{kind.resource} "{name}" is deleted, but still there after'
-                f" {self._patience:g} s: it waits for what it owns, or for a finalizer"
+                f'{kind.resource} "{name}" was deleted but still exists after'
+                f" {self._patience:g} s: it waits for its dependents or for a finalizer"
             )

@@ -100,8 +100,8 @@ class ServiceResolver(AbstractResolver):
             return
         if self.namespace or not fits(name, self.hosts):
             msg = (
-                f"service {host} may not be called: it stands for {name} (as an ExternalName"
-                " does); name the host itself"
+                f"service {host} may not be called: it is an alias of {name} (as an"
+                " ExternalName is); name the host itself"
             )
             raise Invalid(msg, status=_REFUSED)
 
@@ -134,7 +134,7 @@ def _why_not(address: _Address) -> str:
         return "a link-local address, as that of a node's metadata"
     if address in _METADATA:
         return "at which a cloud keeps a node's metadata"
-    return "which is no address of a service" if address.is_multicast else ""
+    return "which is a multicast address" if address.is_multicast else ""
 
 
 def _is_ours(address: _Address) -> bool:

@@ -102,7 +102,7 @@ def _text(secret: Object, key: str, name: SecretName) -> str:
     except (binascii.Error, UnicodeDecodeError):
         text = ""
     if not text.strip():
-        msg = f"Secret {name.namespace}/{name.name} has no text of the key {key}"
+        msg = f"Secret {name.namespace}/{name.name} has no usable string under the key {key}"
         raise Invalid(msg, status=_REFUSED)
     return text
 
@@ -120,5 +120,5 @@ def _question(source: TokenSource, namespace: str) -> ServiceLoad:
 def _token(answer: Any) -> str:
     token = answer.get("token") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not 0 < len(token) <= _LONGEST:
-        raise Invalid("the service that gives tokens answers without one", status=_REFUSED)
+        raise Invalid("the token service returned no usable token", status=_REFUSED)
     return token

@@ -49,8 +49,8 @@ class HookProgramMetrics:
         return cls(
             registry=registry,
             run_seconds=histogram("hook_run_seconds", "Time of runs."),
-            run_user_cpu=histogram("hook_run_user_cpu_seconds", "Processor time of runs."),
-            run_system_cpu=histogram("hook_run_sys_cpu_seconds", "The same, in the kernel."),
+            run_user_cpu=histogram("hook_run_user_cpu_seconds", "User CPU time of runs."),
+            run_system_cpu=histogram("hook_run_sys_cpu_seconds", "System CPU time of runs."),
             run_memory=gauge("hook_run_max_rss_bytes", "Most resident memory of the last run."),
             run_errors=counter("hook_run_errors", "Runs that failed and are tried again."),
             run_allowed_errors=counter(
@@ -66,15 +66,19 @@ class HookProgramMetrics:
                 ("code", "method"),
             ),
             call_seconds=histogram(
-                "kubernetes_client_request_latency_seconds", "Their time.", ("verb",)
+                "kubernetes_client_request_latency_seconds",
+                "Latency of calls of the API server.",
+                ("verb",),
             ),
             connections=gauge("webhook_connections", "Connections to the webhooks.", ()),
             connections_closed=counter(
-                "webhook_connections_closed", "Of them, ended for their cost.", ("reason",)
+                "webhook_connections_closed",
+                "Connections closed because of their cost.",
+                ("reason",),
             ),
             callers_refused=counter(
                 "webhook_callers_refused",
-                "Calls without a client certificate that counts.",
+                "Calls without an accepted client certificate.",
                 ("code",),
             ),
         )

@@ -102,7 +102,7 @@ def _lines(error: BaseException) -> Iterator[str]:
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         yield from _lines(cause)
-        yield "\nof which came:\n\n"
+        yield "\nwhich caused:\n\n"
     yield "Traceback (most recent call last):\n"
     yield from traceback.format_tb(error.__traceback__)
     yield f"{type(error).__qualname__}: {_said(error)}\n"
@@ -116,7 +116,7 @@ def _said(error: BaseException) -> str:
         return error.without_values
     if isinstance(error, OSError):
         return str(error)
-    return "its text is left out, for it may quote an object"
+    return "its text is left out because it may quote an object"
 
 
 def _dumps(event: EventDict, **_: Any) -> str:

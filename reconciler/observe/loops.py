@@ -51,8 +51,7 @@ async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
     except Exception as error:
         _log.exception("a background loop crashed because of a bug in kube-retrofit", loop=name)
         text = (
-            f"{name} ended because of a bug in kube-retrofit"
-            f" ({type(error).__name__}); its log has it"
+            f"{name} ended because of a bug in kube-retrofit ({type(error).__name__}); see its log"
         )
         raise LoopEnded(text) from error
     _log.error("a background loop ended unexpectedly", loop=name)

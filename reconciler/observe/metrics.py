@@ -103,7 +103,7 @@ def create_metrics() -> Metrics:
         ),
         triggers_joined=counter(
             "triggers_joined_total",
-            "Admission requests for which the UpdateRequest of another attempt stands.",
+            "Admission requests recorded by the UpdateRequest of another attempt.",
             "policy",
             "rule",
         ),
@@ -114,9 +114,9 @@ def create_metrics() -> Metrics:
             "rule",
         ),
         diverting=gauge("diverting", "1 while rules that can be rebuilt are diverted."),
-        waiting_seen=gauge("waiting_seen", "Requests that wait, as a replica knows it."),
+        waiting_seen=gauge("waiting_seen", "Waiting requests, as known to this replica."),
         waiting_limit=gauge(
-            "waiting_limit", "Waiting requests from which on recording changes.", "limit"
+            "waiting_limit", "Numbers of waiting requests from which recording changes.", "limit"
         ),
         requests_lost=counter(
             "requests_lost_total", "Triggers admitted without a stored request.", "reason"
@@ -161,7 +161,7 @@ def create_metrics() -> Metrics:
         ),
         loss_spans=counter(
             "loss_spans_total",
-            "Times in which triggers of a rule were lost, their number known or not.",
+            "Periods in which a rule lost triggers, whether their number is known or not.",
             "policy",
             "rule",
         ),
@@ -170,10 +170,10 @@ def create_metrics() -> Metrics:
         ),
         catch_up_passes=counter("catch_up_passes_total", "Completed searches for lost triggers."),
         catch_up_done=gauge(
-            "catch_up_done_timestamp_seconds", "Until when lost triggers were looked for."
+            "catch_up_done_timestamp_seconds", "Time up to which lost triggers were searched for."
         ),
         requests_coalesced=counter(
-            "requests_coalesced_total", "Requests that another one did the work of.", "policy"
+            "requests_coalesced_total", "Requests whose work another request did.", "policy"
         ),
         requests_ended=counter(
             "requests_ended_total", "Requests that ended.", "policy", "state", "reason"
@@ -197,7 +197,7 @@ def create_metrics() -> Metrics:
             "reason",
         ),
         callers_refused=counter(
-            "callers_refused_total", "Calls without a client certificate that counts.", "code"
+            "callers_refused_total", "Calls without an accepted client certificate.", "code"
         ),
         reviews_disbelieved=counter(
             "reviews_disbelieved_total",
@@ -216,14 +216,16 @@ def create_metrics() -> Metrics:
         targets=counter("targets_total", "Targets worked on.", "policy", "outcome"),
         conflicts=counter("conflicts_total", "Writes that met a newer version of the target."),
         shared_writes=counter(
-            "shared_writes_total", "Requests whose change went with another one's write."
+            "shared_writes_total", "Requests whose change shared the write of another request."
         ),
         patch_wars=counter(
             "patch_wars_total", "Pauses of a rule at a target where its change was undone."
         ),
         paused_targets=gauge("paused_targets", "Targets that a rule pauses at now."),
-        queue_depth=gauge("queue_depth", "Requests that are not final."),
-        oldest_waiting=gauge("oldest_waiting_seconds", "Age of the oldest of them."),
+        queue_depth=gauge("queue_depth", "Requests of all policies that are not final."),
+        oldest_waiting=gauge(
+            "oldest_waiting_seconds", "Age of the oldest request that is not final."
+        ),
         admission_to_patched=histogram(
             "admission_to_patched", "Request stored to its last target patched.", _SLOW, "policy"
         ),
@@ -233,7 +235,7 @@ def create_metrics() -> Metrics:
         events_dropped=counter("events_dropped_total", "Events beyond a limit.", "reason"),
         reports_written=counter("reports_written_total", "Reports written."),
         report_results_dropped=counter(
-            "report_results_dropped_total", "Results that found no place to wait in."
+            "report_results_dropped_total", "Results dropped because too many were waiting."
         ),
         policies=gauge("policies", "Policies known.", "state"),
         entries=gauge(
@@ -255,7 +257,7 @@ def create_metrics() -> Metrics:
             "configuration",
         ),
         certificate_expiry=gauge(
-            "certificate_expiry_timestamp_seconds", "When the serving certificate ends."
+            "certificate_expiry_timestamp_seconds", "When the serving certificate expires."
         ),
         hook_runs=histogram("hook_run", "Time of runs of declared hooks.", _SLOW, *_HOOK),
         hook_run_errors=counter(
@@ -270,7 +272,5 @@ def create_metrics() -> Metrics:
         hook_requests_waiting=gauge(
             "hook_requests_waiting", "Requests of declared hooks that wait."
         ),
-        hook_queues_blocked=gauge(
-            "hook_queues_blocked", "Queues of declared hooks that something holds up."
-        ),
+        hook_queues_blocked=gauge("hook_queues_blocked", "Blocked queues of declared hooks."),
     )

@@ -69,4 +69,4 @@ class SettingsReport:
 
 
 def _text(fault: Fault) -> str:
-    return f"data.{fault.key}: {fault.message}; until then the value before it holds"
+    return f"data.{fault.key}: {fault.message}; until then the previous value applies"

@@ -51,7 +51,7 @@ def parse_account(
             raise InvalidPolicy(PLACE, f"in a Policy write the name alone: {name}")
         namespace = home
     elif not slash:
-        reason = f"{written!r} does not say in which namespace; write it as NAMESPACE/NAME"
+        reason = f"{written!r} has no namespace; write it as NAMESPACE/NAME"
         raise InvalidPolicy(PLACE, reason)
     for part, form in ((namespace, _NAMESPACE), (name, _NAME)):
         if not form.fullmatch(part):
@@ -60,8 +60,8 @@ def parse_account(
             raise InvalidPolicy(PLACE, reason)
     if namespace in reserved:
         reason = (
-            f"namespace {namespace} is that of the programs, and no policy works as an account of"
-            " theirs; name another account, or remove the annotation"
+            f"namespace {namespace} belongs to kube-retrofit, and no policy may work as an account"
+            " there; name another account, or remove the annotation"
         )
         raise InvalidPolicy(PLACE, reason)
     return ServiceAccount(namespace=namespace, name=name)

@@ -171,15 +171,15 @@ def draft(
     if request.cut and is_cut(recorded):
         raise TooLarge(
             f"rule {origin.rule} of policy {origin.policy} reads parts of {request.ref} that are"
-            f" gone later and nested more deeply than {MOST_LEVELS} levels: read fewer fields in"
-            " the rule, or exclude the object"
+            f" not available later and are nested more deeply than {MOST_LEVELS} levels: read"
+            " fewer fields in the rule, or exclude the object"
         )
     content = b"" if recorded is None else orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS)
     if len(content) > max_recorded:
         raise TooLarge(
             f"rule {origin.rule} of policy {origin.policy} reads {len(content)} bytes of "
-            f"{request.ref} that are gone later, more than the {max_recorded} that a request may "
-            f"keep: read fewer fields in the rule, or raise --max-recorded"
+            f"{request.ref} that are not available later, more than the {max_recorded} that a "
+            f"request may keep: read fewer fields in the rule, or raise --max-recorded"
         )
     hidden = recorded is not None and _is_confidential(request, recorded)
     spec = RequestSpec(

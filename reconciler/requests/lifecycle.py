@@ -200,7 +200,10 @@ def advance(
         base = replace(base, counts=counts)
     match disposition:
         case Retry(message=message) if base.interruptions >= MOST_INTERRUPTIONS:
-            message = f"{message}; so did {MOST_INTERRUPTIONS} attempts in a row, so none follows"
+            message = (
+                f"{message}; this ended {MOST_INTERRUPTIONS} attempts in a row,"
+                " so no other follows"
+            )
             return _end(base, State.FAILED, Reason.INTERRUPTED, message, now=now, keep=retention)
         case Retry(reason=reason, message=message):
             return replace(
@@ -249,8 +252,8 @@ def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:
         ended_by: The field manager that set the final state.
     """
     message = (
-        f"{ended_by} set the state {status.state}, which is taken back: the work goes on;"
-        " to give it up, delete the request"
+        f"{ended_by} set the state {status.state}, which was taken back: the work continues;"
+        " to cancel it, delete the request"
     )
     return replace(
         status,

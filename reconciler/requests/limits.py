@@ -154,7 +154,10 @@ def _flag(text: str, location: str) -> bool:
 def _rate(text: str, location: str) -> float:
     found = _RATE.fullmatch(text)
     if found is None or not int(found[1]):
-        reason = f"{text!r} is no rate; write triggers per second, minute or hour, as 10/s, 30/m"
+        reason = (
+            f"{text!r} is not a rate; write triggers per second, minute or hour, such as 10/s or"
+            " 30/m"
+        )
         raise InvalidPolicy(location, reason)
     return int(found[1]) / _PER[found[2]]
 
@@ -162,7 +165,7 @@ def _rate(text: str, location: str) -> float:
 def _whole(text: str, location: str) -> int:
     if _WHOLE.fullmatch(text):
         return int(text)
-    raise InvalidPolicy(location, f"{text!r} is no whole number from 1 to 999999")
+    raise InvalidPolicy(location, f"{text!r} is not a whole number from 1 to 999999")
 
 
 def _promote(text: str, location: str) -> str:
@@ -180,7 +183,9 @@ def _labels(text: str, location: str) -> str:
 def _term(text: str, location: str) -> Object:
     found = _TERM.fullmatch(text)
     if found is None or (found["absent"] and found["op"]):
-        reason = f"{text!r} is no label selector; write as env=test, env!=prod, canary or !prod"
+        reason = (
+            f"{text!r} is not a label selector; write it like env=test, env!=prod, canary or !prod"
+        )
         raise InvalidPolicy(location, reason)
     if found["op"] is None:
         return {"key": found["key"], "operator": "DoesNotExist" if found["absent"] else "Exists"}

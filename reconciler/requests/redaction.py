@@ -8,7 +8,7 @@ from reconciler.errors import RetrofitError
 
 HIDDEN = "(withheld)"
 """Replaces a name that was read from a Secret."""
-WITHHELD = "details are withheld, for a Secret may be among what is read or written"
+WITHHELD = "details are withheld because the objects read or written may include a Secret"
 
 
 def said(error: RetrofitError, *, confidential: bool) -> str:

@@ -73,10 +73,13 @@ def parse_windows(text: str, location: str) -> tuple[Window, ...]:
 def _parse(text: str, location: str) -> Window:
     found = _FORM.fullmatch(text)
     if found is None:
-        raise InvalidPolicy(location, f"{text!r} is no time window; {_EXAMPLE}")
+        raise InvalidPolicy(location, f"{text!r} is not a time window; {_EXAMPLE}")
     start, end = (_time(found[name], location) for name in ("start", "end"))
     if start == end:
-        reason = f"the window {text!r} begins and ends at once; 00:00-23:59 is nearly a day"
+        reason = (
+            f"the window {text!r} begins and ends at the same time; 00:00-23:59 is nearly a whole"
+            " day"
+        )
         raise InvalidPolicy(location, reason)
     days = _days(found["days"], location) if found["days"] else frozenset(range(7))
     return Window(days=days, start=start, end=end, zone=_zone(found["zone"] or "UTC", location))
@@ -86,7 +89,7 @@ def _time(text: str, location: str) -> time:
     try:
         return time.fromisoformat(text)
     except ValueError as error:
-        reason = f"{text} is no time of day; use 00:00 to 23:59"
+        reason = f"{text} is not a time of day; use 00:00 to 23:59"
         raise InvalidPolicy(location, reason) from error
 
 
@@ -111,4 +114,4 @@ def _days(text: str, location: str) -> frozenset[int]:
 def _day(text: str, location: str) -> int:
     if text.capitalize() in _DAYS:
         return _DAYS.index(text.capitalize())
-    raise InvalidPolicy(location, f"{text!r} is no day; use {', '.join(_DAYS)}")
+    raise InvalidPolicy(location, f"{text!r} is not a day; use {', '.join(_DAYS)}")

@@ -45,7 +45,7 @@ def admission_posts(
                 verdict = await answers.review(binding, review)
             except Exception:  # noqa: BLE001  (the API server must get an answer)
                 _log.exception("admission request failed", uid=uid)
-                message = f"{_BUG} says more under uid {uid}"
+                message = f"{_BUG} has the details under uid {uid}"
                 answer = AdmissionAnswer(allowed=False, message=message)
                 verdict = Verdict(answer=answer, code=FAILED)
             return _render(uid, verdict, binding)
@@ -71,7 +71,7 @@ def conversion_posts(
                 answer = unconverted(uid, str(error))
             except Exception:  # noqa: BLE001  (the API server must get an answer)
                 _log.exception("conversion failed", uid=uid)
-                answer = unconverted(uid, f"{_BUG} says more under uid {uid}")
+                answer = unconverted(uid, f"{_BUG} has the details under uid {uid}")
             return answer
 
         return respond

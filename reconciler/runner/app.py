@@ -273,8 +273,8 @@ class Program:
                 ) from error
         if await KubeLeases(self.client, namespace).lease(LEASE_NAME) is not None:
             raise InvalidSetting(
-                f"namespace {namespace} is that of retrofit-controller, which would take the"
-                " requests of executables for its own: run them in another one"
+                f"namespace {namespace} is used by retrofit-controller, which would process the"
+                " requests of executables as its own: run retrofit-hooks in another namespace"
             )
 
     async def _lead(

@@ -23,8 +23,8 @@ _TYPES: Final = ("json", "text", "color")
 _YES: Final = frozenset({"yes", "true", "1"})
 
 _WITHOUT_EFFECT: Final = {
-    "kube_client_qps": ("KUBE_CLIENT_QPS", "there is no such limit: calls are not slowed down"),
-    "kube_client_burst": ("KUBE_CLIENT_BURST", "there is no such limit"),
+    "kube_client_qps": ("KUBE_CLIENT_QPS", "this limit does not exist: calls are not slowed down"),
+    "kube_client_burst": ("KUBE_CLIENT_BURST", "this limit does not exist"),
     "object_patcher_kube_client_timeout": (
         "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT",
         "each call has a time limit of its own",
@@ -138,12 +138,16 @@ def _webhook_options(part: str, port: int) -> Iterator[Callable[[Any], Any]]:
         f"{flag}-service-name",
         f"{variable}_SERVICE_NAME",
         f"shell-operator-{part}-svc",
-        "Service that the API server reaches it by.",
+        "Service through which the API server reaches this server.",
     )
     for name, file, text in (
-        ("server-cert", "tls.crt", "Its certificate; made by the program where it is not there."),
-        ("server-key", "tls.key", "The key of it."),
-        ("ca", "ca.crt", "The CA that the API server checks it against."),
+        (
+            "server-cert",
+            "tls.crt",
+            "Certificate of this server; the program creates one if it is missing.",
+        ),
+        ("server-key", "tls.key", "Key of the certificate."),
+        ("ca", "ca.crt", "CA that the API server verifies the certificate with."),
     ):
         yield _option(
             f"{flag}-{name}",
@@ -163,14 +167,14 @@ def _webhook_options(part: str, port: int) -> Iterator[Callable[[Any], Any]]:
         f"{flag}-listen-address",
         f"{variable}_LISTEN_ADDRESS",
         "0.0.0.0",  # noqa: S104
-        "Its address.",
+        "Address that this server listens on.",
     )
-    yield _option(f"{flag}-listen-port", f"{variable}_LISTEN_PORT", port, "Its port.")
+    yield _option(f"{flag}-listen-port", f"{variable}_LISTEN_PORT", port, "Port of this server.")
     yield _option(
         f"{flag}-url",
         f"RETROFIT_{variable}_URL",
         "",
-        "Base address of it outside a cluster, instead of the Service.",
+        "Base URL of this server outside a cluster, instead of the Service.",
     )
 
 
@@ -188,7 +192,7 @@ _OPTIONS: Final = (
         "0.0.0.0",  # noqa: S104
         "Address of /metrics, /metrics/hooks, /healthz and /readyz.",
     ),
-    _option("listen-port", "SHELL_OPERATOR_LISTEN_PORT", 9115, "Port of them."),
+    _option("listen-port", "SHELL_OPERATOR_LISTEN_PORT", 9115, "Port of these paths."),
     _option(
         "secure-metrics-port",
         "RETROFIT_SECURE_METRICS_PORT",
@@ -200,14 +204,15 @@ _OPTIONS: Final = (
         "prometheus-metrics-prefix",
         "SHELL_OPERATOR_PROMETHEUS_METRICS_PREFIX",
         "shell_operator_",
-        "How the names of the program's own metrics begin.",
+        "Prefix of the names of the program's own metrics.",
     ),
     _option("kube-context", "KUBE_CONTEXT", "", "Context of the kubeconfig."),
     _option(
         "kube-config",
         "KUBE_CONFIG",
         "",
-        "File that names the cluster; empty: inside a cluster the ServiceAccount's own.",
+        "Kubeconfig file; empty: the Pod's ServiceAccount in a cluster, else the default"
+        " kubeconfig.",
     ),
     _option(
         "namespace",
@@ -222,7 +227,13 @@ _OPTIONS: Final = (
         "API group of the requests: Kyverno's, or the one beside a Kyverno.",
         type=click.Choice([*INSTALLATIONS]),
     ),
-    _option("log-level", "LOG_LEVEL", "info", "Least lines.", type=click.Choice([*_LEVELS])),
+    _option(
+        "log-level",
+        "LOG_LEVEL",
+        "info",
+        "Lowest level of the log lines to write.",
+        type=click.Choice([*_LEVELS]),
+    ),
     _option(
         "log-type", "LOG_TYPE", "text", "How log lines are written.", type=click.Choice(_TYPES)
     ),
@@ -236,7 +247,7 @@ _OPTIONS: Final = (
         "debug-keep-tmp-files",
         "DEBUG_KEEP_TMP_FILES",
         "no",
-        "yes: leave the files of runs where they are.",
+        "yes: keep the files of runs.",
     ),
     click.option(
         "--hook-env",
@@ -244,7 +255,7 @@ _OPTIONS: Final = (
         metavar="NAME",
         envvar="RETROFIT_HOOK_ENV",
         show_envvar=True,
-        help="A variable that hooks get as well. May be repeated.",
+        help="Name of an additional environment variable for hooks. May be repeated.",
     ),
     _option(
         "hook-memory",
@@ -282,9 +293,9 @@ _OPTIONS: Final = (
             type=_Seconds(),
         )
         for name, default, text in (
-            ("duration", "15s", "taken over after"),
-            ("renew", "10s", "given up after"),
-            ("retry", "2s", "tried again after"),
+            ("duration", "15s", "time after which another replica takes it over"),
+            ("renew", "10s", "time after which a leader that cannot renew it stops"),
+            ("retry", "2s", "time between attempts"),
         )
     ),
     _option(

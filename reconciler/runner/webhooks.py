@@ -211,6 +211,6 @@ class Servers:
 
 def _endpoint_of(server: AnsweringServer | None) -> Callable[[], Endpoint]:
     def nowhere() -> Endpoint:
-        raise NotInstalled("no hook is asked there")
+        raise NotInstalled("no hook uses this server")
 
     return nowhere if server is None else server.endpoint

@@ -118,7 +118,7 @@ class Bodies:
             now = loop_time()
             hindering = budget is not None and budget.crowded and now - begun >= _PATIENCE
             if now >= end or hindering:
-                raise Refused(408, f"the body was not there within {now - begun:.0f} s")
+                raise Refused(408, f"the body did not arrive within {now - begun:.0f} s")
 
     def _too_large(self, size: int) -> Refused:
         return Refused(

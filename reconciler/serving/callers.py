@@ -87,8 +87,8 @@ class Callers:
             return None
         if not certificate:
             return 401, (
-                f"no client certificate was shown, and {self.flag} asks for one: give the API"
-                " server one by its AdmissionConfiguration"
+                f"no client certificate was presented, but {self.flag} requires one: configure"
+                " one in the API server's AdmissionConfiguration"
                 " (docs/how-to/ask-the-caller-for-a-certificate.md)"
             )
         names = sorted(set(_names(certificate)))

@@ -60,7 +60,7 @@ class CertificateFiles:
         except (OSError, ssl.SSLError) as error:
             raise InvalidSetting(
                 f"{self.flags}-server-cert {self.certificate} and {self.flags}-server-key"
-                f" {self.key} are no certificate with its key, in PEM: {error}"
+                f" {self.key} are not a certificate and its key in PEM: {error}"
             ) from error
         self.context, self.bundle, self._loaded = context, bundle, found
         self.problem = ""
@@ -78,7 +78,7 @@ class CertificateFiles:
             every=_EVERY,
             pauses=(_SOON, _EVERY),
             tell=WarnsOnce(warn=_log.warning).tell,
-            failing="cannot load the certificate anew: ",
+            failing="cannot reload the certificate: ",
         )
 
     async def _refresh(self) -> None:

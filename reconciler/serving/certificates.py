@@ -68,7 +68,7 @@ class SecretNames:
 ADMISSION: Final = SecretNames(
     ca=CA_SECRET,
     serving=TLS_SECRET,
-    cure="retrofit-controller makes it again, where it runs; else apply the manifests",
+    cure="retrofit-controller recreates it if it is running; otherwise apply the manifests",
 )
 
 
@@ -217,7 +217,7 @@ class Certificates:
         for _ in range(_ATTEMPTS):
             stored = await self._secrets.get(name)
             if stored is None:
-                raise NotFound(f"Secret {name} is not there: {self._called.cure}", status=404)
+                raise NotFound(f"Secret {name} does not exist: {self._called.cure}", status=404)
             old = _parse(stored)
             new = fresh(old)
             if new is None and old is not None:
@@ -228,7 +228,7 @@ class Certificates:
                 await self._secrets.fill(replace(stored, data=_render(new)))
                 _log.info("certificate stored", secret=name, until=new.until.isoformat())
                 return new
-        raise Conflict(f"Secret {name} keeps changing; look at who writes it")
+        raise Conflict(f"Secret {name} keeps changing; find out which client writes it")
 
     def _fresh_ca(self, old: Pair | None) -> Pair | None:
         now = self._clock.now()

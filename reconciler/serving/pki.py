@@ -83,7 +83,7 @@ def make_serving(ca: Pair, names: Iterable[str], now: datetime) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     ca_key = serialization.load_pem_private_key(ca.key, password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise InvalidSetting("the key of the CA is no EC key; delete the Secret that holds it")
+        raise InvalidSetting("the key of the CA is not an EC key; delete the Secret that holds it")
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     wanted = sorted(names)
     builder = _builder(_name("kube-retrofit"), issuer.subject, key.public_key(), now, _LIFE)

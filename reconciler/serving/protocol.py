@@ -332,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:  # noqa: BLE001  (the API server must get an answer)
             _log.exception("request failed", path=request.path)
             self.last()
-            text = "failed on this request because of a bug; its log says more"
+            text = "failed on this request because of a bug; see its log"
             response = error_response(500, text)
         finally:
             self._answering = None

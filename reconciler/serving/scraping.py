@@ -101,7 +101,7 @@ class Scrapers:
 _WHY = {
     401: "show a token of this cluster: Authorization: Bearer TOKEN\n",
     403: f"this user may not get {PATH}: bind them a ClusterRole with nonResourceURLs [{PATH}]\n",
-    503: "the API server does not say who this is\n",
+    503: "the API server could not verify the token\n",
 }
 
 

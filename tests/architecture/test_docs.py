@@ -137,7 +137,7 @@ def examples() -> Iterator[Any]:
 
 @pytest.mark.parametrize("example", [*examples()])
 def test_every_example_works(example: Any) -> None:
-    # What is no object of a cluster is for CI (tests/unit/cli/test_in_ci.py).
+    # What is not an object of a cluster is for CI (tests/unit/cli/test_in_ci.py).
     kind = example.get("kind") if isinstance(example, dict) else None
     if isinstance(example, dict) and is_policy(example):
         compiled = compile_policy(example)

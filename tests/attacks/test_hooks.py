@@ -84,7 +84,7 @@ async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
 
     async def silent() -> object:
         status = (await rig.get("ClusterHook", name, "")).get("status") or {}
-        return "" if "that of the programs" in status.get("message", "") else status
+        return "" if "belongs to kube-retrofit" in status.get("message", "") else status
 
     await rig.settle(silent, within=30.0)
     assert await rig.find("ConfigMap", "intruder", "kyverno") is None

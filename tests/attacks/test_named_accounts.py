@@ -223,7 +223,7 @@ async def test_a_policy_works_as_an_account_of_its_own_namespace_only(
 async def test_no_policy_works_as_an_account_of_the_programs(rig: Rig, roles: Roles) -> None:
     wanted = cluster_policy(rig.namespace, f"{NAMESPACE}/kube-retrofit-controller")
     said = await refusal(roles.cluster_policy_writer, wanted)
-    assert "that of the programs" in said
+    assert "belongs to kube-retrofit" in said
 
 
 async def test_who_names_an_account_may_work_as_it_or_do_what_it_does(

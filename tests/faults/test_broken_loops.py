@@ -28,7 +28,5 @@ async def test_a_controller_whose_loop_dies_ends_with_a_word(rig: Rig, tmp_path:
     lines = rig.log("broken")
     (line,) = [line for line in lines if line.get("loop") == "gauges"]
     assert "because of a bug in kube-retrofit" in line["message"]
-    said = (
-        "Error: gauges ended because of a bug in kube-retrofit (ZeroDivisionError); its log has it"
-    )
+    said = "Error: gauges ended because of a bug in kube-retrofit (ZeroDivisionError); see its log"
     assert said in [line.get("text") for line in lines]

@@ -130,7 +130,7 @@ async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> No
     (aggregate,) = await aggregates(rig)
     edited = one_to_one(rig)
     edited["match"]["any"][0]["resources"]["operations"] = ["CREATE"]
-    with pytest.raises(ClusterError, match=f"UpdateRequest {aggregate.name} stands for triggers"):
+    with pytest.raises(ClusterError, match=f"{aggregate.name} represents admitted triggers"):
         await rig.apply(edited)
     await pause(rig, paused=False)
     await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)

@@ -76,7 +76,7 @@ async def test_what_came_while_admission_was_away_is_done_when_it_is_back(rig: R
         ]
         return (
             []
-            if notes == ["rule rule: 2 triggers were not recorded before, and caught up"]
+            if notes == ["rule rule: caught up on 2 triggers not recorded before"]
             else (notes or "none")
         )
 

@@ -70,7 +70,7 @@ def test_nothing_is_taken_from_a_controller_that_works(control_plane: Cluster, l
 
     asyncio.run(lead())
     refused = clean(control_plane, "-n", left, "--yes", "--requests-namespace", left, code=2)
-    assert "a controller is at work" in refused.stderr
+    assert "a controller is running" in refused.stderr
     assert marked(control_plane, left, "configmap", "one")
 
 

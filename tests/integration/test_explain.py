@@ -134,7 +134,7 @@ def test_everything_out_of_the_cluster(explain: Explain, namespace: str) -> None
     assert '{{ extra.data.k }} = "v"' in output
     assert f"yes   Secret {namespace}/one is selected" in output
     assert f"yes   Secret {namespace}/two is selected" in output
-    assert "open  the diff is not shown: the patch is made of what a Secret holds" in output
+    assert "open  the diff is not shown: the patch contains data of a Secret" in output
 
 
 def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespace: str) -> None:
@@ -143,7 +143,7 @@ def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespa
     output = lines(explain(*words))
     assert f"yes   Secret {namespace}/two is selected" in output
     assert f"yes   Secret {namespace}/one is selected" not in output
-    assert "1 more object is selected, but not asked about" in output
+    assert "1 more object is selected, but not named with --target" in output
     reason = "its labels are not uses=settings"
     assert f"no    Secret {namespace}/key: {reason}" in output
 
@@ -212,7 +212,10 @@ def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> 
         (["NS/reload", "--cluster", "--trigger", "cm/x"], "ConfigMap is namespaced"),
         (["NS/reload", "--cluster", "--trigger", "node/NS/x"], "Node is cluster-scoped"),
         (["NS/reload", "--cluster", "--trigger", "cm/NS/absent"], '"absent" not found'),
-        (["NS/reload", "--cluster", "--trigger", "event/NS/x"], "write one of them before it"),
+        (
+            ["NS/reload", "--cluster", "--trigger", "event/NS/x"],
+            "event is ambiguous: write one of",
+        ),
         (["NS/reload", "--cluster", "--trigger", "x"], "an object is named KIND/NS/NAME"),
     ],
 )

@@ -247,7 +247,7 @@ async def test_a_kubemod_that_is_at_work_goes_first(modrules: Rig) -> None:
     }
     await kubectl(rig, "create", "-f", "-", stdin=original)
     stored = await ready(rig, rule, "StandingBy")
-    assert "KubeMod is at work in this cluster" in stored["status"]["conditions"][0]["message"]
+    assert "KubeMod is installed in this cluster" in stored["status"]["conditions"][0]["message"]
     await rig.create(config_map(rig.namespace, "theirs"))
     assert await labels(rig, "theirs") == {}
     await kubectl(

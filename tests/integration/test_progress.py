@@ -80,7 +80,7 @@ async def test_figures_survive_the_controller(rig: Rig) -> None:
     await rig.apply(rule(place, [target(place, "target")], got))
     zero = await until_shown(rig, lambda figures: figures.get("message"))
     assert (zero["triggers"], zero["patched"]) == (0, 0)
-    assert "no trigger came yet: new requests only" in zero["message"]
+    assert "no trigger yet: only new requests count" in zero["message"]
     for number in range(3):
         await rig.create(config_map(place, f"trigger-{number}"))
         await rig.applied({"target": {"got": f"trigger-{number}"}}, within=15)

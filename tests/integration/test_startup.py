@@ -173,7 +173,8 @@ def test_a_duration_that_is_none(start: Starter) -> None:
 def test_settings_that_do_not_go_together(start: Starter) -> None:
     said = start("controller", RETROFIT_LEASE_RENEW="20s").fails()
     assert said == (
-        "Error: --lease-retry must be shorter than --lease-renew, and that than --lease-duration\n"
+        "Error: --lease-retry must be shorter than --lease-renew, and --lease-renew shorter"
+        " than --lease-duration\n"
     )
 
 

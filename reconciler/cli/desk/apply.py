@@ -96,7 +96,9 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
     is_flag=True,
     help="Read targets, what entries read and, without --resource, triggers from a cluster.",
 )
-@click.option("--namespace", "-n", default="", help="With --cluster: triggers in this one only.")
+@click.option(
+    "--namespace", "-n", default="", help="With --cluster: only triggers in this namespace."
+)
 @cluster_options
 @_files("--target-resource", "-t", "targets", text="Objects that rules find as targets.")
 @_lists("--target-resources", "target_lists", text="The same as --target-resource for each.")
@@ -277,7 +279,7 @@ def _check_triggers(inputs: Inputs, namespace: str, *, cluster: bool) -> None:
         )
     if given and namespace:
         raise click.UsageError(
-            "--namespace chooses triggers of the cluster, --resource gives them"
+            "--namespace selects triggers in the cluster; leave it out with --resource"
         )
 
 

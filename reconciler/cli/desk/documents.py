@@ -208,7 +208,7 @@ class _Builder:
             frame.key = None
         else:
             if key in items:
-                raise _Unreadable(event, f"the key {key} stands here twice")
+                raise _Unreadable(event, f"duplicate key {key}")
             items[key] = value
             frame.key = None
 

@@ -61,17 +61,17 @@ async def _read(session: aiohttp.ClientSession, address: str, most: int) -> byte
                     limit = f"{most // 1024**2} MiB"
                     raise InvalidSetting(f"{address}: it is larger than {limit}")
             if content.lstrip()[:1] == b"<":
-                msg = f"{address}: this is a web page; give the address of the file itself"
+                msg = f"{address}: this is a web page; give the URL of the file itself"
                 raise InvalidSetting(msg)
             return bytes(content)
-    raise InvalidSetting(f"{address}: it leads from one address to the next without end")
+    raise InvalidSetting(f"{address}: too many redirects")
 
 
 def _check(url: URL, address: str) -> None:
     if url.scheme == "https" or (url.scheme == "http" and _local(url.host or "")):
         return
-    step = "" if str(url) == address else f" (it leads to {url})"
-    msg = f"{address}{step}: only https is read, for anybody on the way can change what http gives"
+    step = "" if str(url) == address else f" (redirected to {url})"
+    msg = f"{address}{step}: only https is supported; http content can be changed in transit"
     raise InvalidSetting(msg)
 
 
@@ -87,13 +87,13 @@ def _why(error: Exception) -> str:
         case aiohttp.ClientConnectorCertificateError():
             return "the certificate of the server is not trusted"
         case aiohttp.ClientConnectorDNSError():
-            return "the name of the server is not known"
+            return "the name of the server cannot be resolved"
         case aiohttp.ClientConnectorSSLError():
             return "the server does not speak TLS"
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             return "connection refused"
         case aiohttp.InvalidURL() | ValueError():
-            return "it is no address"
+            return "the URL is invalid"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
             return "the server closed the connection"
         case _:

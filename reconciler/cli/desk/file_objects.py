@@ -196,7 +196,7 @@ class FileObjects:
             if (load.method, place) in self._answers.calls:
                 return self._answers.calls[load.method, place]
         if isinstance(load, ServiceLoad):
-            text = f"{load.url}: services are not called at the desk; give a value in its place"
+            text = f"{load.url}: services are not called; supply the value of the entry"
             raise Invalid(text, status=400)
         if isinstance(load, ObjectLoad):
             known = self.objects.get((load.api_version, load.kind, load.namespace, load.name))

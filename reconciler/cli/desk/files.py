@@ -87,7 +87,7 @@ def read(path: Path) -> bytes:
         # a shell has already opened, as for <(kustomize build .), do not block.
         if path.exists() and not path.is_file() and not _OPENED.fullmatch(str(path)):
             raise InvalidSetting(
-                f"{path}: it is no regular file: name one, or pipe the content in and name -"
+                f"{path}: not a regular file; name one, or pipe the content in and name -"
             )
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
@@ -189,7 +189,9 @@ def _checked(document: Document, value: Any) -> Object:
         raise InvalidSetting(f"{document.place}: the {value['kind']} has no metadata")
     for name in ("name", "generateName", "namespace"):
         if not isinstance(meta.get(name), str | None):
-            raise InvalidSetting(f"{document.place}: metadata.{name} is no text, put it in quotes")
+            raise InvalidSetting(
+                f"{document.place}: metadata.{name} is not a string; put it in quotes"
+            )
     for name in ("labels", "annotations"):
         _check_texts(document, f"metadata.{name}", meta.get(name))
     if document.size > MAX_OBJECT and (size := len(_encoded(value))) > MAX_OBJECT:
@@ -212,8 +214,10 @@ def _check_texts(document: Document, name: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, dict):
-        raise InvalidSetting(f"{document.place}: {name} is no map")
+        raise InvalidSetting(f"{document.place}: {name} is not a map")
     for key, text in value.items():
         # The API server drops or refuses other types, so a selector cannot match them either.
         if not isinstance(text, str | None):
-            raise InvalidSetting(f"{document.place}: {name}.{key} is no text, put it in quotes")
+            raise InvalidSetting(
+                f"{document.place}: {name}.{key} is not a string; put it in quotes"
+            )

@@ -84,7 +84,7 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     given, plain = _arguments(paths, passed_over.add)
     policies = compile_all(given, values)
     if not policies.compiled and not policies.refused:
-        raise InvalidSetting(f"{' '.join(paths.policies)}: no policy is in there")
+        raise InvalidSetting(f"{' '.join(paths.policies)}: no policy found")
     if not policies.wrong:
         check_settings(values.fixed, policies.compiled)
     scopes = Scopes()
@@ -98,7 +98,7 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
         resources = objects(read_all(paths.resources), passed_over.add)
         triggers = held = _in_place([*plain, *resources], scopes)
         if paths.resources and not held:
-            raise InvalidSetting(f"{' '.join(paths.resources)}: no object is in there")
+            raise InvalidSetting(f"{' '.join(paths.resources)}: no object found")
     targets = placed(paths.targets, scopes, pass_over=passed_over.add)
     seen = [*targets, *map(scopes.placed, context)]
     return Inputs(

@@ -43,7 +43,7 @@ def _stream(
             found = True
             yield scopes.placed(obj)
     if not found:
-        raise InvalidSetting(f"{names}: no object is in there")
+        raise InvalidSetting(f"{names}: no object found")
 
 
 def _alone(program: Program) -> bool:

@@ -134,7 +134,7 @@ async def _kind(named: _Named, place: str, cluster: LiveCluster) -> Kind:
         raise InvalidSetting(f"{place}: the cluster serves no kind {named.kind}")
     if len(found) > 1:
         names = ", ".join(sorted(f"{kind.api_version}/{kind.kind}" for kind in found))
-        raise InvalidSetting(f"{place}: {named.kind} may be {names}: write one of them before it")
+        raise InvalidSetting(f"{place}: {named.kind} is ambiguous: write one of {names} instead")
     return found[0]
 
 

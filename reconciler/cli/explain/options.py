@@ -103,9 +103,9 @@ class ExplainOptions:
             for obj in triggers
         ]
         if not found:
-            raise InvalidSetting(f"{self.trigger}: no object is in there")
+            raise InvalidSetting(f"{self.trigger}: no object found")
         if len(found) > MAX_TRIGGERS:
-            text = f"{len(found)} objects are in there; at most {MAX_TRIGGERS} are explained"
+            text = f"{len(found)} objects found; at most {MAX_TRIGGERS} are explained"
             raise InvalidSetting(f"{self.trigger}: {text}")
         return found
 
@@ -127,7 +127,7 @@ class ExplainOptions:
             if is_policy(obj)
         ]
         if not found:
-            raise InvalidSetting(f"{self.policy}: no ClusterPolicy and no Policy is in there")
+            raise InvalidSetting(f"{self.policy}: no ClusterPolicy or Policy found")
         check_settings(desk.fixed, [policy for _, policy in found])
         return found
 

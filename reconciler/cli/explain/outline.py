@@ -107,7 +107,10 @@ def _catch_up(policy: CompiledPolicy, program: Program, writer: OutlineWriter) -
     if policy.failure_policy != IGNORE:
         return
     if program.changes_trigger:
-        writer.line("catch-up", "an object that is written while nobody answers stays as it is")
+        writer.line(
+            "catch-up",
+            "an object that is written while the webhook does not answer is not changed",
+        )
         return
     reason = why_lost(policy, program)
     text = f"is lost, because {reason}" if reason else "is found later and caught up"

@@ -109,7 +109,7 @@ class TargetExplanation:
         if len(asked) < len(found):
             left = len(found) - len(asked)
             more = number(left, "more object is", "more objects are")
-            writer.line("more", f"{more} selected, but not asked about", count=left)
+            writer.line("more", f"{more} selected, but not named with --target", count=left)
 
     async def _object(self, found: SelectedTarget, writer: OutlineWriter) -> None:
         key = found.key
@@ -211,7 +211,7 @@ class TargetExplanation:
         ]
         covering = mask.with_values(computed) if showable else None
         if covering is None:
-            text = "the diff is not shown: the patch is made of what a Secret holds"
+            text = "the diff is not shown: the patch contains data of a Secret"
             writer.answer(OPEN, "diff", text)
             return
         before, after = covering.pair(obj, changed)

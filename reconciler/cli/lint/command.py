@@ -90,7 +90,7 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     ]
     if not sources and not rows and not missing:
         known = "no policy, PolicyException, GlobalContextEntry or Hook"
-        missing = [InvalidSetting(f"{' '.join(policies)}: {known} is in there")]
+        missing = [InvalidSetting(f"{' '.join(policies)}: {known} found")]
     if sources or rows:
         _print(rows, output, _count(item.obj["kind"] for item in sources))
     for error in missing:

@@ -39,7 +39,7 @@ _META_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _NAMES: Final = {
     "object": "an object",
     "array": "a list",
-    "string": "a text",
+    "string": "a string",
     "boolean": "true or false",
     "integer": "a whole number",
     "number": "a number",
@@ -99,7 +99,7 @@ def _shown(value: Any) -> str:
         case bool():
             return str(value).lower()
         case _:
-            return str(value) or "an empty text"
+            return str(value) or "an empty string"
 
 
 def _file_of(kind: str, group: str) -> str:

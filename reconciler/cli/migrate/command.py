@@ -92,7 +92,7 @@ def migrate(
     files = [item for item in read if isinstance(item, Rewritten)]
     errors = [item for item in read if isinstance(item, InvalidSetting)]
     if not errors and not any(item.found for item in files):
-        text = f"nothing of {move.source.group} is in there, and no role for its programs"
+        text = f"found nothing of {move.source.group}, and no role for its programs"
         errors = [InvalidSetting(f"{' '.join(paths)}: {text}")]
     bad = _report(files, move, dry=not write and folder is None)
     errors += _store(files, folder) if write or folder else []
@@ -115,7 +115,7 @@ def _check(paths: Sequence[str], *, write: bool, folder: Path | None) -> None:
     if write and folder:
         raise click.UsageError("--write and --output-dir: give one of them")
     if any(map(is_address, paths)):
-        raise click.UsageError("an address cannot be rewritten: name files or folders")
+        raise click.UsageError("a URL cannot be rewritten: name files or folders")
     if STDIN in paths and (len(paths) > 1 or write or folder):
         raise click.UsageError("standard input (-) is printed rewritten: name nothing beside it")
 

@@ -39,7 +39,7 @@ def _of_policy(policy: Object, move: Move) -> Iterator[str]:
     annotations = (policy.get("metadata") or {}).get("annotations") or {}
     own = [name for name in annotations if str(name).startswith(PREFIX)]
     if own and move.target.stands_by:
-        yield f"Kyverno does not know {', '.join(own)}; kube-retrofit in its place does"
+        yield f"Kyverno ignores {', '.join(own)}; kube-retrofit in its place does not"
 
 
 def _of_rule(rule: Mapping[str, Any], move: Move) -> Iterator[str]:

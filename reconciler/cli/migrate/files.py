@@ -89,7 +89,7 @@ def _rewrite(content: Content, move: Move, base: Path) -> Rewritten:
     try:
         text = content.data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidSetting(f"{content.source}: is not UTF-8: save it so") from error
+        raise InvalidSetting(f"{content.source}: is not UTF-8: save it as UTF-8") from error
     # This refuses aliases without end, and documents that cannot be objects.
     for _ in parse_documents(content.data, content.source):
         pass

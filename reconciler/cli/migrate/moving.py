@@ -162,8 +162,7 @@ class _Finding:
             self._edit(namespace, target.namespace)
         if leaves and served.kind == kinds_of(target).exceptions.kind:
             self.moved.remarks.append(
-                "Kyverno does not know it any more: what it excepts of rules that stay there, it"
-                " excepts no longer"
+                "Kyverno no longer reads it, so it no longer excepts rules that stay there"
             )
         return self._as(Fate.MOVES)
 

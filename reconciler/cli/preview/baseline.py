@@ -83,7 +83,7 @@ def _identity(item: Any, place: str) -> Identity:
         raise InvalidSetting(f"{place}: expected a map with {', '.join(_FIELDS)}")
     for name, text in item.items():
         if name not in _FIELDS or not isinstance(text, str):
-            msg = f"{place}.{name}: only {', '.join(_FIELDS)} may stand here, as texts"
+            msg = f"{place}.{name}: only {', '.join(_FIELDS)} are allowed, as strings"
             raise InvalidSetting(msg)
     for name in _NEEDED:
         if not item.get(name):

@@ -114,7 +114,7 @@ def preview(
     _show(report, output)
     if kept is not None:
         if report.incomplete:
-            warn(f"Error: {kept}: not written, for not everything could be previewed")
+            warn(f"Error: {kept}: not written, because not everything could be previewed")
             sys.exit(FINDINGS)
         write_baseline(kept, report.changed)
     if report.incomplete or report.refused or report.difference:

@@ -134,7 +134,7 @@ def _hints(report: Report) -> Iterator[str]:
 
 def _baseline(difference: Difference, screen: Screen) -> Iterator[str]:
     if not difference:
-        yield "As the baseline says, no object more and none less"
+        yield "As in the baseline: exactly its objects would be changed"
         return
     yield screen.style("Not as the baseline says:", bold=True)
     for target in difference.missing:

@@ -86,7 +86,7 @@ async def run(wish: Wish, *, warn: Callable[[str], None]) -> Report:
         programs = [(program, note) for policy, note in acting for program in policy.in_background]
         if not programs and not chosen.refused:
             raise InvalidSetting(
-                "no rule is in there that changes what exists: nothing to preview. A rule without"
+                "no rule changes existing objects: nothing to preview. A rule without"
                 f' mutate.targets does where its policy has {ANNOTATION_EXISTING}: "true"'
             )
         loader = WatchedLoader(live.loader)
@@ -168,7 +168,7 @@ async def _rule(
     )
     notes: list[str] = []
     if operation and program.match.needs.user and not wish.user:
-        notes.append("match depends on who sends a request, and nobody is named: --userinfo")
+        notes.append("match depends on who sends a request; name a user with --userinfo")
     if preview.filters is not None:
         notes += why_silent(program, preview.filters)
     notes += await preview.unseen(program, occasion)

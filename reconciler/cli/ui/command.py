@@ -25,7 +25,7 @@ Examples:
     "--bind-address",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. Whoever reaches it sees what you may see.",
+    help="Address to listen on. Anyone who can reach it sees what you may see.",
 )
 @click.option(
     "--hostname",

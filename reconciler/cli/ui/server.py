@@ -122,7 +122,7 @@ def _guard(names: frozenset[str]) -> Middleware:
         if host in names or _is_address(host):
             response = await handler(request)
         else:
-            text = f"this page is not {host}; whoever starts it may name it with --hostname"
+            text = f"{host} is not a name of this page; start `retrofit ui` with --hostname"
             response = _json({"error": text}, status=_REFUSED)
         response.headers.update(HEADERS)
         return response

@@ -20,17 +20,17 @@ from reconciler.kube.reader import KubeReader
 
 _EPILOG = """\b
 Examples:
-  kubectl retrofit clean            what there is
-  kubectl retrofit clean --yes      take it away
+  kubectl retrofit clean            show what is left
+  kubectl retrofit clean --yes      remove it
 """
 
 
 @click.command("clean", epilog=_EPILOG)
 @click.option("--namespace", "-n", default="", help="Only objects in this namespace.")
-@click.option("--yes", is_flag=True, help="Take it away; without this flag nothing is written.")
+@click.option("--yes", is_flag=True, help="Remove it; without this flag nothing is written.")
 @work_options
 def clean(*, namespace: str, yes: bool, **address: Any) -> None:
-    """Take away what an uninstalled kube-retrofit left on objects.
+    """Remove what an uninstalled kube-retrofit left on objects.
 
     That is the annotation kube-retrofit.dev/applied, by which a rule whose result goes on
     changing knows what it has done. Objects of all kinds are looked through, by their metadata.
@@ -65,7 +65,7 @@ async def _clean(namespace: str, *, yes: bool, address: dict[str, str]) -> bool:
                 warn(f"{kind.resource} was not looked at: {error}")
                 good = False
         what = number(found, "object")
-        end = "taken away" if yes else "nothing was written; --yes takes it away"
+        end = "removed" if yes else "nothing was written; --yes removes it"
         click.echo(f"{what} with {ANNOTATION_APPLIED}{f': {end}' if found else ''}")
         return good
 
@@ -80,12 +80,12 @@ async def _nobody_leads(place: Workplace) -> None:
     try:
         holder = holder_of(await leases.lease(LEASE_NAME), place.live.clock.now())
     except Forbidden as error:
-        msg = f"whether a controller is at work is not known: you may not {error.permission}"
+        msg = f"cannot tell whether a controller is running: you may not {error.permission}"
         raise InvalidSetting(msg) from error
     if holder.name and holder.fresh:
         msg = (
-            f"a controller is at work in namespace {place.namespace} ({holder.name}), and would do"
-            " again what the annotation says it has done: uninstall it first"
+            f"a controller is running in namespace {place.namespace} ({holder.name}), and would"
+            " repeat the changes that the annotation marks as done: uninstall it first"
         )
         raise InvalidSetting(msg)
 

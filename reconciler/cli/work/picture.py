@@ -33,7 +33,7 @@ def picture(
     if not found.complete:
         above += screen.fold("some policies are missing here: you may not list all kinds")
     if not found.policies:
-        yield from [*above, "no policy is there"]
+        yield from [*above, "no policy found"]
         return
     footer = [*_rollouts(found, screen), *_troubles(found, screen)]
     # Besides the rows: an empty line, the header, and the line that counts the others.

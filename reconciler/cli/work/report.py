@@ -18,7 +18,7 @@ _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
 def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]:
     """Yield the lines of an overview; ages are relative to ``now``."""
     if not found.policies and not found.hooks:
-        yield "no policy and no request is there"
+        yield "no policy and no request found"
         return
     if found.policies:
         yield from table([_HEAD, *(_policy(line, now) for line in found.policies)], screen.width)

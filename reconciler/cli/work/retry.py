@@ -38,7 +38,7 @@ Examples:
 @click.option("--failed", is_flag=True, help="Only what failed; without names, of all policies.")
 @work_options
 def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
-    """Do failed work again, and what waits for its next attempt at once.
+    """Retry failed work, and waiting work at once.
 
     A request that failed stays as it is: the controller makes a new one with a name of its own
     that does its work, once, however often this is called. A request that waits is tried at once.
@@ -76,7 +76,7 @@ async def _named(place: Workplace, names: Iterable[str]) -> list[UpdateRequest]:
         try:
             found.append(await place.requests.get(name))
         except NotFound as error:
-            msg = f"there is no request {name} in namespace {place.namespace} (any more)"
+            msg = f"namespace {place.namespace} has no request {name} (or no longer has it)"
             raise InvalidSetting(msg) from error
     return found
 

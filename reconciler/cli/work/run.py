@@ -96,7 +96,7 @@ def _chosen(compiled: CompiledPolicy, rule: str) -> list[Program]:
         return programs
     if not rule:
         raise InvalidSetting(
-            f"policy {compiled.key} has no rule that changes what exists; a rule without"
+            f"policy {compiled.key} has no rule that changes existing objects; a rule without"
             f' mutate.targets does where the policy has {ANNOTATION_EXISTING}: "true"'
         )
     known = ", ".join(item.rule for item in compiled.in_background) or "none"
@@ -123,7 +123,7 @@ async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
         try:
             request = await place.requests.get(name)
         except NotFound as error:
-            msg = f"{name} was removed: either it ended and is not kept, or somebody deleted it"
+            msg = f"{name} was removed: either it ended and is not kept, or a user deleted it"
             raise InvalidSetting(msg) from error
         status = request.status
         if status.state in FINAL:
@@ -133,7 +133,7 @@ async def _ended(place: Workplace, name: str, bar: Bar) -> UpdateRequest:
             shown = status.sweep.done
         word = status.message
         if not word and status.sweep is None and clock.monotonic() - begun > _PATIENCE:
-            word = "no controller has begun with it: does retrofit-controller run?"
+            word = "no controller has started it: is retrofit-controller running?"
         if word and word != warned:
             warn(f"{name} waits: {word}")
         warned = word or warned

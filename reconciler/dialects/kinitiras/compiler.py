@@ -96,7 +96,7 @@ def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tup
     if policy["kind"] == CLUSTER_VALIDATE_POLICIES.kind:
         raise InvalidPolicy(EXISTING, "rules that refuse do nothing to what exists; remove it")
     if not spec.selectors:
-        raise InvalidPolicy(EXISTING, "without resourceSelectors nobody knows where to look")
+        raise InvalidPolicy(EXISTING, "without resourceSelectors it is unknown where to look")
     return tuple(
         on_existing(replace(item, projection=_WITHOUT_OLD))
         for item in programs

@@ -53,7 +53,7 @@ class Process:
         """Return the result of the calculation.
 
         Raises:
-            EvaluationError: The value is no number.
+            EvaluationError: The value is not a number.
         """
         if not _is_number(value):
             raise EvaluationError("valueProcess takes a number")

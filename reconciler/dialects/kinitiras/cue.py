@@ -77,13 +77,13 @@ class CueProgram:
         """Return the operations that the program outputs for an object.
 
         Raises:
-            EvaluationError: The output is no list of valid operations.
+            EvaluationError: The output is not a list of valid operations.
         """
         old = context.data["request"].get("oldObject") or {}
         found = self.given(context, obj, old)
         if not isinstance(found, list):
-            raise EvaluationError("the CUE program gives no list of patches").bare(
-                "the CUE program gives no list of patches"
+            raise EvaluationError("the CUE program does not give a list of patches").bare(
+                "the CUE program does not give a list of patches"
             )
         wrong = "the CUE program gives a patch that is none"
         if not all(isinstance(item, dict) and item.get("op") in _OPERATIONS for item in found):
@@ -128,8 +128,8 @@ class RefusedByProgram:
     def _verdict(self, context: Context) -> Mapping[str, Any]:
         found = self.program.of(context)
         if not isinstance(found, Mapping):
-            raise EvaluationError("the CUE program gives no validate").bare(
-                "the CUE program gives no validate"
+            raise EvaluationError("the CUE program does not give a validate").bare(
+                "the CUE program does not give a validate"
             )
         return found
 
@@ -140,7 +140,7 @@ def read_programs(
     """Read ``renderedCue`` and ``cue``; beside its template, ``renderedCue`` is ignored.
 
     Raises:
-        InvalidPolicy: A program is no text, or too long.
+        InvalidPolicy: A program is not a string, or too long.
     """
     names = ("cue",) if fields.get("template") else ("renderedCue", "cue")
     return tuple(
@@ -157,7 +157,7 @@ def read_programs(
 
 def _read(raw: Any, location: str) -> str:
     if not isinstance(raw, str):
-        raise InvalidPolicy(location, f"expected a text, got {reading.kind_of(raw)}")
+        raise InvalidPolicy(location, f"expected a string, got {reading.kind_of(raw)}")
     if len(raw) > _LONGEST:
         raise InvalidPolicy(location, f"it is longer than {_LONGEST} characters")
     return raw

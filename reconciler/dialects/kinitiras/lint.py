@@ -51,7 +51,7 @@ def _credentials(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
             level=Level.WARNING,
             code="credentials",
             location=f"{place}.http.{where}",
-            text="whoever may read the policy can read it",
+            text="anyone who may read the policy can read it",
             cure="keep it in a Secret, and name that by auth.secretRef",
         )
 

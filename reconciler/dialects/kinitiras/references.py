@@ -227,7 +227,7 @@ def _fitting(
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
     value = fields.get(name) or ""
     if not isinstance(value, str):
-        raise InvalidPolicy(f"{place}.{name}", f"expected a text, got {reading.kind_of(value)}")
+        raise InvalidPolicy(f"{place}.{name}", f"expected a string, got {reading.kind_of(value)}")
     return value
 
 

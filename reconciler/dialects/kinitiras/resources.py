@@ -20,7 +20,7 @@ def read_factor(raw: Any, location: str) -> float:
     """Read a factor between 0 and 1.
 
     Raises:
-        InvalidPolicy: The value is no number, or outside of these bounds.
+        InvalidPolicy: The value is not a number, or outside of these bounds.
     """
     value = _number(raw)
     if value is None or not 0 < value < 1:
@@ -32,7 +32,7 @@ def read_ratio(raw: Any, location: str) -> float:
     """Read a factor that may also be 0, 1 or greater.
 
     Raises:
-        InvalidPolicy: The value is no number, negative, or infinite.
+        InvalidPolicy: The value is not a number, negative, or infinite.
     """
     value = _number(raw)
     if value is None or not 0 <= value < math.inf:
@@ -58,11 +58,11 @@ def share(
     """Return a share of an amount, in thousandths for CPU, else in whole units.
 
     Raises:
-        EvaluationError: The amount is no quantity.
+        EvaluationError: The amount is not a quantity.
     """
     quantity = parse_quantity(str(amount))
     if quantity is None:
-        raise EvaluationError(f"the amount of {name} is no quantity").bare("an amount is none")
+        raise EvaluationError(f"the amount of {name} is not a quantity").bare("an amount is none")
     step = _MILLI if name == CPU else _ONE
     # The factor counts in its decimal form: 0.1 is exactly a tenth.
     units = to_whole(quantity.nano * Fraction(str(factor)) / step)

@@ -35,7 +35,7 @@ CONNECTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 
 class _NotText(Exception):
-    """A field has a value that is no text."""
+    """A field has a value that is not a string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Requirement:
     values: frozenset[str]
 
     def holds(self, obj: Mapping[str, Any]) -> bool:
-        """Return whether the field meets it; a field with a value that is no text never does."""
+        """Return whether the field meets it; a value that is not a string never does."""
         try:
             value = self._value(obj)
         except _NotText:

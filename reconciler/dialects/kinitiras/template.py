@@ -99,7 +99,7 @@ def _entries(edit: TemplateEdit, obj: Mapping[str, Any], context: Context) -> It
     for key, item in entries.items():
         text = as_text(item)
         if text is None:
-            raise EvaluationError(f"the value of {edit.type} is no single value")
+            raise EvaluationError(f"the value of {edit.type} is not a single value")
         yield _put((*place, key), text)
 
 

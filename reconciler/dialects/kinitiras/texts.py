@@ -62,7 +62,7 @@ def read_texts(raw: Any, location: str) -> dict[str, str]:
     """Read an object whose values are texts of any content.
 
     Raises:
-        InvalidPolicy: A value is no text; it holds an error for each.
+        InvalidPolicy: A value is not a string; it holds an error for each.
     """
     fields = {} if raw is None else raw
     if not isinstance(fields, Mapping):
@@ -70,7 +70,9 @@ def read_texts(raw: Any, location: str) -> dict[str, str]:
     with ErrorList() as errors:
         for name, value in fields.items():
             if not isinstance(value, str):
-                reason = f"expected a text, got {reading.kind_of(value)}: put the value in quotes"
+                reason = (
+                    f"expected a string, got {reading.kind_of(value)}: put the value in quotes"
+                )
                 errors.add(InvalidPolicy(f"{location}.{name}", reason))
     return dict(fields)
 
@@ -121,7 +123,7 @@ def filled_pieces(text: str, obj: Mapping[str, Any]) -> list[tuple[str, bool]] |
         The pieces, or None if the object does not have the field of a placeholder.
 
     Raises:
-        EvaluationError: A placeholder is empty, or its field is no text.
+        EvaluationError: A placeholder is empty, or its field is not a string.
     """
     pieces: list[tuple[str, bool]] = []
     for part, is_path in pieces_of(text):
@@ -139,7 +141,7 @@ def _named(path: str, obj: Mapping[str, Any]) -> str | None:
     if value is ABSENT:
         return None
     if not isinstance(value, str):
-        raise EvaluationError(f"the placeholder {{{{{path}}}}} names what is no text")
+        raise EvaluationError(f"the placeholder {{{{{path}}}}} names what is not a string")
     return value
 
 
@@ -184,7 +186,7 @@ def read_number(raw: Any, location: str) -> Number:
     """Read ``10``, ``"1.2"`` or ``"30%"``.
 
     Raises:
-        InvalidPolicy: The value is no number or percentage.
+        InvalidPolicy: The value is not a number or percentage.
     """
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         return Number(raw, is_percent=False)

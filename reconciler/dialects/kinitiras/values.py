@@ -134,7 +134,7 @@ def _typed(name: str, value: Any, location: str) -> Any:
         number = parse_float(value) if isinstance(value, str) else value
         if isinstance(number, float | int) and not isinstance(number, bool):
             return float(number)
-        raise InvalidPolicy(location, 'expected a number as text, as "0.5"')
+        raise InvalidPolicy(location, 'expected a number as a string, as "0.5"')
     wanted = {"string": str, "integer": int, "boolean": bool}[name]
     if type(value) is not wanted:
         raise InvalidPolicy(location, f"expected a value of the type {name}")

@@ -156,7 +156,7 @@ def _text(value: Any, location: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise InvalidPolicy(location, "expected a text: put the value in quotes")
+    raise InvalidPolicy(location, "expected a string: put the value in quotes")
 
 
 def read_regex(pattern: str | None, location: str) -> Regex | None:

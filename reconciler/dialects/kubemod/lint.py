@@ -137,7 +137,7 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
         yield _warning(
             "patch-on-delete",
             "spec.admissionOperations",
-            "what is deleted is not changed any more",
+            "a deleted object is not changed",
             "make the type Reject, or list CREATE and UPDATE",
         )
     annotations = policy["metadata"].get("annotations") or {}

@@ -43,7 +43,7 @@ def check_url(template: Template, location: str) -> None:
 
 def _check(template: Template, location: str, first: str) -> None:
     if template.parts is None:
-        raise InvalidPolicy(location, "expected a text")
+        raise InvalidPolicy(location, "expected a string")
     samples = [
         (part, False) if isinstance(part, str) else ("x" if index else first, True)
         for index, part in enumerate(template.parts)

@@ -141,7 +141,7 @@ def compile_strategic(patch: Any, *, location: str) -> StrategicPatch:
     """Find the anchors of a patch, whose values and keys may still hold variables.
 
     Raises:
-        InvalidPolicy: An anchor has no meaning where it is used, or the patch is no map.
+        InvalidPolicy: An anchor has no meaning where it is used, or the patch is not a map.
     """
     if isinstance(patch, dict):
         try:
@@ -312,7 +312,7 @@ def _check(entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
     """
     anchor = entry.read(written)
     if anchor is None:
-        raise EvaluationError(f"{written} is no anchor any more after substitution")
+        raise EvaluationError(f"{written} is no longer an anchor after substitution")
     value = _field(resource, anchor.key)
     if anchor.kind is AnchorKind.NEGATION:
         if value is not _MISSING:

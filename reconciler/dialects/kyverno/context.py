@@ -212,7 +212,7 @@ def _path(
     if not text:
         return None
     if not isinstance(text, str):
-        raise InvalidPolicy(f"{place}.jmesPath", "expected a text")
+        raise InvalidPolicy(f"{place}.jmesPath", "expected a string")
     template = checked_template(text, f"{place}.jmesPath", scope)
     if template.constant:
         expression = compile_expression(text, location=f"{place}.jmesPath")

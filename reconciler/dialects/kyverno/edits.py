@@ -134,7 +134,7 @@ def _operations(
     raw: Any, location: str, scope: Scope, origin: Origin
 ) -> tuple[tuple[Edit, ...], Convergence]:
     if not isinstance(raw, str):
-        raise InvalidPolicy(location, "expected a text that holds a YAML or JSON list")
+        raise InvalidPolicy(location, "expected a string that holds a YAML or JSON list")
     if _VARIABLE.fullmatch(raw.strip()):
         template = checked_template(raw.strip(), location, scope)
         edit = JsonPatchEdit(patch=template, location=location, appends=True)

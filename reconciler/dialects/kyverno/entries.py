@@ -290,7 +290,7 @@ def _expression(path: Template | None, context: Context, name: str) -> Expressio
 def _text(template: Template, context: Context) -> str:
     value = template.render(context)
     if not isinstance(value, str):
-        msg = f"expected a text in a context entry, got {type(value).__name__}"
+        msg = f"expected a string in a context entry, got {type(value).__name__}"
         raise EvaluationError(msg)
     return value
 

@@ -85,7 +85,7 @@ def _read_excepts(
     if found is None:
         raise InvalidPolicy(place, f"is one of {', '.join(_EXCEPTS)}")
     if found[1] and asks_for_users:
-        reason = "an exception of targets cannot ask for a user: nobody sent a target"
+        reason = "an exception of targets cannot ask for a user: a target has no request"
         raise InvalidPolicy(asks_for_users, reason)
     return found
 

@@ -125,7 +125,7 @@ def _resource(raw: Any, place: str) -> ResourceSource:
 def _exact(raw: Any, place: str) -> str:
     text = _text(raw, place)
     if "*" in text or "/" in text:
-        raise InvalidPolicy(place, f"{text} is no exact name")
+        raise InvalidPolicy(place, f"{text} is not an exact name")
     return text
 
 
@@ -228,7 +228,7 @@ def _text(raw: Any, place: str) -> str:
     if raw is None:
         return ""
     if not isinstance(raw, str):
-        raise InvalidPolicy(place, "expected a text")
+        raise InvalidPolicy(place, "expected a string")
     if not compile_template(raw, location=place).constant:
         raise InvalidPolicy(place, "an entry is kept for all rules, so it has no variables")
     return raw

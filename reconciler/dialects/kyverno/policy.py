@@ -250,7 +250,7 @@ def _check_condition(raw: Any, place: str, names: set[str]) -> None:
     fields = reading.mapping(raw, place, allowed=("name", "expression"))
     for field in ("name", "expression"):
         if not isinstance(fields.get(field), str):
-            raise InvalidPolicy(f"{place}.{field}", "expected a text")
+            raise InvalidPolicy(f"{place}.{field}", "expected a string")
     if fields["name"] in names:
         raise InvalidPolicy(f"{place}.name", f"a second condition named {fields['name']}")
     names.add(fields["name"])

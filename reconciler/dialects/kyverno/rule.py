@@ -270,7 +270,7 @@ def _target(
 def _text(fields: Mapping[str, Any], field: str, location: str, scope: Scope) -> Template:
     value = fields[field]
     if not isinstance(value, str):
-        raise InvalidPolicy(f"{location}.{field}", "expected a text, put the value in quotes")
+        raise InvalidPolicy(f"{location}.{field}", "expected a string, put the value in quotes")
     return checked_template(value, f"{location}.{field}", scope)
 
 

@@ -185,8 +185,8 @@ def _check_label(key: str, values: Iterable[str], location: str, *, wild: bool) 
         plain = wildcard.literal(text).translate(_WILD) if wild else text
         if not form.fullmatch(plain):
             reason = (
-                f"{wildcard.literal(text)!r} is no {what} of a label: letters, digits, '-', '_'"
-                " and '.', at most 63 of them, a letter or digit first and last"
-                + (", with a DNS name and '/' in front where needed" if what == "key" else "")
+                f"{wildcard.literal(text)!r} is not a valid label {what}: use at most 63 letters,"
+                " digits, '-', '_' and '.', with a letter or digit at both ends"
+                + (", optionally after a DNS name and '/'" if what == "key" else "")
             )
             raise InvalidPolicy(location, reason)

@@ -49,7 +49,7 @@ class Directives:
             if listed is None:
                 continue
             if not isinstance(listed, list):
-                raise EvaluationError(f"{_REMOVE}{key} at {place}: {key} is no list")
+                raise EvaluationError(f"{_REMOVE}{key} at {place}: {key} is not a list")
             gone = {scalar(value) for value in values}
             left = [item for item in listed if scalar(item) not in gone]
             if len(left) < len(listed):

@@ -22,7 +22,7 @@ class Schema:
 
     Attributes:
         merge_keys: The fields that identify an element of this list; empty for a set of scalars;
-            None when this is no list or one that is replaced as a whole.
+            None when this is not a list or one that is replaced as a whole.
         items: The schema of the elements of a keyed list.
         fields: The schemas of the fields; use `field` for look-ups.
     """

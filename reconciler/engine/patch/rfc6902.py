@@ -114,7 +114,9 @@ def _compile(operation: Any, location: str) -> Operation:
 def _pointer(operation: dict[str, Any], field: str, location: str) -> Pointer:
     text = operation.get(field)
     if not isinstance(text, str):
-        raise InvalidPolicy(location, f"{operation['op']} needs {field}, a text like /metadata/x")
+        raise InvalidPolicy(
+            location, f"{operation['op']} needs {field}, a string like /metadata/x"
+        )
     try:
         pointer = parse_pointer(text)
     except ValueError as error:

@@ -51,7 +51,9 @@ def join_url(pieces: Iterable[Piece]) -> str:
     while rest and "/" not in made.partition(_SCHEME)[2]:
         text, is_value = rest.pop(0)
         if is_value and made and not _HOST_PART.fullmatch(text):
-            raise _refused("a variable within the host gives what is no part of a name")
+            raise _refused(
+                "a variable within the host resolves to something that is not part of a name"
+            )
         made += text
     return _join(made, rest, begin=made.find("/", made.find(_SCHEME) + len(_SCHEME)))
 

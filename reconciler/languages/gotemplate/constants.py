@@ -88,7 +88,7 @@ def number(text: str, position: int) -> Constant:
     """Read a number literal, whose notation decides its type where none is expected.
 
     Raises:
-        ValueError: The literal is no number, or too large.
+        ValueError: The literal is not a number, or too large.
     """
     if text[-1] == "i":
         imaginary = parse_float(text[:-1])

@@ -242,7 +242,7 @@ class Rendering:
                 value = self._variable(first)
                 return self._fields(value, first, first.names, arguments, dot=dot, final=final)
         if arguments or final is not _ABSENT:
-            raise self._fault(first.position, "something that is no function has an argument")
+            raise self._fault(first.position, "something that is not a function has an argument")
         match first:
             case Pipe():
                 return self._parenthesized(first, dot)
@@ -341,7 +341,7 @@ class Rendering:
 
     def _refuse_arguments(self, node: Operand, name: str, *, given: bool) -> None:
         if given:
-            raise self._fault(node.position, f"{name} has arguments, but is no function")
+            raise self._fault(node.position, f"{name} has arguments, but is not a function")
 
     # -- calls -------------------------------------------------------------------------------
 

@@ -294,7 +294,7 @@ class _Parser:
         self._next()
         for command in commands[1:]:
             if isinstance(command.operands[0], Constant | Dot | Nil):
-                reason = "something that is no function gets the value of a pipeline"
+                reason = "something that is not a function gets the value of a pipeline"
                 raise TemplateSyntaxError(reason, *place(self.text, command.position))
         return Pipe(position, tuple(commands), declared, assigns)
 

@@ -117,7 +117,7 @@ class Document:
                 raise refusal(event, "only YAML 1.1 is read")
             case ScalarEvent():
                 if not event.style and "?" in event.value and self._is_in_brackets:
-                    raise refusal(event, "a text with ? needs quotes in brackets")
+                    raise refusal(event, "a string with ? in brackets needs quotes")
                 if self.text and event.style == '"':
                     self._refuse_solidus(event)
                 node = _Node(scalar(event))
@@ -175,7 +175,7 @@ class Document:
             return value
         if not math.isfinite(value):
             self.is_endless = True
-            problem = "JSON has no infinite number, and none that is not a number"
+            problem = "JSON has no infinity and no NaN"
             return _Endless(refusal(event, problem))
         # The digits that JSON text would have, not those of the binary value.
         is_whole = value.is_integer() and abs(value) < _EXPONENT
@@ -205,7 +205,7 @@ class Document:
 
     def _named(self, event: AliasEvent) -> _Node:
         if event.anchor not in self.anchors:
-            raise refusal(event, "an alias names an anchor that does not stand before it")
+            raise refusal(event, "an alias refers to an anchor that is not defined before it")
         node = self.anchors[event.anchor]
         if node is None:
             raise refusal(event, "the value of an anchor contains itself")
@@ -242,4 +242,4 @@ def _key(event: Event, value: Any) -> str:
             return float_key(value)
         case int() if value <= INT64_MAX:
             return str(value)
-    raise refusal(event, "a key that is no text, truth value or number; write it in quotes")
+    raise refusal(event, "a key is not a string, boolean or number; write it in quotes")

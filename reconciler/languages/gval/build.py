@@ -125,7 +125,7 @@ def _regex(node: Infix) -> Evaluate:
         try:
             computed = compile_regex(text_of(source))
         except ValueError:
-            raise Failure("a computed regular expression is none") from None
+            raise Failure("a computed regular expression is invalid") from None
         run.spend(8 * computed.programsize)
         return _found(run, computed, text) is wanted
 
@@ -149,7 +149,7 @@ def _found(run: Run, regex: Regex, subject: Any) -> bool:
     try:
         return regex.search(text) is not None
     except UnicodeError:
-        raise Failure("a text is not well-formed") from None
+        raise Failure("a string is not well-formed") from None
 
 
 def _prefix(node: Prefix) -> Evaluate:

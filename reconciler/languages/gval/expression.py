@@ -162,4 +162,4 @@ def _compile(
 
 
 def _refuse(location: str, reason: str) -> NoReturn:
-    raise InvalidPolicy(location, f"this is no select expression: {reason}")
+    raise InvalidPolicy(location, f"not a select expression: {reason}")

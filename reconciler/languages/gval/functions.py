@@ -17,12 +17,12 @@ def _length(value: Any) -> Count:
         return Count(len(value.encode("utf-8", "surrogatepass")))
     if isinstance(value, list | dict):
         return Count(len(value))
-    raise Failure("a list, an object or a text is expected by length, isEmpty and isNotEmpty")
+    raise Failure("length, isEmpty and isNotEmpty expect a list, an object or a string")
 
 
 def _date(value: Any) -> Any:
     if not isinstance(value, str):
-        raise Failure("date expects a text")
+        raise Failure("date expects a string")
     moment = parse_date(value)
     if moment is None:
         raise Failure("date cannot read its text")

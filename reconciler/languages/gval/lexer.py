@@ -37,7 +37,7 @@ class Token:
         """The name of the token in a message."""
         if self.kind is TokenKind.END:
             return "the end of the expression"
-        return "a text" if self.kind is TokenKind.TEXT else f'"{self.text}"'
+        return "a string" if self.kind is TokenKind.TEXT else f'"{self.text}"'
 
 
 _TOKEN: Final = re.compile(
@@ -99,7 +99,7 @@ def tokens(source: str) -> Iterator[Token]:
                 yield Token(TokenKind.TEXT, text[1:-1].replace("\r", ""), position)
             case _:
                 if text in "\"'`":
-                    raise SyntaxFault("a text that does not end", position)
+                    raise SyntaxFault("a string is not closed", position)
                 yield Token(TokenKind.SIGN, text, position)
     yield Token(TokenKind.END, "", len(source))
 
@@ -108,7 +108,7 @@ def _check_letters(name: str, position: int) -> None:
     # Regular expressions accept numerals such as ² in names, Go does not.
     for offset, character in enumerate(name):
         if not (character.isalpha() or character.isdecimal() or character == "_"):
-            raise SyntaxFault(f"{character} stands in texts only", position + offset)
+            raise SyntaxFault(f"{character} is allowed only in strings", position + offset)
 
 
 def _unquoted(literal: str, position: int) -> str:
@@ -124,7 +124,7 @@ def _unquoted(literal: str, position: int) -> str:
     written += inner[end:].encode("utf-8", "surrogatepass")
     # Go accepts single quotes without a character.
     if quote == "'" and parts + len(inner) - end > 1:
-        reason = "a text goes in double quotes; single quotes hold one character"
+        reason = "a string needs double quotes; single quotes hold one character"
         raise SyntaxFault(reason, position)
     return written.decode("utf-8", "replace")
 
@@ -142,5 +142,5 @@ def _escaped(match: re.Match[str], quote: str, position: int) -> bytes:
     code = int(short or long or "-1", 16)
     if 0 <= code <= _LAST and code not in _SURROGATES:
         return chr(code).encode()
-    reason = f"unknown escape {match[0]}: a backslash in a text is written twice"
+    reason = f"unknown escape {match[0]}: write a backslash in a string twice"
     raise SyntaxFault(reason, position)

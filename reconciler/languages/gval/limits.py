@@ -67,7 +67,7 @@ class Run:
         if self._left <= 0:
             if self._given < self._limits.steps:
                 raise Exhausted("the allowance for evaluating is used up")
-            raise EvaluationError("the expression works through too much; narrow it down")
+            raise EvaluationError("the expression processes too much data; narrow it down")
 
     def visit(self, elements: int) -> None:
         """Count elements that are about to be visited.

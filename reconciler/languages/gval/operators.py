@@ -174,21 +174,21 @@ DECIDED: Final[Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
 
 def _not(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Failure("what stands after ! has to be true or false")
+        raise Failure("the operand of ! has to be true or false")
     return not value
 
 
 def _negative(value: Any) -> float:
     number = to_number(value)
     if number is None:
-        raise Failure("what stands after - has to be a number")
+        raise Failure("the operand of - has to be a number")
     return -number
 
 
 def _complement(value: Any) -> float:
     number = to_number(value)
     if number is None:
-        raise Failure("what stands after ~ has to be a number")
+        raise Failure("the operand of ~ has to be a number")
     return float(~to_word(number))
 
 

@@ -99,7 +99,7 @@ class Parser:
 
     def _end(self) -> None:
         if self._token.kind is not TokenKind.END:
-            self._refuse("nothing can stand there")
+            self._refuse("nothing may follow here")
 
     def _refuse(self, reason: str) -> NoReturn:
         raise SyntaxFault(f"{reason}, found {self._token.shown}", self._token.position)
@@ -262,7 +262,7 @@ class Parser:
 
     def _placeholder(self) -> Placeholder:
         if not self._captures:
-            self._refuse("# stands in the key of a map only")
+            self._refuse("# is allowed only in the key of a map")
         self._captures[-1] = True
         if self._token.kind is TokenKind.NUMBER and self._token.text.isdecimal():
             return Placeholder(int(self._advance().text))
@@ -305,7 +305,7 @@ class Parser:
         self._need("[", "or a name after ..")
         step = self._bracket()
         if isinstance(step, Slice):
-            raise SyntaxFault("a slice cannot stand after ..", position)
+            raise SyntaxFault("a slice cannot follow ..", position)
         # After .. a key selects one of several hits, and is captured as such.
         return Union((step.key,)) if isinstance(step, Key) else step
 

@@ -173,7 +173,7 @@ class _Document:
         if isinstance(frame.value, dict) and frame.key is None:
             frame.key = _key(event, node.value if self.words else None)
             if self.unique and frame.key in frame.value:
-                raise _Unreadable(event, f"the key {frame.key!r:.80} stands there twice")
+                raise _Unreadable(event, f"the key {frame.key!r:.80} occurs twice")
             return
         self.count += node.count
         if self.count > self.values:

@@ -268,7 +268,7 @@ class _Work:
         if result.status is not RuleStatus.PASS:
             return ""
         if fault := object_fault(result.after, "the object"):
-            return f"the patch makes something that is no object: {fault}"
+            return f"the patch changes the object into something that is not an object: {fault}"
         if self._growth is None:
             self._growth = Growth(self.question.request.object or {})
         return self._growth.fault(step.obj, result.after)
@@ -365,8 +365,8 @@ class _Unreadable:
         if isinstance(load, GlobalLoad):
             return await self.shared.load(load)
         msg = (
-            f"the policy works as {self.account}, in whose name nothing is read before an object"
-            " is stored: let the rule read nothing but GlobalContextEntries, or the policy name no"
-            " account"
+            f"the policy works as {self.account}, and nothing is read as that account before an"
+            " object is stored: let the rule read only GlobalContextEntries, or remove the account"
+            " from the policy"
         )
         raise Forbidden(msg, permission="")

@@ -100,13 +100,13 @@ class Protection:
     def of_write(self, group: str, namespace: str) -> str:
         """Return why no policy may change objects of an API group in a namespace."""
         if self._is_own(namespace):
-            return f"namespace {namespace} is that of the programs, and no policy changes it"
+            return f"namespace {namespace} belongs to kube-retrofit, and no policy changes it"
         if is_own_group(group):
-            return f"no policy changes objects of {group}: they say what the programs do"
+            return f"no policy changes objects of {group}: they configure kube-retrofit"
         if group == _ADMISSION:
-            return f"no policy changes objects of {group}: they decide who sees all requests"
+            return f"no policy changes objects of {group}: they decide where requests are sent"
         if group == _COORDINATION:
-            return f"no policy changes objects of {group}: they say which program leads"
+            return f"no policy changes objects of {group}: they decide which replica leads"
         return ""
 
     def of_admission(self, namespace: str) -> str:
@@ -129,7 +129,9 @@ class Protection:
     def of_trigger(self, kind: str, namespace: str) -> str:
         """Return why objects in a namespace trigger nothing; Namespace objects are exempt."""
         if self._is_own(namespace) and kind != "Namespace":
-            return f"namespace {namespace} is that of the programs, and nothing triggers there"
+            return (
+                f"namespace {namespace} belongs to kube-retrofit, and its objects trigger nothing"
+            )
         return ""
 
     def of_api_version(self, api_version: str, namespace: str) -> str:
@@ -144,7 +146,7 @@ class Protection:
             return "no policy reads UpdateRequests: they hold what was recorded for other policies"
         if self._is_own(namespace) and (group, resource) != _SETTINGS:
             return (
-                f"namespace {namespace} is that of the programs, and a policy reads nothing but"
+                f"namespace {namespace} belongs to kube-retrofit, and a policy may read only"
                 " ConfigMaps there"
             )
         return ""

@@ -441,6 +441,6 @@ def _missed(hook: Object, binding: str, given: str) -> Event:
         severity="Warning",
         reason="EventsMissed",
         action="Synchronize",
-        note=f"{binding}: the API server does not know any more what has happened since the last"
+        note=f"{binding}: the API server no longer knows what has happened since the last"
         f" event; {given}",
     )

@@ -125,7 +125,7 @@ class HookWebhooks:
             return
         if written is not None and written.body == body:
             what = "deleted" if live is None else "changed"
-            self.warn(f"restoring {ref}, which somebody else {what}")
+            self.warn(f"restoring {ref}, which another client {what}")
         if live is None:
             stored = await self._create(ref, body)
         else:
@@ -137,7 +137,7 @@ class HookWebhooks:
         try:
             return await self.webhooks.create(body)
         except AlreadyExists as error:
-            raise Conflict(f"{ref} was made by somebody else meanwhile", status=409) from error
+            raise Conflict(f"{ref} was created by another client meanwhile", status=409) from error
 
     async def _body(self, ref: ConfigurationRef, asked: Sequence[AskedBinding]) -> Object:
         owner = await self.webhooks.owner()
@@ -174,7 +174,7 @@ class HookWebhooks:
             return "" if same else f"belongs to the hooks of namespace {other}"
         # A configuration that shell-operator left for this namespace is taken over.
         called = {_service_namespace(item) for item in live.get("webhooks") or ()}
-        return "" if called <= {self.namespace} else "was made by somebody else"
+        return "" if called <= {self.namespace} else "was created by another client"
 
     def _assess(self, asked: Iterable[AskedBinding], problem: str) -> None:
         for item in asked:

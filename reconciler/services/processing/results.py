@@ -71,7 +71,7 @@ NOT_FOUND = TargetResult(outcome=Outcome.NOT_FOUND, message="not found")
 """The result for an object that does not exist and that a target names exactly."""
 VANISHED = TargetResult(
     outcome=Outcome.SKIPPED,
-    message="it was deleted after it was listed, and is no target any more",
+    message="it was deleted after it was listed, and is no longer a target",
 )
 """The result for an object that a target only selects: its deletion needs no correction."""
 

@@ -105,13 +105,13 @@ class EventRecorder:
 
     def caught_up(self, policy: PolicyRef, uid: str, rule: str, number: int) -> None:
         """Report that catch-up found triggers of a rule that had not been recorded."""
-        what = "1 trigger was" if number == 1 else f"{number} triggers were"
+        what = "1 trigger" if number == 1 else f"{number} triggers"
         event = Event(
             regarding=policy.as_object(uid).reference,
             severity="Normal",
             reason=CAUGHT_UP,
             action="Record",
-            note=f"rule {rule}: {what} not recorded before, and caught up",
+            note=f"rule {rule}: caught up on {what} not recorded before",
         )
         self.events.emit(event)
 
@@ -179,7 +179,7 @@ class EventRecorder:
             f"rule {spec.rule}: too many requests wait, so {request.name} stands for all triggers"
         )
         if ended:
-            note = f"rule {spec.rule}: {request.name} stands for its triggers no more"
+            note = f"rule {spec.rule}: {request.name} no longer stands for its triggers"
             note += f": {status.message}" if status.message else ", they are done"
         self.events.emit(
             Event(

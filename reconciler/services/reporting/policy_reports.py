@@ -262,7 +262,7 @@ class Reports(WarnsOnce):
             case Outcome.PATCHED:
                 message = f"mutated {what}"
             case Outcome.UNCHANGED:
-                message = f"{what} is as the rule wants it"
+                message = f"{what} is already as the rule requires"
             case Outcome.SKIPPED:
                 verdict, message = Verdict.SKIP, target.message
             case _:

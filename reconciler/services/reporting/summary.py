@@ -30,7 +30,7 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -
     if figures.patched or figures.failed:
         parts = (
             (figures.patched, "patched"),
-            (figures.unchanged, "as the rules want them already"),
+            (figures.unchanged, "already as the rules require"),
             (figures.skipped, "left out by preconditions or anchors"),
             (figures.failed, "failed"),
         )
@@ -39,7 +39,7 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -
         return f"{said} after {triggers}{_because(progress.last_error if figures.failed else '')}"
     if figures.unchanged:
         count = _number(figures.unchanged, "target")
-        return f"nothing to do: {count} as the rules want them already"
+        return f"nothing to do: {count} already as the rules require"
     if figures.skipped:
         count = _number(figures.skipped, "target")
         return f"{count} found, all left out by preconditions or anchors"
@@ -64,16 +64,16 @@ def _cause(program: Program, existing: int, filters: Filters) -> str:
         return "; ".join(why_silent(program, filters))
     if not program.on_policy_change:
         return (
-            "no trigger came yet: new requests only, without mutateExistingOnPolicyUpdate existing"
-            " objects stay as they are"
+            "no trigger yet: only new requests count; without mutateExistingOnPolicyUpdate,"
+            " existing objects stay as they are"
         )
     if not program.match.listings():
         return (
-            "no trigger came yet: new requests only, a filter that lists operations never fires on"
-            " a policy update"
+            "no trigger yet: only new requests count; a filter that lists operations never fires"
+            " on a policy update"
         )
     if not existing:
-        return "no object matches: there is none of the matched kinds"
+        return "no object matches: no objects of the matched kinds exist"
     count = _number(existing, "existing object")
     return (
         f"no object matches: {count} looked at, none fits match, exclude and preconditions, or"

@@ -224,7 +224,7 @@ class InForce:
             self.unserved[policy.ref] = Obstacle(
                 cause=Cause.KIND,
                 message=f"the cluster does not serve {', '.join(missing)}, which the policy"
-                " matches: it is in force as soon as it does",
+                " matches: the policy takes effect as soon as the cluster does",
             )
         grown = any(
             item in before and self._kinds[item] != before[item] for item in selectors([policy])

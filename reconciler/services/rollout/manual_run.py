@@ -3,7 +3,7 @@
 from reconciler.engine.context import reads_user
 from reconciler.engine.program import Program
 
-_MEANT = "set mutateExistingOnPolicyUpdate: true if it is meant to run without"
+_MEANT = "set mutateExistingOnPolicyUpdate: true if the rule is meant to run without a request"
 
 
 def why_not(program: Program) -> str:

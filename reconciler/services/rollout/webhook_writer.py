@@ -204,7 +204,7 @@ class WebhookWriter:
         known, asked_at = {item.ref for item in policies}, self.clock.now()
         bundle = await self.cluster.authority.ca_bundle()
         if bundle is None:
-            msg = "no CA of the webhook yet: start retrofit-admission, which makes it"
+            msg = "the webhook has no CA yet: start retrofit-admission, which creates it"
             self.in_force.lose(Cause.AUTHORITY, msg)
             raise NotInstalled(msg)
         await self._look_for_owner()
@@ -315,10 +315,10 @@ class WebhookWriter:
         happened = f"the {ref} {_what_happened(live)}: it is being restored"
         cause = Cause.MISSING if live is None else Cause.CHANGED
         if ref == self.refs.resource:
-            rest = "what was not recorded meanwhile is looked for"
+            rest = "triggers that were missed are searched for"
             self.in_force.lose(cause, f"{happened}, and {rest}")
         else:
-            rest = "what is written meanwhile is not changed"
+            rest = "objects written in the meantime are not changed"
             self.in_force.stop_changing(cause, f"{happened}, and {rest}")
 
     def _keep(self, ref: ConfigurationRef, body: Object, stored: Object) -> None:
@@ -333,7 +333,7 @@ class WebhookWriter:
         try:
             return await self.cluster.webhooks.create(body)
         except AlreadyExists as error:
-            msg = f"{ref_of(body)} was made by somebody else meanwhile"
+            msg = f"{ref_of(body)} was created by another client in the meantime"
             raise Conflict(msg, status=409) from error
 
     async def _owned(self, body: Object) -> Object:
@@ -414,7 +414,7 @@ def _last_manager(live: Object) -> str:
     entries = (live.get("metadata") or {}).get("managedFields") or ()
     others = [item for item in entries if item.get("manager") != FIELD_MANAGER]
     last: Mapping[str, Any] = max(others, key=lambda item: str(item.get("time", "")), default={})
-    return str(last.get("manager") or "somebody")
+    return str(last.get("manager") or "an unknown client")
 
 
 def _fault(error: Invalid) -> Fault:

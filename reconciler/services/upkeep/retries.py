@@ -61,7 +61,7 @@ class Retries(WarnsOnce):
             try:
                 await self._again(request)
             except ClusterError as error:
-                problem = f"{request.name} cannot be done again yet: {error}"
+                problem = f"{request.name} cannot be retried yet: {error}"
             else:
                 self._wanted.pop(request.name, None)
         self.tell(problem)

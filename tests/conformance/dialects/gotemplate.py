@@ -71,7 +71,7 @@ def _compiled(case: Case) -> tuple[Template, Record]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Compare values as JSON has them: a truth value is no number."""
+    """Compare values as JSON has them: a truth value is not a number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

@@ -207,7 +207,7 @@ def test_an_address_that_is_not_https_is_refused(url):
 async def test_a_secret_that_is_not_there_is_somebody_elses_to_make(name):
     secrets = Secrets()
     del secrets.stored[name]
-    with pytest.raises(NotFound, match=f"{name} is not there: retrofit-controller makes it again"):
+    with pytest.raises(NotFound, match=f"{name} does not exist: retrofit-controller recreates it"):
         await Certificates(secrets, NAMES, Clock()).refresh()
 
 

@@ -120,7 +120,7 @@ async def test_a_body_that_does_not_come_is_refused_with_the_reason(make):
         for size in (1000, LARGE):
             answer = await (await Slow.open(world, *unfinished(size))).end()
             assert answer.startswith(b"HTTP/1.1 408 ")
-            assert b"the body was not there within 1 s" in answer
+            assert b"the body did not arrive within 1 s" in answer
         assert world.bodies.held == 0
 
 

@@ -90,7 +90,7 @@ async def test_what_the_admission_server_may_not_keep_for_a_rule_gives_a_warning
         place, right = expected
         (warning,) = found.warnings
         assert warning.startswith(
-            f"{place}: requests for which it is read fail unless a role grants"
+            f"{place}: requests that read it fail unless a role grants"
             f" kyverno-admission-controller {right}"
         )
 

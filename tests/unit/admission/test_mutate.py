@@ -130,7 +130,7 @@ async def test_an_error_refuses_under_fail_and_changes_nothing(make):
         assert response["status"]["code"] == 400
         message = response["status"]["message"]
         assert message.startswith("kube-retrofit: policy add-team rule bad: spec.rules[1]: ")
-        assert message.endswith("; correct the rule, or what it reads")
+        assert message.endswith("; correct the rule or the data that it reads")
         assert world.count("mutations_refused_total", policy="add-team", reason="evaluation") == 1
 
 
@@ -280,7 +280,7 @@ class TestNamespaceLabels:
         async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert (response["allowed"], response["status"]["code"]) == (False, 503)
-        assert "is not known, because" in response["status"]["message"]
+        assert "it is unknown which rules apply to" in response["status"]["message"]
 
     async def test_under_ignore_the_object_is_stored_as_it_is_with_a_warning(self, make):
         policy = make.mutating(resources=SELECTED, spec={"failurePolicy": "Ignore"})
@@ -292,7 +292,7 @@ class TestNamespaceLabels:
         assert response["allowed"] is True
         assert "patch" not in response
         (text,) = response["warnings"]
-        assert "is not known, because" in text
+        assert "it is unknown which rules apply to" in text
         assert reported == ["lost"]
 
     async def test_nobody_asks_for_those_that_no_rule_reads(self, make):
@@ -356,7 +356,7 @@ class TestEntries:
         async with World(make.index(other), loader=Kept()) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=obj))
         message = response["status"]["message"]
-        assert "nothing is read before an object is stored: let the rule read" in message
+        assert "before an object is stored: let the rule read only GlobalContextEntries" in message
 
     async def test_are_read_together_each_thing_once_and_what_nobody_names_never(self, make):
         entries = [
@@ -511,7 +511,8 @@ async def test_a_patch_that_makes_no_object_is_an_error(make):
     async with World(make.index(policy)) as world:
         body = make.review(obj=make.thing(metadata={"labels": LABEL}))
         response = await ask(world, "/mutate/fail", body)
-    assert "the patch makes something that is no object" in response["status"]["message"]
+    message = "the patch changes the object into something that is not an object"
+    assert message in response["status"]["message"]
 
 
 async def test_the_address_chooses_the_policies(make):

@@ -370,7 +370,7 @@ async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(
         found = await review(annotated("rate", "fast"), old)
         assert (found.allowed, found.code) == (False, 422)
         place = "metadata.annotations[kube-retrofit.dev/rate]"
-        assert f"{place}: 'fast' is no rate" in found.message
+        assert f"{place}: 'fast' is not a rate" in found.message
     # What is stored, because nobody was asked, keeps nobody from changing something else.
     assert (await review(annotated("rate", "fast"), annotated("rate", "fast"))).allowed
     (warning,) = (await review(annotated("pause", "true"), policy)).warnings
@@ -421,10 +421,10 @@ async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review,
     response = await review(on_creation(make), make.policy(), requests=requests)
     assert (response.allowed, response.code) == (False, 409)
     assert response.message == (
-        f"ClusterPolicy set-team: rule copy: UpdateRequest {name} stands for triggers that were"
-        " admitted and are found by looking at the objects, and after this change that is not"
-        " enough (its match depends on the operation): wait until it is Completed, or delete it to"
-        " give those triggers up"
+        f"ClusterPolicy set-team: rule copy: UpdateRequest {name} represents admitted triggers"
+        " that are found by listing the objects, which is no longer possible after this change"
+        " (its match depends on the operation): wait until it is Completed, or delete it to give"
+        " up those triggers"
     )
 
 
@@ -467,7 +467,7 @@ class TestWhatCannotBeVerified:
             )
             response = await review(made, verifier=verifier)
             assert response.allowed
-            return [text for text in response.warnings if "invent" in text]
+            return [text for text in response.warnings if "forge" in text]
 
         return run
 
@@ -483,8 +483,8 @@ class TestWhatCannotBeVerified:
     async def test_it_is_a_warning_with_the_right(self, warned, rule):
         (text,) = await warned(Account(lacks={"get secrets"}), **rule)
         assert text == (
-            "spec.rules[0].match: whoever reaches the webhook can invent what was deleted or"
-            " changed: grant kyverno-admission-controller get secrets"
+            "spec.rules[0].match: any client of the webhook can forge old and deleted"
+            " objects: grant kyverno-admission-controller get secrets"
         )
 
     @pytest.mark.parametrize(
@@ -528,7 +528,7 @@ class TestWhatCannotBeVerified:
         response = await review(rule, reader=Account(lacks={"list secrets"}))
         assert response.allowed
         assert [text.partition(": label")[0] for text in response.warnings] == [
-            "spec.rules[0].context[0]: requests for which it is read fail unless a role grants"
+            "spec.rules[0].context[0]: requests that read it fail unless a role grants"
             f" kyverno-admission-controller {right}"
             for right in reported
         ]

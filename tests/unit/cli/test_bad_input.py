@@ -146,7 +146,7 @@ def test_jp_stops_at_a_second_document() -> None:
 def test_explain_does_not_tell_of_objects_without_end() -> None:
     Path("many.yaml").write_text(f"{OBJECT}---\n" * (MAX_TRIGGERS + 1), encoding="utf-8")
     line = refused(AS_OBJECT[1], "many.yaml")
-    assert line == "many.yaml: 101 objects are in there; at most 100 are explained"
+    assert line == "many.yaml: 101 objects found; at most 100 are explained"
 
 
 def recursive(value: str) -> str:
@@ -256,7 +256,7 @@ def test_a_rule_that_the_policy_does_not_have_is_reported() -> None:
 
 def test_an_empty_test_file_is_no_test() -> None:
     Path("empty.yaml").write_text("", encoding="utf-8")
-    assert refused(AS_TEST[0], "empty.yaml") == "empty.yaml: no test is in there"
+    assert refused(AS_TEST[0], "empty.yaml") == "empty.yaml: no test found"
 
 
 def test_many_variables_take_no_more_than_their_share_of_time() -> None:
@@ -296,10 +296,10 @@ current-context: c
     ("change", "said"),
     [
         (("", ""), "https://127.0.0.1:1 does not answer (connection refused): that is the"),
-        (("https://127.0.0.1:1", "nowhere"), "nowhere, is none: write https://HOST:PORT"),
-        (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is none: write https://HOST:PORT"),
-        (("clusters: [", "clusters: 5 # ["), "kubeconfig kc.yaml: it has not the form of one"),
-        (("{token: x}", "5"), "kubeconfig kc.yaml: it has not the form of one"),
+        (("https://127.0.0.1:1", "nowhere"), "nowhere, is invalid: write https://HOST:PORT"),
+        (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is invalid: write https://HOST:PORT"),
+        (("clusters: [", "clusters: 5 # ["), "kubeconfig kc.yaml: it is malformed"),
+        (("{token: x}", "5"), "kubeconfig kc.yaml: it is malformed"),
         (("users: [", "users: [["), "kubeconfig kc.yaml: it is not YAML: line 6, column "),
         (
             ('{server: "https://127.0.0.1:1"}',

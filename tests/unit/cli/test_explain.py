@@ -539,7 +539,7 @@ def test_an_entry_of_a_foreach_that_reads_secrets(desk: Desk) -> None:
     assert "context[0] up = ***" in lines
     assert "{{ up }} = ***" in lines
     assert "yes   mutated ConfigMap/extra in namespace a" in lines
-    assert "open  the diff is not shown: the patch is made of what a Secret holds" in lines
+    assert "open  the diff is not shown: the patch contains data of a Secret" in lines
 
 
 def test_more_objects_than_anyone_reads_are_counted(desk: Desk) -> None:

@@ -97,7 +97,7 @@ def test_all_places_of_a_bad_configuration_are_said(script: Script) -> None:
     config = "configVersion: v1\nonStartup: x\nkubernetes: [{kind: Pod, jqFilter: '.a['}]"
     hook = script(":", config=config)
     assert hooks("list", hook, "--yes").stderr.splitlines() == [
-        "hook.sh: onStartup: expected a whole number, got a text",
+        "hook.sh: onStartup: expected a whole number, got a string",
     ]
     hook = script(":", config=config.replace("onStartup: x", ""))
     done = run(hook, "--event", "Added", "-r", "pod.yaml")
@@ -188,7 +188,7 @@ def test_what_the_hook_is_not_bound_to_is_said(
             "hook.sh: operations[1].operation: 'Destroy' is not known, use one of Create",
         ),
         (operation('{"operation": "Create", "object": {'), "hook.sh: operations: "),
-        ("echo '{' > $METRICS_PATH", "hook.sh: metrics[0]: is no whole JSON object"),
+        ("echo '{' > $METRICS_PATH", "hook.sh: metrics[0]: is not a complete JSON object"),
         ("sleep 100 &", "hook.sh: it left processes behind, which were ended\n"),
         ("seq 100000", "lines are left out: more than 1,000 in a second\n"),
     ],
@@ -257,7 +257,7 @@ def test_a_hook_reaches_no_cluster_by_itself(
     [
         ("hooks/nothing.sh", "there is no such file"),
         ("hooks", "it is a folder; name one hook"),
-        ("pod.yaml", "pod.yaml: no Hook is in there"),
+        ("pod.yaml", "pod.yaml: no Hook found"),
         ("forgotten.sh", "it is not executable; chmod +x makes it a hook"),
     ],
 )

@@ -212,7 +212,7 @@ class TestWhatIsSaid:
 
     def test_annotations_that_kyverno_does_not_know(self):
         said = run("-", "--to", "kyverno.io", text=moved(POLICY)).stderr
-        assert "Kyverno does not know kube-retrofit.dev/run" in said
+        assert "Kyverno ignores kube-retrofit.dev/run" in said
 
     def test_accounts_in_match(self):
         text = policy(
@@ -274,8 +274,8 @@ class TestFiles:
             (b"kind: \xff\n", "is not"),
             (b"a: {{ x }}\n", "is not YAML"),
             (b"{\n", "is not"),
-            (b"kind: Pod\n", "nothing of kyverno.io is in there"),
-            (b"", "nothing of kyverno.io is in there"),
+            (b"kind: Pod\n", "found nothing of kyverno.io, and no role for its programs"),
+            (b"", "found nothing of kyverno.io, and no role for its programs"),
         ],
     )
     def test_what_cannot_be_read_is_one_line(self, tmp_path: Path, content: bytes, said: str):

@@ -322,7 +322,7 @@ def test_the_difference_from_a_baseline() -> None:
     text = text_of(rule_summary(), difference=difference)
     assert "- ConfigMap shop/a: would not be changed" in text
     assert "+ ConfigMap shop/b: is not in the baseline" in text
-    assert "As the baseline says" in text_of(rule_summary(), difference=compare(set(), set()))
+    assert "As in the baseline" in text_of(rule_summary(), difference=compare(set(), set()))
 
 
 @pytest.mark.parametrize(

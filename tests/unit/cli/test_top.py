@@ -122,4 +122,4 @@ def test_a_lease_that_nobody_renews_is_held_by_nobody() -> None:
 
 
 def test_no_policy_is_said() -> None:
-    assert lines(look())[-1] == "no policy is there"
+    assert lines(look())[-1] == "no policy found"

@@ -151,7 +151,7 @@ def test_a_policy_that_is_not_ready_says_why() -> None:
 
 def test_nothing_is_said_to_be_nothing() -> None:
     found = overview([], policies=[])
-    assert list(lines_of(found, Screen(), now=NOW)) == ["no policy and no request is there"]
+    assert list(lines_of(found, Screen(), now=NOW)) == ["no policy and no request found"]
     assert json.dumps(data_of(found))
 
 

@@ -305,5 +305,5 @@ def test_what_is_no_object_any_more_is_an_error_and_not_passed_on(made: Any) -> 
     broken = make_rule("break", lambda _context, _obj: made)
     chain = drive(alone(broken, make_rule("next", label(b="1"))), make_object())
     assert reported(chain) == [("p", "break", "error"), ("p", "next", "pass")]
-    assert "something that is none" in chain.results[0].message
+    assert "something that is not an object" in chain.results[0].message
     assert labels_of(chain.obj) == {"b": "1"}

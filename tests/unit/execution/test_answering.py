@@ -183,7 +183,7 @@ async def test_a_hook_that_ends_well_without_an_answer_has_refused(
 async def test_a_file_that_cannot_be_read_is_a_failure(world: World) -> None:
     lines = "rm $VALIDATING_RESPONSE_PATH; mkfifo $VALIDATING_RESPONSE_PATH"
     verdict = await world.review(lines)
-    assert "is no file any more" in verdict.answer.message
+    assert "is no longer a file" in verdict.answer.message
 
 
 async def test_a_hook_that_takes_too_long_is_ended_in_time(world: World) -> None:

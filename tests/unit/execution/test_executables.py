@@ -102,7 +102,7 @@ def test_the_environment_has_what_leads_to_the_cluster_and_what_is_named() -> No
         (('rm "$KUBERNETES_PATCH_PATH"',), "$KUBERNETES_PATCH_PATH cannot be read: No such file"),
         (
             ('rm "$METRICS_PATH"; mkfifo "$METRICS_PATH"',),
-            "$METRICS_PATH is no file any more: write into it",
+            "$METRICS_PATH is no longer a file: write into it",
         ),
         (
             ('ln -sf /etc/passwd "$KUBERNETES_PATCH_PATH"',),
@@ -242,8 +242,8 @@ async def test_a_configuration_has_its_time(executables: Executables, tmp_path: 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"echo hello\n", "is no program: its first line must name its interpreter"),
-        (b"", "is no program"),
+        (b"echo hello\n", "is not a program: its first line must name its interpreter"),
+        (b"", "is not a program"),
         (b"#!/bin/sh\r\necho\r\n", "ends with a carriage return"),
         (b"#!/usr/bin/nope -x\n", "its interpreter '/usr/bin/nope' is not there"),
         (b"#!\n", "its interpreter '' is not there"),

@@ -94,7 +94,7 @@ async def test_of_a_failed_run_operations_are_handed_on_and_metrics_are_not(worl
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("echo '{' > $METRICS_PATH", "metrics[0]: is no whole JSON object"),
+        ("echo '{' > $METRICS_PATH", "metrics[0]: is not a complete JSON object"),
         ("echo '{\"a\": [' > $KUBERNETES_PATCH_PATH", "operations: "),
     ],
 )
@@ -119,4 +119,4 @@ async def test_an_executable_that_is_gone_fails(world: World) -> None:
     gone = PolicyRef(
         api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="gone.sh"
     )
-    assert str((await world.run(ref=gone)).failure) == "its executable is not there any more"
+    assert str((await world.run(ref=gone)).failure) == "its executable no longer exists"

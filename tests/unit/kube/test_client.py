@@ -259,7 +259,7 @@ class TestSpeakingForSomebodyElse:
     async def test_who_must_not_write_any_more_does_not_in_another_name_either(self, api, client):
         worker = client.speaking_for(self.WORKER)
         client.allow_writes(lambda: False)
-        with pytest.raises(ClusterError, match="does not hold the Lease"):
+        with pytest.raises(ClusterError, match="no longer holds the Lease"):
             await worker.request("PUT", PATH, body=b"{}")
         assert not api.seen
 

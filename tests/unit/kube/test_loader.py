@@ -127,7 +127,7 @@ class TestApiServer:
 
     @pytest.mark.parametrize("path", ["api/v1/pods", "", "@evil.example/", ".evil.example/"])
     async def test_a_path_begins_with_a_slash(self, api, loader, path):
-        with pytest.raises(Invalid, match="begins with /"):
+        with pytest.raises(Invalid, match="must begin with /"):
             await loader.load(get(path))
         assert not api.seen
 
@@ -201,7 +201,7 @@ class TestService:
         "url", ["", "answer", "ftp://127.0.0.1/", "file:///etc/passwd", "http://", "http://[x/"]
     )
     async def test_only_web_addresses_are_asked(self, loader, url):
-        with pytest.raises(Invalid, match="no http or https address"):
+        with pytest.raises(Invalid, match="not an http or https URL"):
             await loader.load(ServiceLoad(method="GET", url=url))
 
     async def test_a_port_that_none_is_is_refused(self, loader):

@@ -109,7 +109,7 @@ async def test_a_service_is_called_at_all_its_addresses(names, canonical):
 @pytest.mark.parametrize("canonical", ["evil.example", f"{ASKED}.evil.example", "kubernetes"])
 async def test_a_name_that_stands_for_another_is_refused(names, canonical):
     names((canonical, "10.0.0.1"))
-    with pytest.raises(Invalid, match=f"it stands for {canonical}"):
+    with pytest.raises(Invalid, match=f"it is an alias of {canonical}"):
         await resolver().resolve(ASKED, 80)
 
 
@@ -117,7 +117,7 @@ async def test_another_allowed_service_is_for_policies_of_the_cluster_only(names
     other = "prices.other.svc.cluster.local"
     names((other, "10.0.0.1"), (other, "10.0.0.1"))
     assert await resolver().resolve(ASKED, 80)
-    with pytest.raises(Invalid, match=f"it stands for {other}"):
+    with pytest.raises(Invalid, match=f"it is an alias of {other}"):
         await resolver(namespace="shop").resolve(ASKED, 80)
 
 

@@ -80,10 +80,10 @@ async def test_who_never_takes_a_token_is_asked_twice(api: Api, loader, load):
 @pytest.mark.parametrize(
     ("answer", "error", "text"),
     [
-        ({"tocken": "p4ss"}, Invalid, "answers without one"),
-        ({"token": ""}, Invalid, "answers without one"),
-        ({"token": "x" * 20_000}, Invalid, "answers without one"),
-        ([], Invalid, "answers without one"),
+        ({"tocken": "p4ss"}, Invalid, "no usable token"),
+        ({"token": ""}, Invalid, "no usable token"),
+        ({"token": "x" * 20_000}, Invalid, "no usable token"),
+        ([], Invalid, "no usable token"),
         ((403, {"password": "p4ss"}), Invalid, "HTTP 403"),
         ((302, b"", {"Location": "/elsewhere"}), Invalid, "HTTP 302"),
         ((500, {}), Unavailable, "HTTP 500"),
@@ -92,7 +92,7 @@ async def test_who_never_takes_a_token_is_asked_twice(api: Api, loader, load):
 )
 async def test_without_a_token_nothing_is_asked(api: Api, loader, load, answer, error, text):
     api.answer(ASKED, answer)
-    with pytest.raises(error, match=f"there is no token: .*{text}") as caught:
+    with pytest.raises(error, match=f"cannot obtain a token: .*{text}") as caught:
         await loader.load(load())
     assert "p4ss" not in str(caught.value)
     assert not api.calls("GET /answer")
@@ -100,7 +100,7 @@ async def test_without_a_token_nothing_is_asked(api: Api, loader, load, answer, 
 
 async def test_only_allowed_hosts_are_asked_for_tokens(client: Client, api: Api, load):
     loader = KubeLoader(client, ["*.svc"], timeout=5.0)
-    with pytest.raises(Invalid, match=r"there is no token: service 127\.0\.0\.1 may not be call"):
+    with pytest.raises(Invalid, match=r"obtain a token: service 127\.0\.0\.1 may not be call"):
         await loader.load(load())
     assert not api.seen
 
@@ -148,10 +148,10 @@ class TestSecrets:
     @pytest.mark.parametrize(
         ("answer", "error", "text"),
         [
-            (secret(tocken="p4ss"), Invalid, "shop/teams has no text of the key token"),
-            (secret(token=" "), Invalid, "shop/teams has no text of the key token"),
-            ({"data": {"token": "p4ss!"}}, Invalid, "has no text of the key token"),
-            ((404, GONE), NotFound, "there is no token: "),
+            (secret(tocken="p4ss"), Invalid, "shop/teams has no usable string under the key"),
+            (secret(token=" "), Invalid, "shop/teams has no usable string under the key token"),
+            ({"data": {"token": "p4ss!"}}, Invalid, "has no usable string under the key token"),
+            ((404, GONE), NotFound, "cannot obtain a token: "),
             ((403, {}), Forbidden, "get secrets in namespace shop"),
         ],
     )

@@ -139,7 +139,7 @@ async def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
         (("current-context: a", "current-context: b"), "it has no context b: name another"),
         (("cluster: a,", "cluster: c,"), "its context names the cluster c, which it lacks"),
         (("users: [", "users: [["), "it is not YAML: line 6, column "),
-        (("{token: x}", "5"), "it has not the form of one"),
+        (("{token: x}", "5"), "it is malformed"),
         (
             ("{token: x}", "{client-certificate: /none/c.crt, client-key: /none/c.key}"),
             "the file /none/c.crt that it names does not exist",
@@ -149,7 +149,7 @@ async def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
                 "{token: x}",
                 "{exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin}}",
             ),
-            "its plugin no-such-plugin gives no credentials: install it, or log in with it",
+            "its plugin no-such-plugin returns no credentials: install it, or log in with it",
         ),
     ],
 )

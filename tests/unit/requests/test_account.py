@@ -47,9 +47,9 @@ def test_a_policy_without_the_annotation_names_none():
         ("bot:admin", "shop", "write it as NAME"),
         ("bot\nx", "shop", "write it as NAME"),
         ("x" * 254, "shop", "write it as NAME"),
-        ("kyverno/kyverno-background-controller", "", "that of the programs"),
-        ("kube-retrofit-recorded/default", "", "that of the programs"),
-        ("kyverno-background-controller", "kyverno", "that of the programs"),
+        ("kyverno/kyverno-background-controller", "", "belongs to kube-retrofit"),
+        ("kube-retrofit-recorded/default", "", "belongs to kube-retrofit"),
+        ("kyverno-background-controller", "kyverno", "belongs to kube-retrofit"),
     ],
 )
 def test_what_names_none_says_where_and_what_to_write(value, namespace, said):

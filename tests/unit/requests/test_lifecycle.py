@@ -89,7 +89,7 @@ def test_what_is_interrupted_is_tried_again_twice():
         assert (status.state, status.interruptions) == (State.PENDING, times)
     ended = step(status, interrupted())
     assert (ended.state, ended.reason) == (State.FAILED, "Interrupted")
-    assert ended.message == "killed; so did 3 attempts in a row, so none follows"
+    assert ended.message == "killed; this ended 3 attempts in a row, so no other follows"
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,11 @@ def test_every_limit_is_read():
         ("canary", "!a=b", "label selector"),
         ("promote", "yes", "generation"),
         ("window", "often", "Mon-Fri 09:00-17:00 Europe/Berlin"),
-        ("window", "Mon-Fri 09:00-25:00", "no time of day"),
-        ("window", "Mon-Fun 09:00-17:00", "is no day"),
+        ("window", "Mon-Fri 09:00-25:00", "is not a time of day"),
+        ("window", "Mon-Fun 09:00-17:00", "is not a day"),
         ("window", "09:00-17:00 Europe/Nowhere", "no time zone"),
         ("window", "09:00-17:00 ../../etc/passwd", "no time zone"),
-        ("window", "09:00-09:00", "at once"),
+        ("window", "09:00-09:00", "at the same time"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_place_and_cure(name, value, part):

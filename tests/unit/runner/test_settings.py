@@ -84,7 +84,7 @@ def test_what_cannot_be_is_said(words: tuple[str, ...], said: str) -> None:
 def test_what_has_no_effect_is_said() -> None:
     values = parsed("--kube-client-qps", "20", JQ_LIBRARY_PATH="/lib")
     assert list(without_effect(values, {"JQ_EXEC": "yes"})) == [
-        "--kube-client-qps has no effect: there is no such limit: calls are not slowed down",
+        "--kube-client-qps has no effect: this limit does not exist: calls are not slowed down",
         "--jq-library-path has no effect: jq programs of bindings read no libraries",
         "JQ_EXEC has no effect: jq programs are evaluated by libjq",
     ]

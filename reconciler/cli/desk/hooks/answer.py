@@ -77,7 +77,7 @@ Examples:
     metavar="FILE",
     help="An AdmissionReview or ConversionReview, as the API server sends it.",
 )
-@click.option("--binding", default="", metavar="NAME", help="The binding that is asked.")
+@click.option("--binding", default="", metavar="NAME", help="The binding to call.")
 @click.option(
     "--target-resource",
     "-t",
@@ -139,7 +139,7 @@ def answer(
 def _review(name: str) -> dict[str, Any]:
     found = list(read_all([name]))
     if len(found) != 1:
-        raise InvalidSetting(f"{name}: has {len(found)} documents, and one review is answered")
+        raise InvalidSetting(f"{name}: expected one review, found {len(found)} documents")
     (document,) = found
     value = document.value
     kind = value.get("kind") if isinstance(value, Mapping) else None
@@ -290,4 +290,4 @@ def _named(hook: AnsweredHook, name: str) -> AskedBinding:
     known = ", ".join(item.binding.name for item in hook.asked)
     if not known:
         raise InvalidSetting("the hook has no kubernetesValidating or kubernetesMutating binding")
-    raise InvalidSetting(f"name the binding that is asked with --binding, one of {known}")
+    raise InvalidSetting(f"name the binding to call with --binding, one of {known}")

@@ -148,7 +148,7 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     help="For the run.",
 )
 @click.option(
-    "--hook", "name", default="", metavar="NAME", help="Which, in a file with several Hooks."
+    "--hook", "name", default="", metavar="NAME", help="The Hook to run, in a file with several."
 )
 @click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
 @_env

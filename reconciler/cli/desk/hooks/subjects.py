@@ -185,14 +185,14 @@ def declared_in(path: Path, name: str = "") -> DeclaredHook:
     wanted = [obj for obj in found if name in {"", obj["metadata"]["name"]}]
     if len(wanted) != 1:
         names = ", ".join(sorted(str(policy_ref(obj)) for obj in found))
-        said = f"holds {names}: name one with --hook" if found else "no Hook is in there"
+        said = f"holds {names}: name one with --hook" if found else "no Hook found"
         raise InvalidSetting(f"{path}: {said}")
     obj = wanted[0]
     if obj["kind"] == HOOK_KINDS[0].kind and not obj["metadata"].get("namespace"):
         obj = {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
     hook = compile_hook(obj)
     if hook.executable:
-        raise InvalidSetting(f"{path}: {hook.executable} is an executable: run that itself")
+        raise InvalidSetting(f"{path}: {hook.executable} is an executable: name that file instead")
     return hook
 
 

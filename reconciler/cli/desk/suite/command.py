@@ -131,9 +131,7 @@ class _Suite:
         paths = list(dict.fromkeys(path for found in by_folder.values() for path in found))
         empty = [name for name, found in by_folder.items() if not found]
         if empty and (self.require_tests or not paths):
-            raise InvalidSetting(
-                f"{' '.join(empty)}: no {' or '.join(self.file_names)} is in there"
-            )
+            raise InvalidSetting(f"{' '.join(empty)}: no {' or '.join(self.file_names)} found")
         clock = SystemClock()
         found = list(
             run_files(

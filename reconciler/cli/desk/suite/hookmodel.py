@@ -116,5 +116,5 @@ def _list(fields: Mapping[str, Any], name: str, place: str) -> list[Any] | None:
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str | None):
-        raise InvalidSetting(f"{place}.{name}: expected a text")
+        raise InvalidSetting(f"{place}.{name}: expected a string")
     return value or ""

@@ -186,7 +186,7 @@ def read_tests(path: Path) -> list[TestFile | HookTest]:
     except InvalidPolicy as error:
         raise InvalidSetting(str(error)) from error
     if not found:
-        raise InvalidSetting(f"{path}: no test is in there")
+        raise InvalidSetting(f"{path}: no test found")
     return found
 
 
@@ -325,5 +325,5 @@ def _files(fields: Mapping[str, Any], name: str, place: str) -> tuple[str, ...]:
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str | None):
-        raise InvalidSetting(f"{place}.{name}: expected a text")
+        raise InvalidSetting(f"{place}.{name}: expected a string")
     return value or ""

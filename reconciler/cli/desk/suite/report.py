@@ -59,7 +59,7 @@ def show_table(outcome: Outcome, stream: TextIO, *, fail_only: bool, verbose: bo
             stream.writelines(f"{line}\n" for line in _lines(row, screen, verbose=verbose))
             stream.writelines(f"      {line}\n" for line in paint(row.details, screen))
         for item in run.idle:
-            text = f"{item.location} tested nothing: the rule has to do with none of its objects"
+            text = f"{item.location} tested nothing: the rule applies to none of its objects"
             stream.writelines(f"{line}\n" for line in screen.fold(text, "  ", hanging="    "))
         stream.write("\n")
     for text in outcome.broken:

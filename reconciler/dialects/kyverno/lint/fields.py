@@ -5,10 +5,11 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.dialects.base import PLACE, wants_existing
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, Level, invalid
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, OPERATIONS
 from reconciler.dialects.kyverno.preconditions.operators import DEPRECATED
 from reconciler.engine.program import CompiledPolicy
+from reconciler.errors import InvalidPolicy
 from reconciler.languages.jmespath import braces
 
 _SPEC_FIELDS = {
@@ -29,7 +30,12 @@ def spec_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
 
 def existing_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
     """Yield a finding if the policy enables existing objects, but no rule runs on them."""
-    if wants_existing(policy) and not compiled.on_existing:
+    try:
+        wanted = wants_existing(policy)
+    except InvalidPolicy as error:
+        yield invalid(error)
+        return
+    if wanted and not compiled.on_existing:
         yield Finding(
             level=Level.WARNING,
             code="unused-existing",

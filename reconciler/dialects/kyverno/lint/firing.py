@@ -60,7 +60,7 @@ def _user_refused(program: Program) -> Iterator[Finding]:
             text="only select variables are allowed in on policy update. Set"
             " spec.mutateExistingOnPolicyUpdate=false to disable update policy mode for this"
             f" policy rule: variable {{{{{source}}}}} is not allowed",
-            cure="nobody sends a request when a policy changes; with spec.background=false this is"
+            cure="no request is sent when a policy changes; with spec.background=false this is"
             " a warning",
         )
 
@@ -93,7 +93,7 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
             code="no-user-on-policy-update",
             location=program.origin.location,
             text="the rule reads who sent the request, but also runs when the policy changes:"
-            " nobody sent anything then, so the variables of the user fail or are empty",
+            " there is no request then, so the variables of the user fail or are empty",
             cure="set mutateExistingOnPolicyUpdate: false, or give the variables a default",
         )
     for wanted in _REQUEST_ONLY:

@@ -203,7 +203,7 @@ def _read_kinds(texts: Sequence[str], place: str) -> tuple[KindSelector, ...]:
 def _read_kind(text: str, place: str) -> KindSelector:
     kind = parse_kind(text)
     if not kind.kind:
-        reason = f"{text!r} is no kind, write [group/][version/]Kind[/subresource]"
+        reason = f"{text!r} is not a kind; write [group/][version/]Kind[/subresource]"
         raise InvalidPolicy(place, reason)
     return kind
 

@@ -27,7 +27,7 @@ def compile_user_checks(
     for field in ("roles", "clusterRoles", "subjects"):
         if raw.get(field) and not allowed:
             reason = (
-                "background processing knows no user; set spec.background=false to match by user"
+                "background processing has no user; set spec.background=false to match by user"
             )
             raise InvalidPolicy(f"{location}.{field}", reason)
     roles = _read_roles(raw, location)
@@ -90,7 +90,7 @@ def _read_roles(raw: Mapping[str, Any], location: str) -> frozenset[str]:
 def _read_role(role: str, place: str) -> str:
     namespace, _, name = role.partition(":")
     if not namespace or not name or ":" in name:
-        raise InvalidPolicy(place, f"{role!r} is no role, write namespace:name")
+        raise InvalidPolicy(place, f"{role!r} is not a role; write namespace:name")
     return role
 
 

@@ -193,7 +193,7 @@ def _compile_condition(raw: Any, location: str, *, check: Check | None) -> Condi
         raise InvalidPolicy(f"{location}.operator", reason)
     message = raw.get("message") or ""
     if not isinstance(message, str):
-        raise InvalidPolicy(f"{location}.message", "expected a text")
+        raise InvalidPolicy(f"{location}.message", "expected a string")
     with ErrorList() as errors:
         key = errors.attempt(compile_operand, raw["key"], location=f"{location}.key", check=check)
         value = compile_operand(raw["value"], location=f"{location}.value", check=check)

@@ -22,7 +22,7 @@ def duration_pair(key: Any, value: Any) -> tuple[int, int] | None:
 
 
 def compare_durations(key: Any, value: Any, compare: Compare) -> bool:
-    """Compare two durations; a side that is no duration makes the condition false."""
+    """Compare two durations; a side that is not a duration makes the condition false."""
     left, right = _span(key), _span(value)
     return left is not None and right is not None and compare(left, right)
 

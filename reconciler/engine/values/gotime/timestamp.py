@@ -79,7 +79,7 @@ class Instant:
         """
         at = self.civil()
         if not 0 <= at.year <= _LAST_YEAR:
-            raise ValueError("the year has no four digits")
+            raise ValueError("the year does not have four digits")
         return (
             f"{at.year:04}-{at.month:02}-{at.day:02}"
             f"T{at.hour:02}:{at.minute:02}:{at.second:02}{_zone(self.offset)}"

@@ -75,7 +75,7 @@ def _dig(*path: Any) -> Any:
         raise Failure("it takes a key, a default and a map at least")
     *keys, instead, entries = path
     if any(not isinstance(key, str) for key in keys):
-        raise Failure("a key is no string")
+        raise Failure("a key is not a string")
     for key in keys:
         if type_name(entries) != MAP:
             raise Failure(f"it takes a map of any values, not {type_name(entries)}")

@@ -106,7 +106,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def _number(value: float) -> str:
     if not math.isfinite(value):
-        raise Failure("JSON has no infinite number, and none that is not a number")
+        raise Failure("JSON has no infinity and no NaN")
     return gojson.write_float(value)
 
 

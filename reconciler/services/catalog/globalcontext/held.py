@@ -179,7 +179,7 @@ class Held:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        self.fault = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
+        self.fault = f"kube-retrofit failed on it ({type(error).__name__}); see its log"
         task.get_loop().call_exception_handler(
             {"message": f"{task.get_name()} failed", "exception": error}
         )

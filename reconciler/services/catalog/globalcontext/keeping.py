@@ -193,7 +193,7 @@ class GlobalContext:
         if feed is not None and feed.synced.is_set():
             return NotReady(f"there is no GlobalContextEntry {name}: create it")
         problem = "" if feed is None else feed.problem
-        return NotReady(f"GlobalContextEntries are not listed yet: {problem or 'it goes on soon'}")
+        return NotReady(f"GlobalContextEntries are not listed yet: {problem or 'try again soon'}")
 
     async def _follow(self) -> None:
         self._feed = self.deps.entries.follow()

@@ -55,7 +55,7 @@ class StatusWriter:
             return  # The watch will deliver the newer version.
         except ClusterError as error:
             held.note_write(now + _REFRESH_PAUSE)
-            self.warn(f"GlobalContextEntry {held.name}: its status: {error}")
+            self.warn(f"GlobalContextEntry {held.name}: cannot write its status: {error}")
 
     def _judge(self, held: Held, problem: str) -> None:
         if problem:

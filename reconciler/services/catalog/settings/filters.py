@@ -102,7 +102,7 @@ class Filters:
         if (text := self.fitting(subject)) or subject.user is None:
             return f"filtered by resourceFilters {text}" if text else ""
         key = next((key for key, holds in self._of_users(subject.user) if holds), "")
-        return f"{key} leaves out who sends it" if key else ""
+        return f"{key} excludes the sender" if key else ""
 
     def filter(self, subject: Subject) -> bool:
         """Return whether an object is excluded, regardless of the user."""
@@ -192,7 +192,7 @@ def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
     """
     rest = _GROUP.sub("", text).strip(" \t\n,")
     if rest:
-        msg = f"{rest!r} stands outside of brackets: {_FORM}"
+        msg = f"{rest!r} is outside of brackets: {_FORM}"
         raise InvalidSetting(msg)
     return tuple(_parse_resource(item) for item in _GROUP.findall(_ALWAYS + text))
 

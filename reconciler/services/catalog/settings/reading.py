@@ -150,7 +150,9 @@ def _actions(text: str) -> frozenset[str]:
 def _threshold(text: str) -> int:
     word = text.strip()
     if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 2**31:
-        msg = f"{text!r} is no whole number from 1 on: write the number of requests, such as 1000"
+        msg = (
+            f"{text!r} is not a positive whole number: write the number of requests, such as 1000"
+        )
         raise InvalidSetting(msg)
     return int(word)
 

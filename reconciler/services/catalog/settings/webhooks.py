@@ -69,14 +69,14 @@ def parse_conditions(text: str) -> tuple[Mapping[str, str], ...]:
     """
     value = _decode(text, _CONDITIONS, empty=[])
     if not isinstance(value, list):
-        msg = f"it is no list: write {_CONDITIONS}"
+        msg = f"it is not a list: write {_CONDITIONS}"
         raise InvalidSetting(msg)
     fields = ("name", "expression")
     found = []
     for index, item in enumerate(value):
         raw = _mapping(item, f"[{index}]", fields, _CONDITIONS)
         if not all(isinstance(raw.get(name), str) and raw[name] for name in fields):
-            msg = f"[{index}] needs name and expression, both texts: write {_CONDITIONS}"
+            msg = f"[{index}] needs name and expression, both strings: write {_CONDITIONS}"
             raise InvalidSetting(msg)
         found.append(dict(raw))
     names = [item["name"] for item in found]
@@ -94,14 +94,14 @@ def parse_texts(text: str) -> Mapping[str, str]:
     """
     value = _decode(text, _TEXTS, empty={})
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        msg = f"it is no object of texts: write {_TEXTS}"
+        msg = f"it is not an object of strings: write {_TEXTS}"
         raise InvalidSetting(msg)
     return value
 
 
 def _decode(text: str, form: str, *, empty: Any) -> Any:
     if not text.strip():
-        msg = f"it is empty, which is no JSON: write {form}, or remove the key"
+        msg = f"it is empty, which is not JSON: write {form}, or remove the key"
         raise InvalidSetting(msg)
     try:
         value = json.loads(text)
@@ -113,11 +113,11 @@ def _decode(text: str, form: str, *, empty: Any) -> Any:
 
 def _mapping(value: Any, place: str, allowed: tuple[str, ...], form: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        msg = f"{place} is no object: write {form}"
+        msg = f"{place} is not an object: write {form}"
         raise InvalidSetting(msg)
     unknown = sorted(value.keys() - set(allowed))
     if unknown:
-        msg = f"{place} has the field {unknown[0]!r}: there are {', '.join(allowed)}"
+        msg = f"{place} has the unknown field {unknown[0]!r}: use {', '.join(allowed)}"
         raise InvalidSetting(msg)
     return value
 
@@ -127,10 +127,10 @@ def _selector(value: Any, place: str) -> Mapping[str, Any]:
     present = {key: part for key, part in raw.items() if part is not None}
     labels, expressions = present.get("matchLabels", {}), present.get("matchExpressions", [])
     if not isinstance(labels, dict) or not all(isinstance(item, str) for item in labels.values()):
-        msg = f"{place}.matchLabels is no object of texts: write {_TEXTS}"
+        msg = f"{place}.matchLabels is not an object of strings: write {_TEXTS}"
         raise InvalidSetting(msg)
     if not isinstance(expressions, list):
-        msg = f"{place}.matchExpressions is no list"
+        msg = f"{place}.matchExpressions is not a list"
         raise InvalidSetting(msg)
     parts = {
         "matchLabels": labels,
@@ -155,7 +155,7 @@ def _requirement(value: Any, place: str) -> Mapping[str, Any]:
         msg = f"{place} needs a key, and an operator of {', '.join(_OPERATORS)}"
         raise InvalidSetting(msg)
     if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
-        msg = f"{place}.values is no list of texts"
+        msg = f"{place}.values is not a list of strings"
         raise InvalidSetting(msg)
     if bool(values) != (operator in _WITH_VALUES):
         msg = f"{place}: {operator} {'takes no' if values else 'needs'} values"

@@ -394,10 +394,10 @@ def test_a_policy_is_compiled_once(desk: Desk, policy: Policy) -> None:
     [
         ("a: [", "Error: cm.yaml:2:1: is not YAML: did not find expected node content"),
         ("kind: ConfigMap", "Error: cm.yaml:1: the object has no apiVersion"),
-        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 5}", "metadata.name is no text"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 5}", "metadata.name is not a string"),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: 5}}", "metadata.labels.a is no"),
         ("hello", "expected a Kubernetes object, found text"),
-        ("", "cm.yaml: no object is in there"),
+        ("", "cm.yaml: no object found"),
     ],
 )
 def test_objects_that_are_none(desk: Desk, policy: Policy, text: str, message: str) -> None:
@@ -421,11 +421,11 @@ def test_a_policy_that_is_refused(desk: Desk, policy: Policy) -> None:
     ("words", "code", "message"),
     [
         (["absent.yaml", "-r", "cm.yaml"], 2, "absent.yaml: there is no such file"),
-        (["cm.yaml", "-r", "cm.yaml"], 2, "cm.yaml: no policy is in there"),
+        (["cm.yaml", "-r", "cm.yaml"], 2, "cm.yaml: no policy found"),
         (["*.absent", "-r", "cm.yaml"], 2, "*.absent: no file fits"),
         (["-", "-r", "-"], 2, "standard input (-) can be read once only"),
         (["p.yaml"], 2, "name the triggers: after the policy, with --resource FILE"),
-        (["cm.yaml"], 2, "cm.yaml: no policy is in there"),
+        (["cm.yaml"], 2, "cm.yaml: no policy found"),
         (["p.yaml", "cm.yaml", "-n", "x"], 2, "--namespace needs --cluster"),
         (["p.yaml", "cm.yaml", "-i", "-o", "diff"], 2, "--stdin is -o yaml: leave -o diff"),
         (["cm.yaml", "-r", "cm.yaml", "--set", "a"], 2, "--set a: write it as path=value"),

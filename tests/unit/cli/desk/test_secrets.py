@@ -68,7 +68,7 @@ def test_a_named_pipe_is_refused_where_nobody_may_ever_write(desk, before, words
     desk.write("x.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: t}}")
     done = desk.run(*words, f"{before}{desk.folder}/pipe.yaml")
     assert done.exit_code == 2
-    assert "pipe.yaml: it is no regular file" in done.output
+    assert "pipe.yaml: not a regular file" in done.output
 
 
 def test_a_pipe_that_a_shell_has_opened_is_read(desk, policy):

@@ -88,7 +88,7 @@ def test_an_object_in_a_folder_that_is_malformed_is_not_passed_over(files: Desk)
     files.write("all/bad.yaml", OBJECT.replace("name: c", "name: 5"))
     done = files.run("apply", "all/p.yaml", "-r", "all")
     assert done.exit_code == 2
-    assert "all/bad.yaml:1: metadata.name is no text, put it in quotes" in done.stderr
+    assert "all/bad.yaml:1: metadata.name is not a string; put it in quotes" in done.stderr
 
 
 def test_a_folder_without_any_object_is_an_error(desk: Desk) -> None:
@@ -96,7 +96,7 @@ def test_a_folder_without_any_object_is_an_error(desk: Desk) -> None:
     desk.write("charts/values.yaml", "a: 1\n")
     done = desk.run("apply", "p.yaml", "-r", "charts")
     assert done.exit_code == 2
-    assert "charts: no object is in there" in done.stderr
+    assert "charts: no object found" in done.stderr
 
 
 PAGES = {"/p.yaml": POLICY, "/cm.yaml": OBJECT, "/page": "<!DOCTYPE html><html></html>"}
@@ -147,9 +147,9 @@ def test_addresses_are_files(desk: Desk, server: str) -> None:
     ("path", "said"),
     [
         ("/absent.yaml", "the server answered 404"),
-        ("/page", "this is a web page; give the address of the file itself"),
-        ("/loop", "it leads from one address to the next without end"),
-        ("/away", "(it leads to http://example.com/p.yaml): only https is read"),
+        ("/page", "this is a web page; give the URL of the file itself"),
+        ("/loop", "too many redirects"),
+        ("/away", "(redirected to http://example.com/p.yaml): only https is supported"),
     ],
 )
 def test_an_address_that_gives_no_file(desk: Desk, server: str, path: str, said: str) -> None:
@@ -163,10 +163,16 @@ def test_an_address_that_gives_no_file(desk: Desk, server: str, path: str, said:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("http://example.com/p.yaml", "only https is read, for anybody on the way can change"),
+        (
+            "http://example.com/p.yaml",
+            "only https is supported; http content can be changed in transit",
+        ),
         ("http://127.0.0.1:1/p.yaml", "cannot be read: connection refused"),
-        ("https://nobody.invalid/p.yaml", "cannot be read: the name of the server is not known"),
-        ("https://", "cannot be read: it is no address"),
+        (
+            "https://nobody.invalid/p.yaml",
+            "cannot be read: the name of the server cannot be resolved",
+        ),
+        ("https://", "cannot be read: the URL is invalid"),
     ],
 )
 def test_an_address_that_is_not_read(desk: Desk, address: str, said: str) -> None:

@@ -243,7 +243,7 @@ def test_broken_tests_are_one_line(desk: Desk, text: str, message: str) -> None:
 def test_nothing_to_run(desk: Desk) -> None:
     done = desk.run("test", ".")
     assert done.exit_code == 2
-    assert done.stderr == "Error: .: no kyverno-test.yaml or hook-test.yaml is in there\n"
+    assert done.stderr == "Error: .: no kyverno-test.yaml or hook-test.yaml found\n"
 
 
 @pytest.mark.parametrize(
@@ -364,4 +364,4 @@ def test_every_folder_can_be_required_to_have_a_test(
     assert desk.run("test", ".", "empty").exit_code == 0
     done = desk.run("test", ".", "empty", "--require-tests")
     assert done.exit_code == 2
-    assert done.stderr == "Error: empty: no kyverno-test.yaml or hook-test.yaml is in there\n"
+    assert done.stderr == "Error: empty: no kyverno-test.yaml or hook-test.yaml found\n"

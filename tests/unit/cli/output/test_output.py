@@ -49,12 +49,12 @@ def test_a_message_is_folded_between_words_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    text = "spec.rules[0].mutate.targets[0].kind: expected a text, which this is not"
+    text = "spec.rules[0].mutate.targets[0].kind: expected a string, which this is not"
     with terminal() as stream:
         lines = screen_of(stream).fold(text, "  ", hanging="    ")
     assert lines == [
         "  spec.rules[0].mutate.targets[0].kind:",
-        "    expected a text, which this is not",
+        "    expected a string, which this is not",
     ]
     assert Screen().fold(text) == [text]
 

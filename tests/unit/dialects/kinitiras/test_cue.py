@@ -129,8 +129,8 @@ def test_a_program_beside_a_template_is_not_the_rendered_one() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (None, "gives no list of patches"),
-        ({"op": "add"}, "gives no list of patches"),
+        (None, "does not give a list of patches"),
+        ({"op": "add"}, "does not give a list of patches"),
         ([{"op": "move", "path": "/a", "from": "/b"}], "a patch that is none"),
         ([{"op": "add", "path": "a"}], "a patch that is none"),
         (["canary"], "a patch that is none"),

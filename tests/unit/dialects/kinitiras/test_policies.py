@@ -290,7 +290,7 @@ class TestExisting:
             annotated("ClusterValidatePolicy", [rule], existing="true")
         found = policy("ClusterOverridePolicy", {"overrideRules": [ADDING]})
         found["metadata"]["annotations"]["kube-retrofit.dev/existing"] = "true"
-        with pytest.raises(InvalidPolicy, match="nobody knows where to look"):
+        with pytest.raises(InvalidPolicy, match="it is unknown where to look"):
             KINITIRAS.compile(found)
 
 
@@ -445,7 +445,7 @@ def test_what_is_named_is_looked_for_whatever_its_labels_are() -> None:
     ("overriders", "place", "reason"),
     [
         ({}, "overriders", "expected plaintext, template, origin or cue"),
-        ({"cue": ["x"]}, "overriders.cue", "expected a text, got a list"),
+        ({"cue": ["x"]}, "overriders.cue", "expected a string, got a list"),
         ({"renderedCue": "x" * 100_001}, "overriders.renderedCue", "longer than 100000"),
         ({"plaintext": [{"path": "/a", "op": "move"}]}, "plaintext[0].op", "add, remove"),
         ({"plaintext": [{"path": "a", "op": "remove"}]}, "plaintext[0].path", "forward slash"),

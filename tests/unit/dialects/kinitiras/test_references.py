@@ -186,11 +186,11 @@ class TestObjects:
             ({"kind": "Deploy*", "name": "b"}, "k8s.kind", "expected one, as Deployment"),
             ({"apiVersion": "apps", "name": "b"}, "k8s.apiVersion", "expected one, as apps/v1"),
             ({"name": "b", "fieldSelector": {"a": 1}}, "k8s.fieldSelector", "only a name"),
-            ({"name": 1}, "k8s.name", "expected a text, got a number"),
+            ({"name": 1}, "k8s.name", "expected a string, got a number"),
             (
                 {"labelSelector": {"matchLabels": {"a b": "c"}}},
                 "labelSelector.matchLabels",
-                "no key",
+                "not a valid label key",
             ),
         ],
     )

@@ -52,7 +52,7 @@ def with_item(**fields: Any) -> Object:
             "spec.admissionOperations[0]: expected one",
         ),
         (patching(ADD, targetNamespaceRegex="(?!x)"), "spec.targetNamespaceRegex: not a regular"),
-        (with_item(select="$.metadata['name']"), "spec.match[0].select: this is no select"),
+        (with_item(select="$.metadata['name']"), "spec.match[0].select: not a select expression"),
         (with_item(select=""), "spec.match[0].select: an expression is needed"),
         (
             with_item(select="$.metadata.labels.my-label"),
@@ -71,8 +71,8 @@ def with_item(**fields: Any) -> Object:
         (with_patch(select='$.spec[? @ !~ "["]'), "spec.patch[0].select: !~ not a regular"),
         (with_item(matchRegex="(?=x)"), "spec.match[0].matchRegex: not a regular expression"),
         (with_item(matchFor="Some"), "spec.match[0].matchFor: Any or All"),
-        (with_item(matchValue={"a": 1}), "spec.match[0].matchValue: expected a text"),
-        (with_item(matchValues=["a", []]), "spec.match[0].matchValues[1]: expected a text"),
+        (with_item(matchValue={"a": 1}), "spec.match[0].matchValue: expected a string"),
+        (with_item(matchValues=["a", []]), "spec.match[0].matchValues[1]: expected a string"),
         (with_item(negate="yes"), "spec.match[0].negate: true or false"),
         (with_item(matchvalue="Pod"), "spec.match[0].matchvalue: unknown field"),
         (with_patch(op="move"), "spec.patch[0].op: expected one of add, remove, replace"),
@@ -81,9 +81,9 @@ def with_item(**fields: Any) -> Object:
         (with_patch(path="/a" * 300), "spec.patch[0].path: deeper than 200 levels"),
         (
             with_patch(select="length($.spec)"),
-            "spec.patch[0].select: this is no select expression",
+            "spec.patch[0].select: not a select expression",
         ),
-        (with_patch(select=""), "spec.patch[0].select: this is no select expression"),
+        (with_patch(select=""), "spec.patch[0].select: not a select expression"),
         (
             with_patch(select="$.spec.containers[*].ports[*]", path="/spec/#3"),
             "spec.patch[0].path: #3 is none of the keys that select captures (2: #0 to #1)",

@@ -113,7 +113,10 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
             {"op": "add", "path": "/metadata/x", "value": "a: {{ .Target.metadata.labels }}: b"},
             "spec.patch[1].value: what the template makes is not YAML",
         ),
-        ({"op": "replace", "path": "/metadata", "value": "text"}, "something that is none"),
+        (
+            {"op": "replace", "path": "/metadata", "value": "text"},
+            "something that is not an object",
+        ),
         (
             {"op": "add", "path": "/spec/x", "value": "{{ .Target.spec.ill | sha256sum }}"},
             "spec.patch[1].value: the object has text that is not well-formed",
@@ -419,7 +422,7 @@ def test_what_takes_too_long_ends_with_an_error() -> None:
     rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
     rule["spec"]["match"] = [{"select": "$..*..*..*"}]
     (message,) = errors(request([rule], pod))
-    assert "works through too much" in message
+    assert "processes too much data" in message
     many = patching({"op": "add", "select": "$..[*]", "path": "/spec/x", "value": "y"})
     big = make_pod(spec={"items": [0] * 20_000})
     (message,) = errors(request([many], big))

@@ -114,7 +114,7 @@ class TestJson:
     def test_it_is_a_text(self, json, value):
         error = refusal(json(value))
         assert error.location == f"{PLACE}.patchesJson6902"
-        assert "text" in error.reason
+        assert "string" in error.reason
 
     @pytest.mark.parametrize(
         "text",

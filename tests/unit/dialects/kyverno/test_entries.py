@@ -250,7 +250,7 @@ class TestConfigMap:
 
     def test_a_name_that_is_no_text_is_refused(self):
         entry = config_map(of="{{ request.object.spec.x }}")
-        assert "expected a text in a context entry, got list" in failure("cm", context(entry))
+        assert "expected a string in a context entry, got list" in failure("cm", context(entry))
 
 
 class TestApiCall:

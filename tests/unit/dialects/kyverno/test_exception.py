@@ -288,7 +288,7 @@ class TestRefused:
 
     def test_a_user_of_targets(self):
         match = {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]}
-        with pytest.raises(InvalidPolicy, match="nobody sent a target"):
+        with pytest.raises(InvalidPolicy, match="a target has no request"):
             compile_exception(exception("both", background=False, match=match))
 
     @pytest.mark.parametrize("field", ["metadata", "spec"])

@@ -89,7 +89,7 @@ def test_a_name_with_a_dot_cannot_be_read():
         (
             {"kubernetesResource": {**POD, "resource": "pods/log"}},
             "spec.kubernetesResource.resource",
-            "no exact name",
+            "not an exact name",
         ),
         (
             {"kubernetesResource": {**POD, "resource": "Pods"}},

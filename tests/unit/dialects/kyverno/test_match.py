@@ -329,12 +329,16 @@ def test_tells_where_existing_objects_are() -> None:
             "at least one element",
         ),
         (resources(kind="Pod"), "match.resources.kind", "unknown field"),
-        (resources("a/b/c/d/e"), "match.resources.kinds[0]", "is no kind"),
+        (resources("a/b/c/d/e"), "match.resources.kinds[0]", "is not a kind"),
         (resources("{{ x }}"), "match.resources.kinds[0]", "should not have variables"),
-        ({"resources": {"kinds": "Pod"}}, "match.resources.kinds", "expected a list, got a text"),
-        ({"resources": {"kinds": [1]}}, "match.resources.kinds[0]", "expected a text"),
+        (
+            {"resources": {"kinds": "Pod"}},
+            "match.resources.kinds",
+            "expected a list, got a string",
+        ),
+        ({"resources": {"kinds": [1]}}, "match.resources.kinds[0]", "expected a string"),
         (resources(name="a", names=["b"]), "match.resources", "Both name and names can not be"),
-        (resources(name=1), "match.resources.name", "expected a non-empty text"),
+        (resources(name=1), "match.resources.name", "expected a non-empty string"),
         (resources(operations=["PATCH"]), "match.resources.operations[0]", "unknown operation"),
         (resources(annotations={"a": 1}), "match.resources.annotations.a", "in quotes"),
         (resources(annotations=[]), "match.resources.annotations", "expected an object"),
@@ -354,18 +358,18 @@ def test_tells_where_existing_objects_are() -> None:
                 selector={"matchExpressions": [{"key": "a", "operator": "In", "values": ["w*"]}]}
             ),
             "match.resources.selector.matchExpressions[0]",
-            "'w*' is no value of a label",
+            "'w*' is not a valid label value",
         ),
         (
             resources(selector={"matchLabels": {"a/b/c": "*"}}),
             "match.resources.selector.matchLabels",
-            "'a/b/c' is no key of a label",
+            "'a/b/c' is not a valid label key",
         ),
         *(
             (
                 resources(selector={"matchExpressions": [{"key": key, "operator": "Exists"}]}),
                 "match.resources.selector.matchExpressions[0]",
-                f"'{key}' is no key of a label",
+                f"'{key}' is not a valid label key",
             )
             for key in ("x..io/a", "x-.io/a", f"{'x' * 254}/a", "/a", "X/a", "x/")
         ),

@@ -39,8 +39,8 @@ def test_all_served_versions_are_read(policy, version):
 @pytest.mark.parametrize(
     ("change", "location", "reason"),
     [
-        ((("kind",), "Pod"), "kind", "is no policy"),
-        ((("apiVersion",), "v1"), "kind", "is no policy"),
+        ((("kind",), "Pod"), "kind", "is not a policy"),
+        ((("apiVersion",), "v1"), "kind", "is not a policy"),
         ((("metadata",), "text"), "metadata", "expected an object"),
         ((("metadata", "namespace"), "a"), "metadata.namespace", "should not have the namespace"),
         ((("spec",), ["x"]), "spec", "expected an object"),
@@ -50,8 +50,8 @@ def test_all_served_versions_are_read(policy, version):
         ((("spec", "rules"), ["text"]), "spec.rules[0]", "expected an object"),
         ((("spec", "ruels"), []), "spec.ruels", "unknown field 'ruels'"),
         ((("spec", "rules", 0, "mutat"), {}), "spec.rules[0].mutat", "unknown field"),
-        ((("spec", "rules", 0, "name"),), "spec.rules[0].name", "non-empty text"),
-        ((("spec", "rules", 0, "name"), ""), "spec.rules[0].name", "non-empty text"),
+        ((("spec", "rules", 0, "name"),), "spec.rules[0].name", "non-empty string"),
+        ((("spec", "rules", 0, "name"), ""), "spec.rules[0].name", "non-empty string"),
         ((("spec", "rules", 0, "name"), 7), "spec.rules[0].name", "got a number"),
         ((("spec", "rules", 0, "name"), "x" * 64), "spec.rules[0].name", "63 characters"),
         ((("spec", "rules", 0, "mutate"),), "spec.rules[0]", "No operation defined in the rule"),

@@ -37,7 +37,7 @@ def target(**changes):
         (
             (("exclude",), {"any": [{"resources": {"names": [1]}}]}),
             "exclude.any[0].resources.names[0]",
-            "expected a text",
+            "expected a string",
         ),
         ((("mutate",), "text"), "mutate", "expected an object"),
         ((("mutate", "target"), []), "mutate.target", "unknown field"),
@@ -52,7 +52,7 @@ def target(**changes):
             "needs its apiVersion",
         ),
         (target(names=["x"]), "mutate.targets[0].names", "unknown field"),
-        (target(name=7), "mutate.targets[0].name", "expected a text"),
+        (target(name=7), "mutate.targets[0].name", "expected a string"),
         (target(name="{{ request. }}"), "mutate.targets[0].name", "request."),
         (target(name="{{ target.metadata.name }}"), "mutate.targets[0].name", "no target is"),
         (target(namespace="{{ nobody.x }}"), "mutate.targets[0].namespace", "nobody"),
@@ -66,7 +66,7 @@ def target(**changes):
         (
             target(selector={"matchLabels": {"a": 1}}),
             "mutate.targets[0].selector.matchLabels.a",
-            "expected a text",
+            "expected a string",
         ),
         (
             target(selector={"matchLabel": {}}),

@@ -145,7 +145,7 @@ class TestSelector:
         assert not found.accepts(thing(labels={"app": "web"}))
 
     def test_a_value_that_no_label_can_have_is_an_error(self):
-        with pytest.raises(EvaluationError, match="'web x' is no value of a label"):
+        with pytest.raises(EvaluationError, match="'web x' is not a valid label value"):
             query(selector={"matchLabels": {"app": "{{ request.object.metadata.name }} x"}})
 
     def test_what_does_not_make_one_is_an_error(self):

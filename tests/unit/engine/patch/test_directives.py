@@ -109,7 +109,7 @@ def test_other_keys_with_that_sign_are_fields() -> None:
         ({"$retainKeys": "a"}, r"\$retainKeys at spec must be a list"),
         ({"$setElementOrder/containers": "a"}, "at spec must be a list"),
         ({"$deleteFromPrimitiveList/containers": {}}, "at spec must be a list"),
-        ({"$deleteFromPrimitiveList/nodeSelector": ["a"]}, "nodeSelector is no list"),
+        ({"$deleteFromPrimitiveList/nodeSelector": ["a"]}, "nodeSelector is not a list"),
         ({"containers": [{"name": "n"}], **order("a")}, "must name every element of the patch"),
         ({"$setElementOrder/tolerations": [{"key": "t"}]}, "have no key"),
     ],

@@ -220,8 +220,8 @@ async def test_what_somebody_took_away_or_changed_is_restored_and_said(world: Wo
     assert world.names() == ["one.example.com", "two.example.com"]
     assert world.names(SECOND) == ["three.example.com"]
     assert world.said == [
-        f"restoring {FIRST}, which somebody else deleted",
-        f"restoring {SECOND}, which somebody else changed",
+        f"restoring {FIRST}, which another client deleted",
+        f"restoring {SECOND}, which another client changed",
     ]
 
 
@@ -273,7 +273,7 @@ async def test_one_that_shell_operator_left_in_the_namespace_is_taken_over(
         await world.keeper().settle()
         assert world.names() == ["one.example.com", "two.example.com"]
         return
-    with pytest.raises(Conflict, match="was made by somebody else: choose another name"):
+    with pytest.raises(Conflict, match="was created by another client: choose another name"):
         await world.keeper().settle()
     assert world.stored.found == {FIRST: old}
 

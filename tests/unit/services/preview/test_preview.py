@@ -119,7 +119,7 @@ async def test_what_the_settings_leave_out_is_no_trigger(world, make, see):
     filters = parse_filters(exclude_usernames="robot-*")
     sender = {"userInfo": {"username": "robot-1"}}
     seen = await see(make.policy(), Occasion(operation="UPDATE", user=sender), filters=filters)
-    assert {item.unmet for item in seen.all} == {"excludeUsernames leaves out who sends it"}
+    assert {item.unmet for item in seen.all} == {"excludeUsernames excludes the sender"}
 
 
 async def test_a_later_rule_goes_on_from_an_earlier_one(world, make, see, open_preview):

@@ -108,7 +108,7 @@ class TestPolicy:
         other = replace(policy_ref(policy), kind="ModRule")
         ended, _ = await attempt(replace(request, spec=replace(request.spec, policy=other)))
         assert (type(ended.disposition), ended.disposition.reason) == (Retry, Reason.NOT_FOUND)
-        assert "ModRule of kyverno.io/v1 is no kind of policies" in ended.disposition.message
+        assert "ModRule of kyverno.io/v1 is not a kind of policy" in ended.disposition.message
 
     async def test_made_again_under_its_name(self, world, make, trigger, attempt):
         policy = world.install(make.policy())

@@ -460,8 +460,8 @@ class TestStatus:
         first, last = (status for _, status, _ in world.observed)
         assert (first.state, first.reason) == (State.PENDING, "TakenBack")
         assert first.message == (
-            f"kubectl-edit set the state {state}, which is taken back: the work goes on;"
-            " to give it up, delete the request"
+            f"kubectl-edit set the state {state}, which was taken back: the work continues;"
+            " to cancel it, delete the request"
         )
         assert (last.state, last.counts.patched) == (State.COMPLETED, 1)
 

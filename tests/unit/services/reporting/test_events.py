@@ -211,7 +211,7 @@ async def test_an_aggregate_request_is_reported_when_it_begins_and_when_it_ends(
     begun, ended = reported(events)
     note = "rule r: too many requests wait, so sweep-1 stands for all triggers"
     assert begun == ("ClusterPolicy", "RecordingDiverted", note)
-    note = "rule r: sweep-1 stands for its triggers no more: no existing object fits"
+    note = "rule r: sweep-1 no longer stands for its triggers: no existing object fits"
     assert ended[:2] == ("ClusterPolicy", "RecordingResumed")
     assert ended[2].startswith(note)
 
@@ -220,11 +220,11 @@ def test_triggers_that_are_caught_up_are_reported_on_the_policy(events, event_re
     event_recorder.caught_up(policy_named("a/p"), "uid", "r", 1)
     event_recorder.caught_up(policy_named("p"), "uid", "r", 3)
     assert reported(events) == [
-        ("Policy", "CaughtUp", "rule r: 1 trigger was not recorded before, and caught up"),
+        ("Policy", "CaughtUp", "rule r: caught up on 1 trigger not recorded before"),
         (
             "ClusterPolicy",
             "CaughtUp",
-            "rule r: 3 triggers were not recorded before, and caught up",
+            "rule r: caught up on 3 triggers not recorded before",
         ),
     ]
     assert [item.regarding["uid"] for item in events.emitted] == ["uid", "uid"]

@@ -171,7 +171,7 @@ async def test_outcomes_become_results(store, reports, write):
     )
     await write()
     assert sorted(store.results()) == [
-        ("one", "pass", "Secret/one in namespace a is as the rule wants it"),
+        ("one", "pass", "Secret/one in namespace a is already as the rule requires"),
         ("three", "error", "field is immutable"),
         ("two", "skip", "preconditions not met"),
     ]

@@ -102,7 +102,7 @@ async def test_figures_of_requests_are_added_up(world, make, progress, in_force)
     assert (shown["triggers"], shown["patched"], shown["unchanged"]) == (2, 1, 1)
     assert (shown["pending"], shown["failed"]) == (0, 0)
     assert shown["lastRun"].startswith("2026-06-01T12:00:00")
-    assert shown["message"] == "1 patched, 1 as the rules want them already after 2 triggers"
+    assert shown["message"] == "1 patched, 1 already as the rules require after 2 triggers"
 
 
 async def test_nothing_is_written_where_nothing_changed(world, make, progress, in_force, writes):
@@ -209,7 +209,7 @@ class TestWhyZero:
 
     async def test_no_trigger_came(self, world, make, progress, in_force):
         policy = await in_force(progress, make.policy())
-        assert "no trigger came yet: new requests only" in await self.shown(
+        assert "no trigger yet: only new requests count" in await self.shown(
             world, progress, policy
         )
 
@@ -228,7 +228,7 @@ class TestWhyZero:
 
     async def test_no_object_matches(self, world, make, progress, in_force):
         policy = await in_force(progress, make.policy(on_change=True))
-        assert "there is none of the matched kinds" in await self.shown(world, progress, policy)
+        assert "no objects of the matched kinds exist" in await self.shown(world, progress, policy)
         policy = await in_force(
             progress, make.policy("q", on_change=True, resources={"names": ["no"]})
         )
@@ -248,7 +248,7 @@ class TestWhyZero:
         world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
         await work(world, policy, *triggers(world, make, "one"))
         message = await self.shown(world, progress, policy)
-        assert message == "nothing to do: 1 target as the rules want them already"
+        assert message == "nothing to do: 1 target already as the rules require"
 
     async def test_the_trigger_does_not_match_any_more(self, world, make, progress, in_force):
         condition = {"key": "{{ request.object.metadata.name }}", "operator": "Equals"}
@@ -266,7 +266,7 @@ class TestWhyZero:
         policy = await in_force(progress, policy)
         message = await self.shown(world, progress, policy)
         assert message.startswith("rule r: no object matches")
-        assert "; rule other: no trigger came yet" in message
+        assert "; rule other: no trigger yet" in message
 
 
 async def test_a_sweep_shows_how_far_it_is(world, make, progress, in_force, writes):

@@ -19,7 +19,7 @@ from tests.unit.services.configurations import Configurations, new_rollout
 from tests.unit.services.conftest import World
 
 LABEL = {"op": "add", "path": "/metadata/labels/a", "value": "b"}
-ALIVE = "KubeMod is at work in this cluster"
+ALIVE = "KubeMod is installed in this cluster"
 
 
 @pytest.fixture

@@ -371,7 +371,7 @@ class TestConfiguration:
         reason = "WebhookMissing" if deleted else "WebhookChanged"
         assert (broken["status"], broken["reason"]) == ("False", reason)
         assert broken["message"].startswith(f"the {MUTATING_CONFIGURATION} was ")
-        assert broken["message"].endswith("what is written meanwhile is not changed")
+        assert broken["message"].endswith("objects written in the meantime are not changed")
         assert ready(await seen(records))["status"] == "True"
         assert rollout.webhook_writer.in_force.outages.earliest() is None
         world.clock.tick(2)
@@ -424,7 +424,7 @@ class TestConfiguration:
         for name in (RESOURCE_CONFIGURATION, POLICY_CONFIGURATION):
             rollout.webhook_writer.cluster.webhooks.stored[name] = {"metadata": {"name": name}}
         rollout.webhook_writer.cluster.webhooks.get = absent
-        with pytest.raises(Conflict, match="somebody else"):
+        with pytest.raises(Conflict, match="another client"):
             await rollout.reconcile()
 
 

@@ -119,7 +119,7 @@ async def test_one_that_cannot_be_stored_is_tried_again_and_keeps_no_other(
     await retries.settle()
     await retries.settle()
     assert set(await waiting(world)) == {retry_name(other.uid, sweep=False)}
-    assert warnings == ["ur-1 cannot be done again yet: no answer"]
+    assert warnings == ["ur-1 cannot be retried yet: no answer"]
     failing = False
     await retries.settle()
     assert len(await waiting(world)) == 2

@@ -151,7 +151,7 @@ def test_tells_what_it_reads() -> None:
         ([{"key": 1, "value": 1}], "[0]", "is missing or misspelled"),
         ([{**TRUE, "operator": "Like"}], "[0].operator", "valid values: [Equals, "),
         ([{**TRUE, "operator": "greaterthan"}], "[0].operator", "entered value of `operator` is"),
-        ([{**TRUE, "message": 1}], "[0].message", "expected a text"),
+        ([{**TRUE, "message": 1}], "[0].message", "expected a string"),
         ([{**TRUE, "key": "{{ a.[ }}"}], "[0].key", ""),
     ],
 )
