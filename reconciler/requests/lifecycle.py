@@ -7,8 +7,8 @@ Rule 3: an empty state means Pending, so that one write, the CREATE, makes a req
 Rule 4: Completed, Failed and Skip are final. Work that may still succeed stays Pending with
 ``next_attempt``; there is no way back from a final state that this project wrote. One that
 another client wrote is reverted by `reopen`: work ends when it is done, or with its request.
-Rule 5: transient errors never exhaust a request: only `Fail` and `Skip` end one that was not
-done, and the caller passes `Fail` for errors that no retry cures.
+Rule 5: transient errors never exhaust a request: only `Fail`, which the caller passes for errors
+that no retry cures, `Skip` and `MOST_INTERRUPTIONS` end one that was not done.
 Rule 6: a target that succeeded is not repeated; its result stays when others are retried.
 """
 

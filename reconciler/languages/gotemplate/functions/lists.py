@@ -58,11 +58,13 @@ def _last(run: Run, value: Any) -> Any:
 
 
 def _rest(run: Run, value: Any) -> list[Any]:
-    return _items(run, value)[1:] if _items(run, value) else _nothing()
+    items = _items(run, value)
+    return items[1:] if items else _nothing()
 
 
 def _initial(run: Run, value: Any) -> list[Any]:
-    return _items(run, value)[:-1] if _items(run, value) else _nothing()
+    items = _items(run, value)
+    return items[:-1] if items else _nothing()
 
 
 def _reverse(run: Run, value: Any) -> list[Any]:
