@@ -27,7 +27,7 @@ _NOTHING: Final = object()
 _CONDITIONS: Final = frozenset({AnchorKind.GLOBAL, AnchorKind.CONDITION, AnchorKind.NEGATION})
 _CONTENT: Final = frozenset({AnchorKind.GLOBAL, AnchorKind.CONDITION})
 _CURES: Final = {
-    AnchorKind.EQUALITY: "use (k) for a condition or +(k) to add what is absent",
+    AnchorKind.EQUALITY: "use (key) for a condition, or +(key) to add a missing key",
     AnchorKind.EXISTENCE: "put it into the value of a condition, as in (list): [...]",
 }
 
@@ -182,11 +182,11 @@ def _compile_map(patch: dict[str, Any], location: str, *, tested: bool) -> _Map 
 def _compile_entries(patch: dict[str, Any], location: str, *, tested: bool) -> Iterator[_Entry]:
     for index, (key, value) in enumerate(patch.items()):
         if not isinstance(key, str):
-            raise InvalidPolicy(location, f"the key {key!r} must be a text; put it into quotes")
+            raise InvalidPolicy(location, f"the key {key!r} must be a string; put it in quotes")
         anchor = pattern.parse_anchor(key)
         place = f"{location}.{key}"
         if anchor and not tested and anchor.kind in _CURES:
-            raise InvalidPolicy(place, f"means nothing here; {_CURES[anchor.kind]}")
+            raise InvalidPolicy(place, f"the anchor has no meaning here; {_CURES[anchor.kind]}")
         inner_tested = tested or (anchor is not None and anchor.kind in _CONDITIONS)
         child = _compile(value, place, tested=inner_tested)
         if anchor or child:
@@ -198,7 +198,9 @@ def _compile_list(patch: list[Any], location: str, *, tested: bool) -> _List | N
     for index, element in enumerate(patch):
         anchors = _compile(element, f"{location}[{index}]", tested=tested)
         if isinstance(anchors, _List):
-            raise InvalidPolicy(f"{location}[{index}]", "anchors cannot stand in a list of lists")
+            raise InvalidPolicy(
+                f"{location}[{index}]", "anchors are not supported in a list of lists"
+            )
         elements.append(anchors)
     if not any(elements):
         return None
@@ -323,7 +325,7 @@ def _check(entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
     if isinstance(entry.child, _Map) and entry.child.adds:
         return
     if not _holds(value, wanted):
-        raise _UnmetCondition(anchor.kind, f'"{anchor.key}" is not as the patch asks')
+        raise _UnmetCondition(anchor.kind, f'"{anchor.key}" does not match the patch')
 
 
 def _holds(value: Any, wanted: Any) -> bool:
@@ -342,7 +344,7 @@ def _content(entry: _Entry, anchor: Anchor, value: Any, resource: Any) -> Any:
 
 def _items(anchors: _Map, patch: dict[str, Any]) -> list[tuple[str, Any]]:
     if len(patch) != anchors.size:
-        raise EvaluationError("two keys of the patch became the same one after substitution")
+        raise EvaluationError("two keys of the patch are equal after substitution")
     return list(patch.items())
 
 

@@ -71,34 +71,36 @@ class _Count:
         at = place(self.location, steps)
         self.references += text.count("$(")
         if self.references > MAX_REFERENCES:
-            reason = f"with those here, there are more than {MAX_REFERENCES} references $(...)"
+            reason = (
+                f"including those here, there are more than {MAX_REFERENCES} references $(...)"
+            )
             raise InvalidPolicy(at, reason)
         if "{{" not in text:
             return
         self.variables += text.count("{{")
         self.characters += len(text)
         if self.variables > MAX_VARIABLES:
-            reason = f"with those here, there are more than {MAX_VARIABLES} variables"
+            reason = f"including those here, there are more than {MAX_VARIABLES} variables"
             raise InvalidPolicy(at, reason)
         if self.characters > MAX_TEXT:
             reason = (
-                f"with this one, the texts that have variables in them are longer than {MAX_TEXT}"
-                " characters; put what is constant elsewhere, as into a ConfigMap"
+                f"including this one, the strings with variables are longer than {MAX_TEXT}"
+                " characters; move constant parts elsewhere, such as into a ConfigMap"
             )
             raise InvalidPolicy(at, reason)
         found = braces.find(text, passes=DEFAULT_LIMITS.passes, location=at)
         self.expressions += sum(len(one.body) for outer in found for one in outer.walk())
         if self.expressions > MAX_EXPRESSIONS:
             reason = (
-                f"with those here, the expressions are longer than {MAX_EXPRESSIONS} characters,"
-                " those inside of others counted in both"
+                "including those here, the expressions are longer than"
+                f" {MAX_EXPRESSIONS} characters; a nested one also counts in the outer one"
             )
             raise InvalidPolicy(at, reason)
 
     def too_many(self, steps: Path) -> InvalidPolicy:
         reason = (
-            f"with what stands here, there are more than {MAX_VALUES} values, those that YAML"
-            " aliases repeat counted each time"
+            f"including those here, there are more than {MAX_VALUES} values; those that YAML"
+            " aliases repeat count each time"
         )
         return InvalidPolicy(place(self.location, steps), reason)
 
@@ -117,9 +119,7 @@ def _walk(spec: Any, location: str) -> Iterator[tuple[Path, Any]]:
             continue
         if depth >= MAX_DEPTH:
             shown = place(location, steps[:_SHOWN])
-            raise InvalidPolicy(
-                shown, f"what stands here is nested deeper than {MAX_DEPTH} levels"
-            )
+            raise InvalidPolicy(shown, f"the value is nested deeper than {MAX_DEPTH} levels")
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for step, item in items:
             nested = (*steps, step)

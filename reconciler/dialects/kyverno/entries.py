@@ -211,8 +211,8 @@ class ElementEntry:
         index: int = context.data["elementIndex"]
         if index >= len(self.values):
             msg = (
-                f"foreachValues gives {self.name} for {len(self.values)} elements, and the list"
-                f" has one at {index}"
+                f"foreachValues has {len(self.values)} values for {self.name}, but the list has an"
+                f" element {index}"
             )
             raise EvaluationError(msg)
         return self.values[index]

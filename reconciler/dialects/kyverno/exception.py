@@ -42,7 +42,7 @@ def compile_exception(obj: Object) -> PolicyException:
         spec = reading.mapping(obj.get("spec"), "spec", allowed=_FIELDS, errors=errors)
         background = spec.get("background", True)
         if not isinstance(background, bool):
-            errors.add(InvalidPolicy("spec.background", "is true or false"))
+            errors.add(InvalidPolicy("spec.background", "expected true or false"))
         rules = errors.attempt(_read_rules, spec) or ()
         conditions = errors.attempt(_conditions, spec)
         match, asks_for_users = _read_match(spec)
@@ -83,7 +83,7 @@ def _read_excepts(
         return True, not (asks_for_users or _asks_for_the_request(conditions))
     found = _EXCEPTS.get(word)
     if found is None:
-        raise InvalidPolicy(place, f"is one of {', '.join(_EXCEPTS)}")
+        raise InvalidPolicy(place, f"expected one of {', '.join(_EXCEPTS)}")
     if found[1] and asks_for_users:
         reason = "an exception of targets cannot ask for a user: a target has no request"
         raise InvalidPolicy(asks_for_users, reason)
@@ -148,13 +148,13 @@ def _warnings(spec: Mapping[str, Any], policies: list[str]) -> list[str]:
     found: list[str] = []
     if spec.get("podSecurity"):
         found.append(
-            "spec.podSecurity is for validate rules, which kube-retrofit does not have: it is not"
-            " looked at, and the exception holds for the whole rule"
+            "spec.podSecurity is for validate rules, which kube-retrofit does not have: it is"
+            " ignored, and the exception applies to the whole rule"
         )
     for index, policy in enumerate(policies):
         if has_wildcard(policy):
             found.append(
-                f"spec.exceptions[{index}].policyName: {policy} means no policy, because a name"
-                " is taken as it stands; only ruleNames may have wildcards"
+                f"spec.exceptions[{index}].policyName: {policy} selects no policy, because"
+                " the name is taken literally; only ruleNames may have wildcards"
             )
     return found

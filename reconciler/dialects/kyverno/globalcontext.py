@@ -72,7 +72,7 @@ def compile_entry(entry: Object) -> CompiledEntry:
     api_version, kind = str(entry.get("apiVersion", "")), str(entry.get("kind", ""))
     if split_api_version(api_version)[0] not in GROUPS or kind != KIND:
         known = " or ".join(GROUPS)
-        raise InvalidPolicy("kind", f"{api_version} {kind} is no {KIND} of {known}")
+        raise InvalidPolicy("kind", f"{api_version} {kind} is not a {KIND} of {known}")
     meta = entry.get("metadata") or {}
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
@@ -117,7 +117,7 @@ def _resource(raw: Any, place: str) -> ResourceSource:
             reason = f"the core group has no version {texts['version']}"
             errors.add(InvalidPolicy(f"{place}.group", reason))
         if texts["resource"] != texts["resource"].lower():
-            reason = "write the plural as the API has it, deployments for Deployment"
+            reason = "use the plural name of the API, such as deployments for Deployment"
             errors.add(InvalidPolicy(f"{place}.resource", reason))
     return ResourceSource(**texts)
 
@@ -147,7 +147,7 @@ def _load(fields: Mapping[str, Any], place: str) -> ApiLoad | ServiceLoad:
     if bool(path) == (service is not None):
         raise InvalidPolicy(place, "either a urlPath or a service is needed")
     if path and not path.startswith("/"):
-        raise InvalidPolicy(f"{place}.urlPath", "it begins with /")
+        raise InvalidPolicy(f"{place}.urlPath", "must begin with /")
     with ErrorList() as errors:
         if service is not None:
             errors.attempt(_check_service, service, f"{place}.service")
@@ -190,7 +190,7 @@ def _tries(raw: Any, place: str) -> int:
     if raw is None:
         return _TRIES
     if type(raw) is not int or raw < 1:
-        raise InvalidPolicy(place, "expected a number from 1")
+        raise InvalidPolicy(place, "expected a whole number, at least 1")
     return raw
 
 
@@ -208,9 +208,9 @@ def _projection(raw: Any, place: str, *, entry: str, found: dict[str, Expression
     if not name:
         raise InvalidPolicy(f"{place}.name", "a name is needed")
     if name == entry:
-        raise InvalidPolicy(f"{place}.name", "a name other than that of the entry is needed")
+        raise InvalidPolicy(f"{place}.name", "the name must differ from that of the entry")
     if name in found:
-        raise InvalidPolicy(f"{place}.name", f"{name} stands there twice")
+        raise InvalidPolicy(f"{place}.name", f"the name {name} is used twice")
     if not isinstance(path, str) or not path:
         raise InvalidPolicy(f"{place}.jmesPath", "an expression is needed")
     found[name] = compile_expression(path, location=f"{place}.jmesPath")
@@ -220,7 +220,7 @@ def _warnings(name: str) -> tuple[str, ...]:
     if "." not in name:
         return ()
     head = name.partition(".")[0]
-    text = f"no rule can read {name}: what follows a dot names a projection of {head}"
+    text = f"no rule can read {name}: the part after the dot names a projection of {head}"
     return (f"metadata.name: {text}",)
 
 
@@ -230,5 +230,7 @@ def _text(raw: Any, place: str) -> str:
     if not isinstance(raw, str):
         raise InvalidPolicy(place, "expected a string")
     if not compile_template(raw, location=place).constant:
-        raise InvalidPolicy(place, "an entry is kept for all rules, so it has no variables")
+        raise InvalidPolicy(
+            place, "variables are not allowed here, because all rules share the entry"
+        )
     return raw

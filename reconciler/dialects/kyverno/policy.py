@@ -152,8 +152,8 @@ def _on_existing(
     if webhook["matchConditions"]:
         raise InvalidPolicy(
             PLACE,
-            "only the API server evaluates matchConditions, and only on requests, so nobody can"
-            " say which of the objects that exist they mean; use match and preconditions",
+            "only the API server evaluates matchConditions, and only for requests, so they"
+            " cannot select existing objects; use match and preconditions",
         )
     found: dict[int, Program] = {}
     for program in programs:
@@ -162,8 +162,8 @@ def _on_existing(
         if program.match.needs.user or any(map(reads_user, program.reads)):
             raise InvalidPolicy(
                 PLACE,
-                f"rule {program.rule} depends on who sends a request, and nobody sent one for an"
-                " object that exists; move the rule to a policy without the annotation",
+                f"rule {program.rule} depends on the user who sends a request, and there is no"
+                " request for existing objects; move the rule to a policy without the annotation",
             )
         before = tuple(found[id(item)] for item in program.before)
         found[id(program)] = replace(on_existing(program), before=before)
@@ -252,7 +252,7 @@ def _check_condition(raw: Any, place: str, names: set[str]) -> None:
         if not isinstance(fields.get(field), str):
             raise InvalidPolicy(f"{place}.{field}", "expected a string")
     if fields["name"] in names:
-        raise InvalidPolicy(f"{place}.name", f"a second condition named {fields['name']}")
+        raise InvalidPolicy(f"{place}.name", f"duplicate condition name {fields['name']}")
     names.add(fields["name"])
 
 
@@ -261,7 +261,7 @@ def _failure_policy(webhook: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     if value is None:
         return "Fail"
     if value not in (FAIL, IGNORE):
-        raise InvalidPolicy(place, "is Fail or Ignore")
+        raise InvalidPolicy(place, "expected Fail or Ignore")
     return str(value)
 
 
@@ -291,7 +291,7 @@ def _either(
 def _read_apply(spec: Mapping[str, Any]) -> str:
     value = spec.get("applyRules")
     if value not in (None, "All", "One"):
-        raise InvalidPolicy("spec.applyRules", "is All or One")
+        raise InvalidPolicy("spec.applyRules", "expected All or One")
     return str(value)
 
 

@@ -82,8 +82,8 @@ def compile_rule(rule: Mapping[str, Any], *, origin: Origin, defaults: RuleDefau
         if on_change and program.match.needs.user:
             raise InvalidPolicy(
                 f"{place}.mutateExistingOnPolicyUpdate",
-                "a change of the policy has no user: match without roles, clusterRoles and"
-                " subjects, or set it to false",
+                "a change of the policy has no user: remove roles, clusterRoles and subjects"
+                " from match, or set the field to false",
             )
         return replace(program, on_policy_change=bool(on_change))
 
@@ -193,7 +193,8 @@ def _refuse(rule: Mapping[str, Any], location: str) -> None:
     if rule.get("imageExtractors"):
         raise InvalidPolicy(
             f"{location}.imageExtractors",
-            "images are found in the usual places of Pods and their controllers only; remove it",
+            "images are read only from the standard fields of Pods and their controllers;"
+            " remove it",
         )
 
 

@@ -73,7 +73,10 @@ def resolve(index: int, target: Target, context: Context, *, policy_namespace: s
 def _kind(template: Template, context: Context, location: str, field: str) -> str:
     text = _text(template, context, location, field)
     if has_wildcard(text) and not template.constant:
-        msg = f"{location}.{field}: {text} is a wildcard, which only the policy itself may write"
+        msg = (
+            f"{location}.{field}: {text} has a wildcard, which is allowed only in a value without"
+            " variables"
+        )
         raise EvaluationError(msg)
     return text
 
@@ -81,7 +84,7 @@ def _kind(template: Template, context: Context, location: str, field: str) -> st
 def _text(template: Template, context: Context, location: str, field: str) -> str:
     value = template.render(context)
     if not isinstance(value, str) or not value:
-        msg = f"{location}.{field}: it resolves to {value!r}, not to text"
+        msg = f"{location}.{field}: it resolves to {value!r}, not to a non-empty string"
         raise EvaluationError(msg)
     return value
 
@@ -94,7 +97,8 @@ def _pattern(
     text = template.render_literal(context, escape=escape)
     if not text:
         msg = (
-            f"{location}.{field}: it resolves to nothing; an empty {field} never means all of them"
+            f"{location}.{field}: it resolves to an empty string; an empty {field} never means all"
+            " of them"
         )
         raise EvaluationError(msg)
     if has_wildcard(text):

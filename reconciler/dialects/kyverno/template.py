@@ -63,7 +63,7 @@ class _Variable:
     def text(self, run: Run) -> str:
         value = self.value(run)
         if self.shallow and value is not None and not isinstance(value, str):
-            raise self._failed("a variable written {{- }} must give a string")
+            raise self._failed("a variable written {{- }} must resolve to a string")
         text = as_text(value, run)
         run.put_in(len(text))
         return text
@@ -314,8 +314,8 @@ class _Compiler:
         if here is None:
             raise InvalidPolicy(
                 at,
-                "{{ @ }} has a meaning only in a patch, and there not in or below a key with an"
-                " anchor or a variable; write the path out",
+                "{{ @ }} is valid only in a patch, and not in or below a key with an anchor or a"
+                " variable; write the whole path",
             )
         return here
 

@@ -110,6 +110,6 @@ def _reason(name: str, source: str, scope: Scope) -> str:
         return f"variable {{{{ {source} }}}}: {name} is only present inside of foreach"
     known = ", ".join(sorted(scope.entries)) or "none here"
     return (
-        f"variable {{{{ {source} }}}}: nothing is called {name}; use request.*, target.*, "
+        f"variable {{{{ {source} }}}}: {name} is not defined; use request.*, target.*, "
         f"serviceAccountName, serviceAccountNamespace, images or a context entry ({known})"
     )

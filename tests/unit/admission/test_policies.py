@@ -150,7 +150,7 @@ async def test_conditions_that_do_not_compile_are_refused_with_their_place(make,
     assert (found.allowed, found.code) == (False, 503)
     assert "whether matchConditions compile cannot be checked now: no; grant" in found.message
     conditions[1]["name"] = "a"
-    assert "matchConditions[1].name: a second condition" in (await review(policy)).message
+    assert "matchConditions[1].name: duplicate condition name" in (await review(policy)).message
 
 
 async def test_what_lint_calls_an_error_is_refused(make, review):
@@ -158,8 +158,8 @@ async def test_what_lint_calls_an_error_is_refused(make, review):
     found = await review(targeting(make, node))
     assert (found.allowed, found.code) == (False, 422)
     assert found.message == (
-        "ClusterPolicy set-team: spec.rules[0].mutate.targets[0]: Node is cluster-scoped, so none"
-        " is ever found in a namespace; remove the namespace of the target"
+        "ClusterPolicy set-team: spec.rules[0].mutate.targets[0]: Node is cluster-scoped, so no"
+        " namespace contains such an object; remove the namespace of the target"
     )
 
 

@@ -159,7 +159,7 @@ def recursive(value: str) -> str:
     ("policy", "place", "said"),
     [
         (POLICY.replace("mutate:", "mutat:"), "spec.rules[0].mutat: ", "unknown field 'mutat'"),
-        (recursive("a"), "spec.rules[0].context[0].variable.value: ", "nothing is called a"),
+        (recursive("a"), "spec.rules[0].context[0].variable.value: ", "a is not defined"),
         (
             POLICY.replace("{{ request.object.data.a }}", "{{ " * 100 + "a" + " }}" * 100),
             "spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x: ",

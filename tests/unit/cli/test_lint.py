@@ -78,7 +78,7 @@ def test_a_finding_names_file_line_level_code_policy_and_place(tmp_path: Path) -
     assert done.stdout == (
         f"{file}:11:49: error [unquoted-value]"
         " p: spec.rules[0].mutate.patchStrategicMerge.metadata.labels.x:"
-        " this is a number; labels and annotations hold only text"
+        " this is a number; labels and annotations hold only strings"
         " -> put the value in quotes\n"
     )
     assert done.stderr == "1 policy: 1 error, 0 warnings, 0 notes\n"
@@ -130,7 +130,7 @@ def test_what_is_known_of_kinds() -> None:
 def test_an_entry_is_checked_beside_policies() -> None:
     done = lint("-", stdin=f"{GOOD}---{ENTRY % ('e', 'Pod')}")
     where = "stdin:16:42: error [invalid] e: spec.kubernetesResource.resource: "
-    assert done.stdout.startswith(f"{where}write the plural")
+    assert done.stdout.startswith(f"{where}use the plural name")
     assert done.stderr.startswith("1 policy and 1 entry: 1 error, ")
 
 

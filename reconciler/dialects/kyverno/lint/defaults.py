@@ -51,8 +51,8 @@ def _finding(expression: Expression, place: str, path: _Path) -> Finding:
         level=Level.WARNING,
         code="no-default",
         location=place,
-        text=f"{{{{ {expression.source} }}}} fails at a target without"
-        f" {f'the {what} {name[0]}' if name else f'{what}s'}, which then is not changed",
+        text=f"{{{{ {expression.source} }}}} fails for a target without"
+        f" {f'the {what} {name[0]}' if name else f'{what}s'}, and the target is not changed",
         cure=f"give a default: {{{{ {expression.source} || {default} }}}}",
     )
 

@@ -38,7 +38,7 @@ def _unknown(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> Iterator[Fin
                 level=Level.NOTE,
                 code="unknown-policy",
                 location=f"{place}.policyName",
-                text=f"no policy {policy} is in the given files",
+                text=f"the given files contain no policy {policy}",
                 cure="a Policy is named with its namespace: namespace/name",
             )
             continue

@@ -40,7 +40,7 @@ def existing_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Find
             level=Level.WARNING,
             code="unused-existing",
             location=PLACE,
-            text="it is for rules without mutate.targets, and the policy has none",
+            text="it only affects rules without mutate.targets, but the policy has no such rule",
             cure="remove it; for rules with targets set mutateExistingOnPolicyUpdate: true",
         )
 
@@ -107,7 +107,7 @@ def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> It
                 level=Level.WARNING,
                 code="delete-not-listed",
                 location=f"{place}.value",
-                text="a DELETE never gets here: it fires only rules that list the operation",
+                text="a DELETE never gets this far: it fires only rules that list the operation",
                 cure="add DELETE to resources.operations of a filter of match",
             )
 

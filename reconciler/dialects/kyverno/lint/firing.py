@@ -74,8 +74,8 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
             level=Level.WARNING,
             code="never-on-policy-update",
             location=place,
-            text=f"{field} has no effect: a filter that lists operations concerns requests only,"
-            " and a policy update is none",
+            text=f"{field} has no effect: filters that list operations apply to requests only,"
+            " and a policy update is not a request",
             cure=f"add a filter without operations under match.any, or remove {field}",
         )
         return
@@ -84,7 +84,7 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
             level=Level.NOTE,
             code="partly-on-policy-update",
             location=place,
-            text="when the policy changes, the filters that list operations take no part",
+            text="when the policy changes, filters that list operations are ignored",
         )
     paths = {path for reader in parts_of(program).readers() for path in reader.reads}
     if not background and any(map(reads_user, paths)):
@@ -103,5 +103,5 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
                 code="no-request-on-policy-update",
                 location=program.origin.location,
                 text=f"{'.'.join(wanted)} is empty when the rule runs because the policy changed",
-                cure="give a default, as {{ " + ".".join(wanted) + " || '' }}",
+                cure="give a default, such as {{ " + ".".join(wanted) + " || '' }}",
             )

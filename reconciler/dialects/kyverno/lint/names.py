@@ -24,8 +24,8 @@ def unclosed_variables(rule: Mapping[str, Any], location: str) -> Iterator[Findi
                 level=Level.WARNING,
                 code="unclosed-variable",
                 location=f"{location}.{path}",
-                text="{{ opens a variable that no }} closes, so it is plain text",
-                cure=r"close it by }}, or write \{{ for plain braces",
+                text="{{ has no closing }}, so it is plain text",
+                cure=r"close it with }}, or write \{{ for plain braces",
             )
 
 
@@ -40,7 +40,7 @@ def unknown_names(program: Program) -> Iterator[Finding]:
                     level=Level.WARNING,
                     code="unknown-name",
                     location=place,
-                    text=f"variable {{{{ {expression.source} }}}}: nothing is called {name}, so it"
+                    text=f"variable {{{{ {expression.source} }}}}: {name} is not defined, so it"
                     " never has a value",
                     cure=f"declare a context entry {name}, or correct the name",
                 )

@@ -90,7 +90,7 @@ def _append(place: str, operation: Operation, *, guarded: bool) -> Finding:
         text=f"{operation.name} at {path} appends another element each time the rule runs"
         + (", unless a precondition prevents it" if guarded else ""),
         cure="add a precondition to the target that fails once the element is there, or use a"
-        " strategic merge, which knows elements by their key",
+        " strategic merge, which identifies elements by their key",
     )
 
 
@@ -105,8 +105,8 @@ def _unsettled(program: Program, place: str, *, guarded: bool) -> Iterator[Findi
             level=Level.NOTE if guarded else Level.WARNING,
             code="never-settles",
             location=place,
-            text=f"{names} gives another value each time, so every run of the rule writes all of"
-            " its targets again" + (", unless a precondition prevents it" if guarded else ""),
+            text=f"each call of {names} returns another value, so every run of the rule writes all"
+            " of its targets again" + (", unless a precondition prevents it" if guarded else ""),
             cure="take a value that belongs to the change, such as"
             " request.object.metadata.resourceVersion",
         )
@@ -149,9 +149,7 @@ def _not_a_text(
 ) -> Finding:
     kind = "a boolean" if isinstance(value, bool) else "a number"
     if variable:
-        text = (
-            "without quotes around it, the variable becomes a number or a boolean where it looks"
-        )
+        text = "without quotes, the variable becomes a number or a boolean if its value looks"
         text += " like one"
     else:
         text = f"this is {kind}"
@@ -159,7 +157,7 @@ def _not_a_text(
         level=Level.WARNING if variable else Level.ERROR,
         code="unquoted-value",
         location=place,
-        text=f"{text}; labels and annotations hold only text",
+        text=f"{text}; labels and annotations hold only strings",
         cure="put the value in quotes",
     )
 

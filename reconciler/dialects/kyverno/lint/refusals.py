@@ -37,7 +37,7 @@ def policy_refusals(policy: Object) -> Iterator[Finding]:
         yield _refusal(
             "unknown-controller",
             f"metadata.annotations[{ANNOTATION}]",
-            "all is no controller",
+            "all is not a controller",
             "name the controllers, or remove the annotation for all of them",
         )
     if spec.get("admission") is False:

@@ -46,7 +46,7 @@ def _reach(
                 level=Level.ERROR,
                 code="cluster-scoped-target",
                 location=target.location,
-                text=f"{shown} is cluster-scoped, so none is ever found in a namespace",
+                text=f"{shown} is cluster-scoped, so no namespace contains such an object",
                 cure="use a ClusterPolicy" if home else "remove the namespace of the target",
             )
         elif target.name is None and target.selector is None and target.uid is None:
@@ -70,7 +70,7 @@ def _reach(
         code="whole-cluster",
         location=target.location,
         text=f"{doubt}the target is {which} in all namespaces: no namespace is given",
-        cure='give one, such as "{{ request.namespace }}", or "*" to say that all are meant',
+        cure='give one, such as "{{ request.namespace }}", or "*" for all namespaces',
     )
 
 
@@ -84,7 +84,7 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
             level=Level.WARNING,
             code="deleted-target",
             location=target.location,
-            text="the target is the trigger itself, which is gone once it was deleted",
+            text="the target is the trigger itself, which no longer exists after a DELETE",
             cure="do not list DELETE in the operations of match, or name another target",
         )
     elif program.skip_background and any("*" not in item.selector.kind for item in scopes):
@@ -102,7 +102,7 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
             location=target.location,
             text=f"{kind} is trigger and target of the rule, and skipBackgroundRequests is false:"
             " what the rule writes fires it again, until there is nothing to change",
-            cure="remove skipBackgroundRequests: false, or add a precondition that ends it",
+            cure="remove skipBackgroundRequests: false, or add a precondition that ends the loop",
         )
 
 

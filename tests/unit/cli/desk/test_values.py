@@ -89,7 +89,7 @@ def test_an_element_without_a_value_is_an_error(desk: Desk, policy: Policy) -> N
     desk.write("values.yaml", VALUES % "foreachValues: {image.digest: [d0]}")
     done = desk.run("apply", policy(IMAGES), "-r", "cm.yaml", "-f", "values.yaml")
     assert done.exit_code == 1
-    assert "foreachValues gives image for 1 elements, and the list has one at 1" in done.stderr
+    assert "foreachValues has 1 values for image, but the list has an element 1" in done.stderr
 
 
 @pytest.mark.parametrize(

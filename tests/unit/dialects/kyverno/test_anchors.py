@@ -71,7 +71,7 @@ def test_a_failed_condition_outside_of_a_list_switches_the_whole_patch_off() -> 
         "metadata": {"labels": {"(tier)": "back", "a": "b"}, "annotations": {"x": "y"}},
     }
     assert preprocess(patch, pod()) is None
-    assert reason(patch, pod()) == 'condition failed: "tier" is not as the patch asks'
+    assert reason(patch, pod()) == 'condition failed: "tier" does not match the patch'
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_keys_may_hold_variables() -> None:
 @pytest.mark.parametrize(
     ("patch", "place", "cure"),
     [
-        ({"spec": {"=(hostPID)": True}}, "p.spec.=(hostPID)", "use (k)"),
+        ({"spec": {"=(hostPID)": True}}, "p.spec.=(hostPID)", "use (key)"),
         ({"spec": {"^(containers)": [{}]}}, "p.spec.^(containers)", "value of a condition"),
         ({"a": [[{"(b)": 1}]]}, "p.a[0]", "list of lists"),
         ([], "p", "must be a map"),

@@ -44,7 +44,7 @@ def nested_variables(levels, text):
         (
             [((PATCH),), (("mutate", "patchesJson6902"), aliases())],
             "spec.rules[0].mutate.patchesJson6902",
-            "more than 20000 values, those that YAML aliases repeat",
+            "more than 20000 values; those that YAML aliases repeat",
         ),
         (
             [((PATCH),), (("mutate", "patchesJson6902"), aliases(variable="{{ request.name }}"))],
@@ -110,9 +110,7 @@ def test_many_texts_count_together(rule):
 
 def test_lint_says_the_same(rule):
     _, errors = examine_policy(rule(((*PATCH, "data"), nested(1_000))))
-    assert [error.reason for error in errors] == [
-        "what stands here is nested deeper than 100 levels"
-    ]
+    assert [error.reason for error in errors] == ["the value is nested deeper than 100 levels"]
 
 
 def test_exceptions_and_global_entries_are_measured_too():

@@ -46,7 +46,7 @@ class TestStrategic:
         ("value", "reason"),
         [
             ("{{ request.object. }}", "request.object."),
-            ("{{ nobody }}", "nothing is called nobody"),
+            ("{{ nobody }}", "nobody is not defined"),
             ("{{ element.name }}", "only present inside of foreach"),
             ("{{ no_such_function(request) }}", "no_such_function"),
         ],
@@ -102,7 +102,7 @@ class TestJson:
             ("- {op: move, path: /a}", "[0]", "from"),
             ('- {op: ad, path: /a, value: "{{ request.name }}"}', "[0].op", 'unknown "ad"'),
             ("- {op: add, path: /a, value: '{{ request. }}'}", "", "request."),
-            ("- {op: add, path: /a, value: '{{ nobody }}'}", "", "nothing is called nobody"),
+            ("- {op: add, path: /a, value: '{{ nobody }}'}", "", "nobody is not defined"),
         ],
     )
     def test_what_is_wrong_is_named_with_its_place(self, json, text, location, reason):

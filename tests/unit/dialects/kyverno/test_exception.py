@@ -283,7 +283,7 @@ class TestRefused:
         assert reason in caught.value.reason
 
     def test_an_annotation_that_is_none_of_the_words(self):
-        with pytest.raises(InvalidPolicy, match="is one of triggers, targets, both"):
+        with pytest.raises(InvalidPolicy, match="expected one of triggers, targets, both"):
             compile_exception(exception("all"))
 
     def test_a_user_of_targets(self):
@@ -306,5 +306,5 @@ class TestWarnings:
         rules = [*RULES, {"policyName": "p*", "ruleNames": ["*"]}]
         compiled = compile_exception(exception(exceptions=rules))
         (text,) = compiled.warnings
-        assert text.startswith("spec.exceptions[1].policyName: p* means no policy")
+        assert text.startswith("spec.exceptions[1].policyName: p* selects no policy")
         assert not compiled.concerns(rule("x", policy="p1"))

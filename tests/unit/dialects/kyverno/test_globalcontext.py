@@ -99,11 +99,11 @@ def test_a_name_with_a_dot_cannot_be_read():
         (
             {"kubernetesResource": {**POD, "namespace": "{{ request.namespace }}"}},
             "spec.kubernetesResource.namespace",
-            "no variables",
+            "variables are not allowed",
         ),
         ({"apiCall": {}}, "spec.apiCall", "either a urlPath or a service"),
         ({"apiCall": {**CALL, "service": {"url": "u"}}}, "spec.apiCall", "either"),
-        ({"apiCall": {"urlPath": "api/v1"}}, "spec.apiCall.urlPath", "begins with /"),
+        ({"apiCall": {"urlPath": "api/v1"}}, "spec.apiCall.urlPath", "must begin with /"),
         ({"apiCall": {"service": {}}}, "spec.apiCall.service.url", "needed"),
         (
             {"apiCall": {"service": {"url": "u", "caBundleFrom": {}}}},
@@ -121,12 +121,12 @@ def test_a_name_with_a_dot_cannot_be_read():
         ({"apiCall": {**CALL, "refreshInterval": "0s"}}, "spec.apiCall.refreshInterval", "zero"),
         ({"apiCall": {**CALL, "refreshInterval": "soon"}}, "spec.apiCall.refreshInterval", "as"),
         ({"apiCall": {**CALL, "refreshInterval": 5}}, "spec.apiCall.refreshInterval", "as"),
-        ({"apiCall": {**CALL, "retryLimit": 0}}, "spec.apiCall.retryLimit", "from 1"),
+        ({"apiCall": {**CALL, "retryLimit": 0}}, "spec.apiCall.retryLimit", "at least 1"),
         ({"apiCall": CALL, "projections": [{}]}, "spec.projections[0].name", "needed"),
         (
             {"apiCall": CALL, "projections": [{"name": "teams", "jmesPath": "a"}]},
             "spec.projections[0].name",
-            "other than that of the entry",
+            "differ from that of the entry",
         ),
         (
             {"apiCall": CALL, "projections": [{"name": "p", "jmesPath": "a"}] * 2},

@@ -192,7 +192,7 @@ class TestNotActedOn:
         assert compiled.program("inline").before == ()
 
     def test_how_many_rules_are_applied_is_one_of_two_words(self, policy):
-        with pytest.raises(InvalidPolicy, match=r"spec.applyRules: is All or One"):
+        with pytest.raises(InvalidPolicy, match=r"spec.applyRules: expected All or One"):
             compile_policy(policy((("spec", "applyRules"), "First")))
 
     @pytest.mark.parametrize("field", ["emitWarning", "schemaValidation", "generateExisting"])

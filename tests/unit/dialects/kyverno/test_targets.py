@@ -90,7 +90,7 @@ def test_what_does_not_resolve_is_an_error(field):
 @pytest.mark.parametrize("field", ["api_version", "kind", "uid"])
 @pytest.mark.parametrize("source", ["spec.empty", "spec.number", "metadata"])
 def test_parts_that_are_no_text_are_refused(field, source):
-    with pytest.raises(EvaluationError, match="not to text"):
+    with pytest.raises(EvaluationError, match="not to a non-empty string"):
         query(**{field: f"{{{{ request.object.{source} }}}}"})
 
 

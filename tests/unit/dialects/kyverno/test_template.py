@@ -189,7 +189,7 @@ def test_what_nested_variables_read(text, reads, dynamic):
             {"a": "{{ split('{{ absent }}', ',')[] }}"},
             "spec.a: failed to resolve absent: Unknown key",
         ),
-        ({"a": "{{- index }}!"}, "a variable written {{- }} must give a string"),
+        ({"a": "{{- index }}!"}, "a variable written {{- }} must resolve to a string"),
         ({"{{ index }}": 1}, 'expected string after substituting variables in key "{{ index }}"'),
         ({"{{ star }}": 1, "*": 2}, 'two keys become "*" after substituting variables'),
         ({"a": "{{ `{{ star }}` }}"}, "is not JSON once its variables are put in"),
@@ -268,7 +268,7 @@ def test_here_is_an_error_when_the_place_is_missing():
     [{"(a)": "{{ @ }}"}, {"+(a)": {"b": "{{ @ }}"}}, {"{{ @ }}": 1}, {"{{ star }}": ["{{@}}"]}],
 )
 def test_here_is_refused_where_the_place_is_unknown(document):
-    with pytest.raises(InvalidPolicy, match="write the path out"):
+    with pytest.raises(InvalidPolicy, match="write the whole path"):
         compile_template(document)
 
 
