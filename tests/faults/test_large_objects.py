@@ -25,11 +25,8 @@ pytestmark = [
 COUNT, SIZE = 64, 900_000
 MIB = 1024 * 1024
 IN_FLIGHT = 8 * MIB
-MOST = 175 * MIB
-"""The controller's memory with this memory budget: up to 160 MiB beside other tests.
-
-Without a budget it needs 200 MiB or more.
-"""
+MOST = 150 * MIB
+"""The controller's memory with this memory budget; without one it needs 200 MiB or more."""
 
 
 @pytest.fixture
