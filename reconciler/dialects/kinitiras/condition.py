@@ -259,9 +259,9 @@ def _check_list(value: Any, condition: str, location: str) -> None:
 def _process(raw: Any, location: str) -> Process:
     fields = reading.mapping(raw, location, allowed=("operation", "operationWith"))
     name = fields.get("operation")
-    if name not in tuple(_CALCULATIONS):
+    if not isinstance(name, str) or name not in _CALCULATIONS:
         raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(_CALCULATIONS)}")
     number = read_number(fields.get("operationWith"), f"{location}.operationWith")
     if name == "/" and not number.value:
         raise InvalidPolicy(f"{location}.operationWith", "a division by zero")
-    return Process(operation=str(name), operand=number.value)
+    return Process(operation=name, operand=number.value)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from reconciler.api.meta import Object
+from reconciler.dialects.base import annotations_of
 from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kubemod.items import Item
 from reconciler.dialects.kubemod.kinds import (
@@ -140,7 +141,7 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
             "a deleted object is not changed",
             "make the type Reject, or list CREATE and UPDATE",
         )
-    annotations = policy["metadata"].get("annotations") or {}
+    annotations = annotations_of(policy)
     selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
     if not tells_kinds(rule.items) and KINDS_ANNOTATION not in annotations:
         yield Finding(

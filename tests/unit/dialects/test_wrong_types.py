@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,8 +119,13 @@ def overriding(**overriders: Any) -> Object:
     return kinitiras("ClusterOverridePolicy", overrideRules=[rule])
 
 
-def examples() -> Iterator[Object]:
-    """Yield policies with the fields of the optional languages, and those of the documents."""
+@functools.cache
+def examples() -> tuple[Object, ...]:
+    """Return policies with the fields of the optional languages, and those of the documents."""
+    return tuple(_examples())
+
+
+def _examples() -> Iterator[Object]:
     for template in TEMPLATES:
         yield overriding(template=template)
     for origin in ORIGINS:
