@@ -85,9 +85,9 @@ class MemoryRequests:
                 yield request
 
     async def remove(self, *, remove_after: str, policy: str = "") -> None:
-        """Delete the finished requests whose ``status.removeAfter`` is the given minute."""
+        """Delete the finished requests with this ``status.removeAfter``."""
         if not remove_after:
-            raise Invalid("removing without a minute would remove all requests")
+            raise Invalid("removing without a time would remove all requests")
         fields = f"status.removeAfter={remove_after}"
         fields += f",spec.policy={policy}" if policy else ""
         self._cluster.delete_where(REQUESTS, namespace=self._namespace, fields=fields)

@@ -241,8 +241,8 @@ class RequestStatus:
         targets: All targets without success up to the size limit, and a sample of the others.
         missing_permission: The right to grant, where one is missing.
         interruptions: Attempts in a row that were ended from outside, or began and have not ended.
-        remove_after: The minute after which the finished request is collected, as
-            ``2026-01-31T10:05Z``: a selectable field, so that one call removes all of a minute.
+        remove_after: The time after which the finished request is removed, as
+            ``2026-01-31T10:05:00Z``: a selectable field, so that one call removes all of them.
         plan: In a request for a hook, the operations of its run and which of them are done; None
             where nothing was planned.
         plan_secret: Name of the Secret that holds the plan where the status must not.

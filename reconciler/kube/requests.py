@@ -173,9 +173,9 @@ class KubeRequests:
                 yield request
 
     async def remove(self, *, remove_after: str, policy: str = "") -> None:
-        """Delete the finished requests of one minute of ``status.removeAfter`` in one call."""
+        """Delete the finished requests with this ``status.removeAfter`` in one call."""
         if not remove_after:
-            raise Invalid("removing without a minute would remove all requests")
+            raise Invalid("removing without a time would remove all requests")
         fields = f"status.removeAfter={_escaped(remove_after)}"
         if policy:
             fields += f",spec.policy={_escaped(policy)}"

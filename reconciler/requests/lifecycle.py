@@ -107,16 +107,20 @@ class Retention:
         )
 
     def remove_after(self, state: State, now: datetime) -> str:
-        """Return the value for `RequestStatus.remove_after`, ``now`` for a retention of 0."""
+        """Return the value for `RequestStatus.remove_after`.
+
+        It is a whole minute, so that one call removes many requests, and the current second for a
+        retention of 0.
+        """
         keep = self.seconds.get(state, 0.0)
         if keep <= 0:
-            return "now"
-        return minute(now + timedelta(seconds=keep, minutes=1))
+            return second(now)
+        return second((now + timedelta(seconds=keep, minutes=1)).replace(second=0))
 
 
-def minute(moment: datetime) -> str:
-    """Return a time cut to the minute, in a form that sorts."""
-    return moment.strftime("%Y-%m-%dT%H:%MZ")
+def second(moment: datetime) -> str:
+    """Return a time cut to the second, in a form that sorts."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def identity(target: TargetStatus) -> tuple[str, str, str, str, str]:

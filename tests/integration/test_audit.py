@@ -40,6 +40,12 @@ async def test_a_line_of_each_program_tells_who_changed_what(rig: Rig) -> None:
     assert (asked["user"], asked["operation"]) == ("ada", "CREATE")
     assert "developers" in asked["groups"]
     assert (asked["trigger"]["namespace"], asked["trigger"]["name"]) == (place, "trigger-1")
+
+    async def unsaid() -> str:
+        # The controller writes it after the status that tells the end.
+        return "" if lines(rig, CONTROLLER) else "no line of the controller"
+
+    await rig.settle(unsaid, within=10)
     done = [line for line in lines(rig, CONTROLLER) if line["request"] == request.name]
     assert [(line["event"], line["outcome"]) for line in done] == [("target", "Patched")]
     assert done[0]["target"]["name"] == "target"

@@ -56,7 +56,7 @@ class Requests(Protocol):
         ...
 
     async def remove(self, *, remove_after: str, policy: str = "") -> None:
-        """Delete the finished requests of one minute of ``status.removeAfter`` in one call."""
+        """Delete the finished requests with this ``status.removeAfter`` in one call."""
         ...
 
     async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:

@@ -134,16 +134,21 @@ class Progress(WarnsOnce):
         async with self._lock:
             await self._write_dirty(self.clock.monotonic() - 0.9 * TICK, _PER_TICK)
 
-    async def flush(self) -> None:
-        """Write all changed figures now; those that fail are retried at the next tick."""
-        async with self._lock:
-            await self._write_dirty(self.clock.monotonic(), len(self._dirty))
+    async def flush(self) -> bool:
+        """Write all changed figures now; those that fail are retried at the next tick.
 
-    async def _write_dirty(self, due: float, limit: int) -> None:
+        Returns:
+            False if one was not written because its policy has changed since it was read. The
+            watch delivers the change soon.
+        """
+        async with self._lock:
+            return await self._write_dirty(self.clock.monotonic(), len(self._dirty))
+
+    async def _write_dirty(self, due: float, limit: int) -> bool:
         running = self._running()
         self._dirty |= running.keys() | self._running_before
         self._running_before = frozenset(running)
-        problem = ""
+        problem, current = "", True
         for key in sorted(self._dirty, key=self._last_written):
             if limit <= 0 or self._last_written(key) > due:
                 break
@@ -153,12 +158,13 @@ class Progress(WarnsOnce):
             except NotFound:
                 continue
             except Conflict:
-                # The watch will deliver the other change of the policy.
                 self._dirty.add(key)
+                current = False
             except ClusterError as error:
                 self._dirty.add(key)
                 problem = f"cannot write the counts in a policy's status: {error}"
         self.tell(problem)
+        return current
 
     def _last_written(self, key: PolicyRef) -> float:
         account = self._accounts.get(key)

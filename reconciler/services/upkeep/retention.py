@@ -1,40 +1,49 @@
-"""Removal of finished requests, with one call for all requests that expire in a minute.
+"""Removal of finished requests, with one call for all requests that expire at the same time.
 
-The watch provides the minutes. A list at the start finds what an earlier process left. The number
-of requests kept per policy is limited; those of the oldest minutes are removed first.
+The watch provides these times. A list at the start finds what an earlier process left. The number
+of requests kept per policy is limited; those that expire first are removed first.
+
+A call removes what the API server has when it arrives, which may be more than is known here. So it
+is made only some seconds after the last request with that time was finished.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Self
+from datetime import timedelta
+from typing import Final, Self
 
 from reconciler.api.meta import LABEL_RECORDED
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
-from reconciler.requests.lifecycle import FINAL, minute
+from reconciler.requests.lifecycle import FINAL, second
 from reconciler.requests.naming import plan_name
 from reconciler.services.jobs import repeat
 from reconciler.services.ports.requests import Requests
 from reconciler.services.upkeep.retries import Retries
 
-AT_ONCE = "now"
+SETTLING: Final = timedelta(seconds=3)
+"""How long the status of a finished request may take until it is stored and counted."""
+_FORMER = "now"
+"""What earlier versions wrote where requests are not kept."""
 
 
-async def _nothing() -> None:
+async def _nothing() -> bool:
     """Do nothing before a removal."""
+    return True
 
 
 @dataclass(slots=True, kw_only=True)
 class FinishedRequestCollector:
-    """Removes finished requests, indexed by minute of removal; run by the leader only.
+    """Removes finished requests, indexed by `RequestStatus.remove_after`; run by the leader only.
 
     Attributes:
         retries: Notified of every stored request, and settled before one is removed.
         keep: Finished requests kept per policy.
         pause: Seconds between two rounds.
         before: Awaited before anything is removed, because removed requests cannot be counted.
+            If it returns False, nothing is removed in this round.
     """
 
     requests: Requests
@@ -42,7 +51,7 @@ class FinishedRequestCollector:
     retries: Retries
     keep: int = 1000
     pause: float = 1.0
-    before: Callable[[], Awaitable[None]] = _nothing
+    before: Callable[[], Awaitable[bool]] = _nothing
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
     _secrets: dict[str, dict[str, bool]] = field(default_factory=dict)
     _orphans: dict[str, bool] = field(default_factory=dict)
@@ -55,7 +64,7 @@ class FinishedRequestCollector:
         clock: Clock,
         warn: Callable[[str], None],
         *,
-        before: Callable[[], Awaitable[None]] = _nothing,
+        before: Callable[[], Awaitable[bool]] = _nothing,
     ) -> Self:
         """Return the collector of a controller with these settings."""
         retries = Retries(requests=requests, warn=warn)
@@ -93,8 +102,8 @@ class FinishedRequestCollector:
 
     async def collect(self) -> None:
         """Remove every request that has expired or exceeds the limit per policy."""
-        current = minute(self.clock.now())
-        for name in [key for key in self._buckets if key == AT_ONCE or key < current]:
+        passed = second(self.clock.now() - SETTLING)
+        for name in [key for key in self._buckets if key < passed or key == _FORMER]:
             await self._remove(name)
         for policy, bucket in list(self._over_limit()):
             await self._remove(bucket, policy)
@@ -104,7 +113,8 @@ class FinishedRequestCollector:
 
     async def _remove(self, bucket: str, policy: str = "") -> None:
         await self.retries.settle()
-        await self.before()
+        if not await self.before():
+            return
         members = self._buckets.get(bucket, {})
         gone = [name for name, owner in members.items() if policy in ("", owner)]
         # Secrets first: a remaining request leads to its Secret, but not the other way round.

@@ -38,9 +38,9 @@ async def test_a_list_that_cannot_even_begin_is_reported(api, client):
         _ = [request async for request in KubeRequests(client, "kyverno").waiting()]
 
 
-async def test_a_minute_is_removed_by_escaped_selectors(api, client):
+async def test_requests_are_removed_by_escaped_selectors(api, client):
     route = ROUTE.replace("GET", "DELETE")
     api.answer(route, {})
-    await KubeRequests(client, "kyverno").remove(remove_after="2026-01-31T10:05Z", policy="a,b")
-    selector = r"status.removeAfter=2026-01-31T10:05Z,spec.policy=a\,b"
+    await KubeRequests(client, "kyverno").remove(remove_after="2026-01-31T10:05:00Z", policy="a,b")
+    selector = r"status.removeAfter=2026-01-31T10:05:00Z,spec.policy=a\,b"
     assert api.seen[0].query == {"fieldSelector": selector}

@@ -26,7 +26,7 @@ from reconciler.requests.lifecycle import (
     advance,
     count,
     merge_targets,
-    minute,
+    second,
     shorten,
 )
 
@@ -46,8 +46,13 @@ def step(status, disposition, **facts):
 @pytest.mark.parametrize(
     ("disposition", "state", "reason", "removal"),
     [
-        (Done(), State.COMPLETED, "Applied", "2026-03-01T10:11Z"),
-        (Skip(reason=Reason.POLICY_GONE, message="m"), State.SKIP, "PolicyGone", "now"),
+        (Done(), State.COMPLETED, "Applied", "2026-03-01T10:11:00Z"),
+        (
+            Skip(reason=Reason.POLICY_GONE, message="m"),
+            State.SKIP,
+            "PolicyGone",
+            "2026-03-01T10:00:30Z",
+        ),
         (
             Fail(reason=Reason.TARGET_INVALID, message="m"),
             State.FAILED,
@@ -141,21 +146,19 @@ def test_progress_of_a_sweep_stands_in_the_status():
     assert (status.sweep, status.counts) == (progress, Counts(patched=3))
 
 
-def test_retention_of_a_minute_is_never_shorter_than_asked_and_little_longer():
-    for second in range(0, 120, 7):
-        moment = NOW + timedelta(seconds=second)
+def test_retention_is_never_shorter_than_asked_and_little_longer():
+    for later in range(0, 120, 7):
+        moment = NOW + timedelta(seconds=later)
         named = KEEP.remove_after(State.COMPLETED, moment)
-        # A minute is removed once it has passed.
-        first_removal = datetime.fromisoformat(named) + timedelta(minutes=1)
-        kept = first_removal - moment
-        assert timedelta(seconds=600) <= kept <= timedelta(seconds=720)
+        kept = datetime.fromisoformat(named) - moment
+        assert timedelta(seconds=600) <= kept <= timedelta(seconds=660)
 
 
-def test_minutes_sort_as_time_does_and_before_now():
-    moments = [NOW + timedelta(minutes=17 * step) for step in range(200)]
-    names = [minute(moment) for moment in moments]
+def test_times_sort_as_they_come_together_with_the_minutes_of_earlier_versions():
+    moments = [NOW + timedelta(seconds=17 * step) for step in range(200)]
+    names = [second(moment) for moment in moments]
     assert names == sorted(names)
-    assert all(name < "now" for name in names)
+    assert second(NOW) < NOW.strftime("%Y-%m-%dT%H:%MZ") < second(NOW + timedelta(minutes=1))
 
 
 def test_counts_hold_each_outcome_once():

@@ -112,6 +112,20 @@ async def test_nothing_is_written_where_nothing_changed(world, make, progress, i
     assert len(writes) == 1  # the zeros, with the reason
 
 
+async def test_figures_are_written_when_the_watch_has_brought_what_came_between(
+    world, make, progress, in_force
+):
+    policy = await in_force(progress, make.policy())
+    world.cluster.add(make.object("Secret", "s"))
+    await figures(world, progress, policy)
+    await work(world, policy, *triggers(world, make, "one"))
+    edited = await world.edit(policy, labels={"team": "a"})
+    assert not await progress.flush()
+    world.index.apply(edited)
+    assert await progress.flush()
+    assert (await figures(world, progress, policy))["triggers"] == 1
+
+
 async def test_a_policy_that_is_not_in_force_yet_shows_no_figures(world, make, progress, writes):
     world.install(make.policy())
     await progress.flush()

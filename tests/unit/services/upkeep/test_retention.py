@@ -7,9 +7,9 @@ import pytest
 from reconciler.api.meta import ANNOTATION_RETRY_FAILED
 from reconciler.api.updaterequest import RequestStatus, State, UpdateRequest
 from reconciler.errors import Unavailable
-from reconciler.requests.lifecycle import minute
+from reconciler.requests.lifecycle import second
 from reconciler.requests.naming import plan_name, recorded_name, retry_name
-from reconciler.services.upkeep.retention import AT_ONCE, FinishedRequestCollector
+from reconciler.services.upkeep.retention import SETTLING, FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
 from tests.unit.services.conftest import START, Make, World
 
@@ -34,7 +34,7 @@ def finished(
             "metadata": {"name": policy, "uid": "u", "generation": 1},
         }
         request = await world.ask(stored, make.object(), name=name, **spec)
-        removal = AT_ONCE if minutes is None else minute(START + timedelta(minutes=minutes))
+        removal = second(START + timedelta(minutes=minutes))
         status = RequestStatus(state=State.COMPLETED, finished=START, remove_after=removal)
         request = await world.requests.write_status(request, status)
         if notice:
@@ -48,10 +48,10 @@ async def left(world):
     return [item.name async for item in world.requests.finished()]
 
 
-async def test_a_minute_is_removed_once_it_has_passed(world, collector, finished):
+async def test_requests_are_removed_once_their_time_has_passed(world, collector, finished):
     for name, minutes in (("ur-1", 1), ("ur-2", 2), ("ur-3", 3)):
         await finished(name, minutes)
-    world.clock.tick(2 * 60 + 59)
+    world.clock.tick(2 * 60 + SETTLING.total_seconds())
     await collector.collect()
     assert await left(world) == ["ur-2", "ur-3"]
     world.clock.tick(1)
@@ -59,11 +59,24 @@ async def test_a_minute_is_removed_once_it_has_passed(world, collector, finished
     assert await left(world) == ["ur-3"]
 
 
-async def test_without_retention_a_request_goes_at_once(world, collector, finished):
-    await finished("ur-1", None)
+async def test_without_retention_a_request_goes_some_seconds_after_its_end(
+    world, collector, finished
+):
+    await finished("ur-1", 0)
     await finished("ur-2", 1)
     await collector.collect()
+    assert await left(world) == ["ur-1", "ur-2"]
+    world.clock.tick(SETTLING.total_seconds() + 1)
+    await collector.collect()
     assert await left(world) == ["ur-2"]
+
+
+async def test_what_an_earlier_version_did_not_keep_is_removed(world, collector, finished):
+    request = await finished("ur-1", 1)
+    former = replace(request.status, remove_after="now")
+    collector.on_stored(await world.requests.write_status(request, former))
+    await collector.collect()
+    assert await left(world) == []
 
 
 async def test_one_call_removes_a_minute(world, collector, finished):
@@ -234,14 +247,35 @@ async def test_what_somebody_wants_done_again_is_requested_before_it_is_removed(
 
 
 async def test_what_is_removed_was_counted_before(world, collector, finished):
-    seen = []
+    counted = []
 
     async def count():
-        seen.append(await left(world))
+        counted.extend(await left(world))
+        # It ends while the figures are on their way to the API server.
+        if not counted[1:]:
+            await finished("ur-2", (world.clock.now() - START) / timedelta(minutes=1))
+        return True
 
     collector.before = count
-    await finished("ur-1", None)
+    await finished("ur-1", 0)
+    world.clock.tick(SETTLING.total_seconds() + 1)
     await collector.collect()
+    assert (counted, await left(world)) == (["ur-1"], ["ur-2"])
+    world.clock.tick(SETTLING.total_seconds() + 1)
     await collector.collect()
-    assert seen == [["ur-1"]]
+    assert (counted, await left(world)) == (["ur-1", "ur-2"], [])
+
+
+async def test_what_could_not_be_counted_is_removed_later(world, collector, finished):
+    counts = [False, True]
+
+    async def count():
+        return counts.pop(0)
+
+    collector.before = count
+    await finished("ur-1", 0)
+    world.clock.tick(SETTLING.total_seconds() + 1)
+    await collector.collect()
+    assert await left(world) == ["ur-1"]
+    await collector.collect()
     assert await left(world) == []
