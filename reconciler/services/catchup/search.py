@@ -255,16 +255,24 @@ class _Walk:
         plain = program.condition is None and not program.before and not itself
         if plain and not lead.digests and not processor.exceptions.of(program):
             return True
-        ref = draft.spec.resource
-        try:
-            reader = self.search.reader.acting_as(account)
-            live = await reader.get(self.kind, ref.namespace, ref.name)
-        except NotFound:
-            return False
-        except Forbidden:
-            return True  # Its request reports the missing right.
-        if digest(live) in lead.digests:
-            return False
+        ref, flight = draft.spec.resource, processor.flight
+        resource = f"{ref.api_version}/{ref.kind}"
+        async with flight.triggers.hold(flight.expected(resource)) as hold:
+            try:
+                reader = self.search.reader.acting_as(account)
+                live = await reader.get(self.kind, ref.namespace, ref.name)
+            except NotFound:
+                return False
+            except Forbidden:
+                return True  # Its request reports the missing right.
+            hold.resize(flight.weigh(resource, live))
+            if digest(live) in lead.digests:
+                return False
+            return await self._fires_on(program, draft, live)
+
+    async def _fires_on(self, program: Program, draft: RequestDraft, live: Object) -> bool:
+        """Return whether a rule fires for an object as it is, True where it is unknown."""
+        processor = self.search.processor.acting_as(program.origin.account)
         loads = processor.loads(draft.spec)
         try:
             trigger = await processor.reading.of_object(live, program)
@@ -272,7 +280,7 @@ class _Walk:
                 return True
             run = RuleRun.of(program, trigger.subject, loads.of(trigger.context))
             closed = await processor.eligibility.skip_reason(draft.spec, run, loads)
-            if itself and closed is None:
+            if closed is None and Phase.EXISTING in program.phases:
                 return await self._changes(run, live, loads)
         except (EvaluationError, Forbidden, Interrupted, NotReady):
             return True
