@@ -10,10 +10,13 @@ import pytest
 
 from devcluster.install import NAMESPACE
 from devcluster.programs import ADMISSION, CONTROLLER
-from reconciler.api.meta import ANNOTATION_OUTAGES
+from reconciler.api.meta import ANNOTATION_EXISTING, ANNOTATION_OUTAGES
 from reconciler.errors import ClusterError, NotFound
 from reconciler.kube.leases import CATCH_UP_LEASE
-from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
+from reconciler.services.rollout.webhook_config import (
+    MUTATING_CONFIGURATION,
+    RESOURCE_CONFIGURATION,
+)
 from tests.faults.rig import Burst, Rig, config_map, rule, target
 
 pytestmark = pytest.mark.cluster
@@ -91,6 +94,40 @@ async def test_the_webhook_configuration_is_taken_away_under_load(
     assert not burst.refused
     assert len(burst.accepted) == count
     assert conditions.reasons, conditions.seen
+
+
+async def test_the_mutating_configuration_is_taken_away_under_load(rig: Rig) -> None:
+    """What admission did not change meanwhile is found, of a policy that also has targets."""
+    triggers = await rig.one_to_one(140)
+    policy = await rig.get("ClusterPolicy", rig.namespace, "")
+    changes = rule(rig.namespace, [], {"metadata": {"labels": {"seen": "yes"}}}, name="changes")
+    del changes["mutate"]["targets"]
+    await rig.merge(
+        "ClusterPolicy",
+        rig.namespace,
+        {"metadata": {"annotations": {ANNOTATION_EXISTING: "true"}}},
+        namespace="",
+    )
+    await rig.apply(*policy["spec"]["rules"], changes)
+    sending = asyncio.create_task(rig.burst(triggers, per_second=20))
+    await asyncio.sleep(1.0)
+    for _ in range(15):
+        with contextlib.suppress(NotFound):
+            await rig.delete(*MUTATING_CONFIGURATION, "")
+        await asyncio.sleep(0.4)
+    burst = await sending
+    await healed(rig, burst)
+    assert len(burst.accepted) == 140
+
+    async def unchanged() -> list[str]:
+        items = {item["metadata"]["name"]: item for item in await rig.items("ConfigMap")}
+        return [
+            name
+            for name in burst.accepted
+            if (items[name]["metadata"].get("labels") or {}).get("seen") != "yes"
+        ]
+
+    await rig.settle(unchanged, within=60)
 
 
 async def test_the_leader_is_killed_while_the_configuration_is_away(rig: Rig) -> None:

@@ -5,14 +5,14 @@ have been lost, when a process begins to lead, and when a new generation of a po
 A pass stores how far it has searched, so that no time is left out when a process ends.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import UpdateRequest, parse_time
 from reconciler.clock import Clock
-from reconciler.engine.program import IGNORE, CompiledPolicy
+from reconciler.engine.program import IGNORE, CompiledPolicy, Phase, Program
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catchup.activations import Activation, Activations
@@ -265,11 +265,15 @@ class CatchUpPasses(WarnsOnce):
         """Return tasks for what policies under Ignore may have lost before they were changed."""
         since = (self.done or until) - _OVERLAP
         times = [
-            (item.policy, replace(item.window, since=max(item.window.since, since)))
+            (
+                item.policy,
+                _programs(item.policy, doubt=False),
+                replace(item.window, since=max(item.window.since, since)),
+            )
             for item in self._former
             if item.policy.failure_policy == IGNORE
         ]
-        return list(tasks_of(times, self.search.scope, doubt=False))
+        return list(tasks_of(times, self.search.scope))
 
     async def _pass(
         self,
@@ -281,12 +285,15 @@ class CatchUpPasses(WarnsOnce):
     ) -> None:
         found = PassResult()
 
-        times = [(policy, self._window(policy, until)) for policy in policies]
+        times = [
+            (policy, _programs(policy, doubt=doubt), self._window(policy, until))
+            for policy in policies
+        ]
         known = (self._activations.get(policy.ref) for policy in policies)
         in_force = {start.uid for start in known if start is not None and start.ready is not None}
         tasks = [
             task
-            for task in tasks_of(times, self.search.scope, doubt=doubt)
+            for task in tasks_of(times, self.search.scope)
             # Objects that existed when a policy came into force are part of its sweep.
             if task.policy.uid in in_force
             and (task.policy.failure_policy == IGNORE or not task.program.on_policy_change)
@@ -324,3 +331,11 @@ class CatchUpPasses(WarnsOnce):
 
     def _tell_problems(self, problems: Mapping[str, str]) -> None:
         self.tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))
+
+
+def _programs(policy: CompiledPolicy, *, doubt: bool) -> Iterable[Program]:
+    """Return the rules to search for, those without targets only if triggers may be missing.
+
+    Admission stores no request for these, so each of their objects is evaluated.
+    """
+    return policy.in_background if doubt else policy.in_phase(Phase.TRIGGERED)

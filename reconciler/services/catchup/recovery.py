@@ -89,26 +89,33 @@ class Recovery:
         policies = self.index.policies()
         # For UNRECORDED outages, the regular passes search for what can be found.
         sought = [item for item in due if item.cause is not Cause.UNRECORDED]
-        times = [
-            (policy, self._window(policy, outages, until))
-            for policy in policies
-            if (outages := _concerning(sought, policy))
-        ]
+        times = [item for policy in policies for item in self._times(policy, sought, until)]
         ended = [item for item in due if item.until is not None]
         counted = [task for policy in policies for task in self._counted(policy, ended, until)]
-        tasks = [*tasks_of(times, self.search.scope, doubt=True), *counted]
+        tasks = [*tasks_of(times, self.search.scope), *counted]
         try:
             await self.search.run(tasks, found, doubt=True)
         finally:
             if found.recorded:
                 self.on_found(found)
         for policy in policies:
-            for outage in _concerning(ended, policy):
+            for outage in _unrecorded(ended, policy):
                 if not self._is_younger(policy, outage):
                     await self._tell(policy, outage, found)
         self.outages.done(due, until)
         self._forget(until - _TOLD_FOR)
         return found.problems if tasks else None
+
+    def _times(
+        self, policy: CompiledPolicy, outages: Iterable[Outage], until: datetime
+    ) -> Iterable[tuple[CompiledPolicy, tuple[Program, ...], Window]]:
+        missed = _concerning(outages, policy)
+        unrecorded = _unrecorded(outages, policy)
+        if unrecorded:
+            window = self._window(policy, unrecorded, until)
+            yield policy, policy.in_phase(Phase.TRIGGERED), window
+        if missed:
+            yield policy, policy.on_existing, self._window(policy, missed, until)
 
     def _window(
         self, policy: CompiledPolicy, outages: Iterable[Outage], until: datetime
@@ -138,7 +145,7 @@ class Recovery:
     def _counted(
         self, policy: CompiledPolicy, outages: Collection[Outage], until: datetime
     ) -> Iterable[Task]:
-        times = [item.since for item in _concerning(outages, policy)]
+        times = [item.since for item in _unrecorded(outages, policy)]
         if not times:
             return
         window = self._from(policy, min(times) - _SLACK, until)
@@ -190,6 +197,11 @@ class Recovery:
 
 def _concerning(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outage]:
     return concerning(outages, policy.uid, ignores=policy.failure_policy == IGNORE)
+
+
+def _unrecorded(outages: Iterable[Outage], policy: CompiledPolicy) -> list[Outage]:
+    """Return the spans in which triggers of rules with targets may not have been recorded."""
+    return [item for item in _concerning(outages, policy) if not item.changing]
 
 
 def _countable(program: Program) -> bool:

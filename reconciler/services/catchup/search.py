@@ -328,17 +328,15 @@ def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
 
 
 def tasks_of(
-    times: Iterable[tuple[CompiledPolicy, Window]], scope: CatchUpScope, *, doubt: bool
+    times: Iterable[tuple[CompiledPolicy, Iterable[Program], Window]], scope: CatchUpScope
 ) -> Iterator[Task]:
     """Yield a task for each rule that can be caught up.
 
     Args:
-        times: The policies, each with the window to search.
+        times: Rules of a policy, with the window to search.
         scope: The changes to search for under the settings.
-        doubt: Triggers may be missing. Else rules that change their trigger are left out:
-            admission leaves no request for them, so each object would be evaluated.
     """
-    for policy, window in times:
-        for program in policy.in_background if doubt else policy.in_phase(Phase.TRIGGERED):
+    for policy, programs, window in times:
+        for program in programs:
             if not scope.why_lost(policy, program):
                 yield Task(policy=policy, program=program, window=window)

@@ -67,7 +67,6 @@ class InForce:
     _registered: bool = False
     _steady_at: float | None = None
     _kinds: dict[KindSelector, frozenset[Kind]] = field(default_factory=dict)
-    _on_existing: tuple[str, ...] = ()
 
     @property
     def recalled(self) -> bool:
@@ -113,15 +112,18 @@ class InForce:
         self.obstacle = Obstacle(cause=cause, message=message)
 
     def stop_changing(self, cause: Cause, message: str) -> None:
-        """Record that rules without targets are not in force; catch-up searches their objects.
-
-        A policy that also has rules with targets gets no outage: their triggers are still
-        recorded, so that none of these is lost.
-        """
+        """Record that rules without targets are not in force; catch-up searches their objects."""
         self.not_changing = Obstacle(cause=cause, message=message)
         since = (self.confirmed or self.clock.now()) - _UNNOTICED
-        for uid in self._on_existing:
-            self.outages.begin(cause, since, policy=uid)
+        self.outages.begin(cause, since, changing=True)
+
+    def doubt_changing(self) -> None:
+        """Record that this leader found another mutating configuration than it needs.
+
+        It may have been changed, or policies may have been, while there was no leader.
+        """
+        if self.confirmed is not None:
+            self.outages.begin(Cause.UNWATCHED, self.confirmed, changing=True)
 
     def obstacle_of(self, policy: CompiledPolicy) -> Obstacle | None:
         """Return why a policy is not in force now, None if it is."""
@@ -204,11 +206,6 @@ class InForce:
             self._kinds[selector] = before.get(selector, frozenset()) | frozenset(kinds)
         self.unserved = {}
         self.outages.forget([policy.uid for policy in policies])
-        self._on_existing = tuple(
-            policy.uid
-            for policy in policies
-            if policy.on_existing and not policy.in_phase(Phase.TRIGGERED)
-        )
         for policy in policies:
             self._resolve(policy, found, before)
         return {selector: tuple(kinds) for selector, kinds in self._kinds.items()}

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 import orjson
 
@@ -18,6 +19,10 @@ _PARTLY_EVERY = timedelta(seconds=60)
 _QUIET = timedelta(seconds=15)
 _MOST = 500
 """The number of spans that are stored one by one; more are stored as a single span."""
+
+
+_Key = tuple[str, bool]
+_ALL: Final[_Key] = ("", False)
 
 
 class Cause(StrEnum):
@@ -41,15 +46,22 @@ class Outage:
 
     Attributes:
         policy: The uid of the policy concerned, empty for all policies.
+        changing: Only rules without targets are concerned: triggers of the others were recorded.
         until: When the policies were in force again, None while they are not.
         searched: The time up to which its triggers were searched for, None if not at all.
     """
 
     policy: str = ""
+    changing: bool = False
     cause: Cause
     since: datetime
     until: datetime | None = None
     searched: datetime | None = None
+
+    @property
+    def key(self) -> _Key:
+        """Return what is concerned; at most one span for each is ongoing."""
+        return self.policy, self.changing
 
 
 @dataclass(slots=True)
@@ -61,20 +73,24 @@ class Outages:
     """
 
     revision: int = 0
-    _open: dict[str, Outage] = field(default_factory=dict)
+    _open: dict[_Key, Outage] = field(default_factory=dict)
     _ended: list[Outage] = field(default_factory=list)
 
-    def begin(self, cause: Cause, since: datetime, *, policy: str = "") -> None:
+    def begin(
+        self, cause: Cause, since: datetime, *, policy: str = "", changing: bool = False
+    ) -> None:
         """Record that policies are not in force; an ongoing span is kept unchanged."""
-        if policy not in self._open:
-            self._open[policy] = Outage(policy=policy, cause=cause, since=since)
+        outage = Outage(policy=policy, changing=changing, cause=cause, since=since)
+        if outage.key not in self._open:
+            self._open[outage.key] = outage
             self.revision += 1
 
     def end(self, until: datetime, *, policy: str = "") -> None:
         """Record that policies are in force again, if they were not."""
-        if outage := self._open.pop(policy, None):
-            self._ended.append(replace(outage, until=max(until, outage.since)))
-            self.revision += 1
+        for changing in (False, True):
+            if outage := self._open.pop((policy, changing), None):
+                self._ended.append(replace(outage, until=max(until, outage.since)))
+                self.revision += 1
 
     def add(self, cause: Cause, since: datetime, until: datetime) -> None:
         """Record a span that is over; it is merged with one of the same cause that it meets."""
@@ -88,19 +104,19 @@ class Outages:
 
     def is_open(self, policy: str = "") -> bool:
         """Return whether a span is ongoing for one policy, or if empty, for all of them."""
-        return policy in self._open
+        return (policy, False) in self._open
 
     def widen(self, since: datetime) -> None:
         """Move the beginning of the ongoing span of all policies to an earlier time."""
-        outage = self._open.get("")
+        outage = self._open.get(_ALL)
         if outage is not None and since < outage.since:
-            self._open[""] = replace(outage, since=since, searched=None)
+            self._open[_ALL] = replace(outage, since=since, searched=None)
             self.revision += 1
 
     def due(self, before: datetime) -> tuple[Outage, ...]:
         """Return the spans to search, given the time up to which all requests are known."""
         ended = [item for item in self._ended if _is_due(item, before)]
-        going_on = self._open.get("")
+        going_on = self._open.get(_ALL)
         if going_on is not None:
             looked = going_on.searched or going_on.since
             if before - looked >= _PARTLY_EVERY:
@@ -110,9 +126,9 @@ class Outages:
     def done(self, outages: Collection[Outage], before: datetime) -> None:
         """Record that spans were searched up to a moment."""
         kept = [item for item in self._ended if item not in outages]
-        going_on = self._open.get("")
+        going_on = self._open.get(_ALL)
         if going_on is not None and going_on in outages:
-            self._open[""] = replace(going_on, searched=before)
+            self._open[_ALL] = replace(going_on, searched=before)
         elif len(kept) == len(self._ended):
             return
         self._ended = kept
@@ -126,7 +142,7 @@ class Outages:
         """Drop the spans of single policies that are not among the given uids."""
         gone = {item.policy for item in self._all() if item.policy} - set(policies)
         if gone:
-            self._open = {key: item for key, item in self._open.items() if key not in gone}
+            self._open = {key: item for key, item in self._open.items() if key[0] not in gone}
             self._ended = [item for item in self._ended if item.policy not in gone]
             self.revision += 1
 
@@ -143,8 +159,8 @@ class Outages:
         for outage in _parse(text):
             if outage.until is not None:
                 self._ended.append(outage)
-            elif outage.policy not in self._open:
-                self._open[outage.policy] = outage
+            else:
+                self._open.setdefault(outage.key, outage)
 
     def _all(self) -> Iterable[Outage]:
         yield from self._open.values()
@@ -175,10 +191,11 @@ def _is_due(outage: Outage, before: datetime) -> bool:
     return before - outage.until >= _QUIET or before - outage.since >= _PARTLY_EVERY
 
 
-def _render(outage: Outage) -> dict[str, str]:
+def _render(outage: Outage) -> dict[str, str | bool]:
     times = {"since": outage.since, "until": outage.until, "searched": outage.searched}
     return {
         "policy": outage.policy,
+        "changing": outage.changing,
         "cause": outage.cause.value,
         **{name: render_time(moment) for name, moment in times.items() if moment is not None},
     }
@@ -195,6 +212,7 @@ def _parse(text: str) -> Iterable[Outage]:
         if since is not None:
             yield Outage(
                 policy=str(item.get("policy", "")),
+                changing=item.get("changing") is True,
                 cause=Cause(item["cause"]),
                 since=since,
                 until=parse_time(item.get("until")),

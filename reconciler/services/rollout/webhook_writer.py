@@ -287,6 +287,8 @@ class WebhookWriter:
             return False
         if not untouched:
             self._lose(ref, live)
+        if ref == self.refs.mutating and written is None and body["webhooks"]:
+            self.in_force.doubt_changing()
         body = await self._owned(body)
         if not untouched or (written is not None and written.body == body):
             self._restore(ref, live)

@@ -113,7 +113,7 @@ class Chase:
         clock.tick(seconds)
         if trigger is not None:
             self.add(trigger)
-        outages.end(clock.now(), **options)
+        outages.end(clock.now(), policy=options.get("policy", ""))
 
     def _entry(self, manager: str) -> Object:
         moment = render_time(self.world.clock.now().replace(microsecond=0))

@@ -59,6 +59,26 @@ async def test_what_was_stored_while_the_policy_was_not_in_force_is_found(chase,
     assert chase.losses == []
 
 
+async def test_while_objects_were_not_changed_the_triggers_of_other_rules_were_recorded(
+    chase, make
+):
+    policy = own(make, "Fail")
+    (changes,) = policy["spec"]["rules"]
+    records = make.policy(spec={"failurePolicy": "Fail"})["spec"]["rules"][0]
+    # Deletions leave nothing to search for, so such a rule would report a loss.
+    resources = {"kinds": ["ConfigMap"], "operations": ["DELETE"]}
+    deletions = {**records, "name": "deletions", "match": {"any": [{"resources": resources}]}}
+    policy["spec"]["rules"] = [{**changes, "name": "changes"}, records, deletions]
+    await chase.install(policy)
+    chase.world.clock.tick(60)
+    await chase.passes.begin()
+    chase.outage(30, make.object(name="missed"), changing=True)
+    await chase.pass_time(20)
+    (request,) = await chase.requests()
+    assert (request.spec.rule, request.spec.resource.name) == ("changes", "missed")
+    assert chase.losses == []
+
+
 async def test_without_the_annotation_nothing_is_found(chase, make):
     policy = own(make, "Fail")
     policy["metadata"]["annotations"] = {}

@@ -205,6 +205,14 @@ class TestTheNextLeader:
         await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(602.0, Cause.MISSING)]
 
+    async def test_finds_that_for_changes_gone(self, world, make, next_one, policies):
+        policies(make.policy("changes", targets=[]))
+        await next_one.register(world.index.policies())
+        world.clock.tick(1)
+        due = next_one.in_force.outages.due(world.clock.now())
+        (since,) = [item.since for item in due if item.changing]
+        assert world.clock.now() - since == timedelta(seconds=601)
+
     async def test_finds_it_restored_by_one_that_did_not_say_so(self, world, next_one):
         next_one.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
         await next_one.register(world.index.policies())

@@ -85,6 +85,18 @@ def test_a_policy_has_outages_of_its_own(outages):
     assert [item.policy for item in outages.due(at(100))] == [""]
 
 
+def test_rules_without_targets_have_outages_of_their_own(outages):
+    outages.begin(Cause.MISSING, at(0), changing=True)
+    assert not outages.is_open()
+    outages.begin(Cause.CHANGED, at(5))
+    outages.end(at(9))
+    found = {(item.since, item.until, item.changing) for item in outages.due(at(10))}
+    assert found == {(at(0), at(9), True), (at(5), at(9), False)}
+    successor = Outages()
+    successor.load(outages.dump())
+    assert successor.due(at(10)) == outages.due(at(10))
+
+
 def test_requests_that_went_unfinished_make_it_begin_earlier(outages):
     outages.widen(at(-30))
     outages.begin(Cause.UNINSTALLING, at(0))
