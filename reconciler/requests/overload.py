@@ -11,8 +11,8 @@ diverted or refused, so that its flood does not affect the others.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 _STEP = 10
@@ -100,6 +100,12 @@ class Backlog:
     waiting: int = 0
     seen: int = 0
     of: Mapping[str, int] = field(default_factory=dict)
+
+    def with_more(self, requests: Collection[Sequence[str]]) -> "Backlog":
+        """Return it with more requests, each given by its `holders`."""
+        more = Counter(holder for request in requests for holder in request)
+        of = {holder: number + more[holder] for holder, number in self.of.items()}
+        return replace(self, waiting=self.waiting + len(requests), of=of)
 
     def outdates(self, reported: "Backlog", noticed: int, thresholds: Thresholds) -> bool:
         """Return whether to publish it, given the last published one and the new requests.

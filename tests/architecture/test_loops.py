@@ -13,6 +13,7 @@ LOOPS = {
     ("services/jobs.py", "repeat"): "it is the one",
     ("services/processing/dispatch.py", "_try_suspects"): "ends with the first list",
     ("services/processing/dispatch.py", "drain"): "ends when nothing is in work",
+    ("services/processing/backlog_publisher.py", "_late"): "gives way some turns, and bounded",
     ("services/processing/lanes.py", "_work"): "hot path: rounds of one target, and bounded",
     ("services/hooks/running.py", "_step"): "ends with what a plan creates, and bounded",
     ("services/rollout/webhook_writer.py", "register"): "ends when nothing changed meanwhile",

@@ -1,16 +1,23 @@
 """Publishes the number of waiting requests to the replicas that record requests."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from reconciler.api.updaterequest import UpdateRequest
 from reconciler.errors import ClusterError
 from reconciler.requests.overload import Backlog, Thresholds
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import BacklogStore
 from reconciler.services.processing.dispatch import Dispatcher
+from reconciler.services.processing.known_requests import holders_of
 
 _PAUSE = 1.0
 """Seconds between two checks, and so the least time between two writes."""
+_TURNS = 50
+"""Turns of the event loop, several times as many as kopf needs from an event to its handler."""
+_MOST_LATE = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,6 +29,13 @@ class BacklogPublisher(WarnsOnce):
     thresholds: Callable[[], Thresholds]
     _reported: Backlog | None = None
     _noticed: int = 0
+    _arrived: deque[tuple[int, tuple[str, ...]]] = field(
+        default_factory=lambda: deque(maxlen=_MOST_LATE)
+    )
+
+    def __post_init__(self) -> None:
+        """Follow the requests that become known."""
+        self.dispatcher.known.arrived.subscribe(self._note)
 
     async def run(self) -> None:
         """Check the backlog once a second until cancelled."""
@@ -52,6 +66,22 @@ class BacklogPublisher(WarnsOnce):
 
     async def _tell(self) -> None:
         now, noticed = self._now(), self.dispatcher.noticed
+        now = now.with_more(await self._late(now.seen))
         await self.store.write(now)
         self._reported, self._noticed = now, noticed
         self.tell("")
+
+    async def _late(self, seen: int) -> list[tuple[str, ...]]:
+        """Return the holders of each request up to a version that is handled only now.
+
+        The handler of a new request may run after that of a newer event of a known one. A replica
+        does not count requests up to the published version, so that it would exceed the limit.
+        """
+        self._arrived.clear()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        return [owners for version, owners in self._arrived if version <= seen]
+
+    def _note(self, request: UpdateRequest) -> None:
+        if request.resource_version.isdecimal():
+            self._arrived.append((int(request.resource_version), holders_of(request)))

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from reconciler.api.updaterequest import Outcome, UpdateRequest
 from reconciler.requests.overload import holders
+from reconciler.signals import Signal
 
 _REMEMBERED: Final = 10_000
 K = TypeVar("K")
@@ -32,24 +33,27 @@ class KnownRequests:
         by_name: The requests by name, as they were last stored.
         held_by: The number of requests that each policy or namespace holds, by `overload.holders`.
         listed: Whether all waiting requests were listed once.
+        arrived: Emitted with each request that was unknown.
     """
 
     by_name: dict[str, UpdateRequest] = field(default_factory=dict)
     held_by: Counter[str] = field(default_factory=Counter)
     listed: bool = False
+    arrived: Signal[[UpdateRequest]] = field(default_factory=Signal)
 
     def keep(self, request: UpdateRequest) -> bool:
         """Store a request, and return whether it was unknown."""
         unknown = request.name not in self.by_name
         if unknown:
-            self.held_by.update(_holders(request))
+            self.held_by.update(holders_of(request))
+            self.arrived.emit(request)
         self.by_name[request.name] = request
         return unknown
 
     def drop(self, name: str) -> None:
         """Forget a request, which is final or deleted."""
         known = self.by_name.pop(name, None)
-        for holder in () if known is None else _holders(known):
+        for holder in () if known is None else holders_of(known):
             self.held_by[holder] -= 1
             if not self.held_by[holder]:
                 del self.held_by[holder]
@@ -84,7 +88,8 @@ def out_of_reach(request: UpdateRequest) -> set[str]:
     return found or {request.spec.resource.name}
 
 
-def _holders(request: UpdateRequest) -> tuple[str, ...]:
+def holders_of(request: UpdateRequest) -> tuple[str, ...]:
+    """Return the `overload.holders` of a stored request."""
     return holders(request.spec.policy.key, request.spec.resource.namespace)
 
 

@@ -294,6 +294,27 @@ class TestTelling:
         assert store.kept.waiting == 2
         assert store.kept.seen == int((await world.requests.get("ur-2")).resource_version)
 
+    async def test_a_request_whose_handler_is_late_counts_if_a_newer_event_counts_as_seen(
+        self, world, make
+    ):
+        store = MemoryStore()
+        await world.dispatcher.resync()
+        policy = world.install(make.policy())
+        trigger = world.cluster.add(make.object(data={"v": "1"}))
+        late = await world.ask(policy, trigger, name="ur-1")
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-2"))
+
+        async def handle():
+            for _ in range(5):
+                await asyncio.sleep(0)
+            world.dispatcher.on_stored(late)
+
+        handler = asyncio.create_task(handle())
+        await self.backlog_publisher(world, store, []).look()
+        await handler
+        assert store.kept.seen > int(late.resource_version)
+        assert store.kept.waiting == 2
+
     async def test_what_cannot_be_reported_is_said_once_and_tried_again(self, world):
         store, said = MemoryStore(), []
         store.fault = Forbidden("patch leases", permission="patch leases")
