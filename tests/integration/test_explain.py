@@ -212,6 +212,8 @@ def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> 
         (["NS/reload", "--cluster", "--trigger", "cm/x"], "ConfigMap is namespaced"),
         (["NS/reload", "--cluster", "--trigger", "node/NS/x"], "Node is cluster-scoped"),
         (["NS/reload", "--cluster", "--trigger", "cm/NS/absent"], '"absent" not found'),
+        (["NS/reload", "--cluster", "--trigger", "ing/NS/absent"], '"absent" not found'),
+        (["NS/reload", "--cluster", "--trigger", "cpol/absent"], '"absent" not found'),
         (
             ["NS/reload", "--cluster", "--trigger", "event/NS/x"],
             "event is ambiguous: write one of",

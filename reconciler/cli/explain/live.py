@@ -17,18 +17,6 @@ from reconciler.cli.explain.object_source import LiveObjectSource
 from reconciler.cli.explain.options import ExplainOptions, Plan, Policies, compiled
 from reconciler.errors import InvalidSetting, NotFound
 
-_SHORT = {
-    "cm": "configmaps",
-    "deploy": "deployments",
-    "ds": "daemonsets",
-    "ns": "namespaces",
-    "po": "pods",
-    "sa": "serviceaccounts",
-    "sts": "statefulsets",
-    "svc": "services",
-}
-"""The most used of kubectl's short names; `KubeKinds.find` does not resolve short names."""
-
 
 async def plan_live(requested: ExplainOptions, cluster: LiveCluster) -> Plan:
     """Return the plan of an explanation that reads from a cluster.
@@ -124,12 +112,12 @@ def _parsed(text: str, flag: str) -> _Named:
 
 
 async def _kind(named: _Named, place: str, cluster: LiveCluster) -> Kind:
-    word = _SHORT.get(named.kind.lower(), named.kind).lower()
-    served = await cluster.kinds.find(named.api_version, "*")
+    word, version = named.kind.lower(), named.api_version
+    served = await cluster.kinds.find(version, "*")
     found = [kind for kind in served if word in (kind.kind.lower(), kind.plural)]
-    if not found:
-        # Kinds that cannot be listed or changed are only found by their exact name.
-        found = list(await cluster.kinds.find(named.api_version, named.kind))
+    if not found and (other := await cluster.kinds.named(version.strip("*"), word)):
+        # It has a short name, or it cannot be listed or changed.
+        found = [other]
     if not found:
         raise InvalidSetting(f"{place}: the cluster serves no kind {named.kind}")
     if len(found) > 1:
