@@ -133,7 +133,7 @@ class ProcessSettings:
     )
     cue: str = _setting(
         "",
-        "File of the command cue, which evaluates the CUE of kinitiras' policies; empty: such"
+        "File of the cue command, which evaluates the CUE of kinitiras' policies; empty: such"
         " policies are refused.",
     )
     max_entry: int = _setting(

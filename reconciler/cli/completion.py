@@ -20,7 +20,7 @@ For every new shell:
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(context: click.Context, *, shell: str) -> None:
-    """Print what makes SHELL complete commands, options and their values."""
+    """Print the script that makes SHELL complete commands, options and values."""
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"{shell} is not supported by this version of click")

@@ -53,26 +53,24 @@ _COMMANDS: Mapping[str, _Command] = {
         "migrate",
         "Move policies to the API group beside a Kyverno, or back.",
     ),
-    "run": _Command(
-        "reconciler.cli.work.run", "run", "Run a policy now on all objects that exist."
-    ),
+    "run": _Command("reconciler.cli.work.run", "run", "Run a policy now on all existing objects."),
     "status": _Command(
-        "reconciler.cli.work.status", "status", "Show what waits, is done, or fails, and why."
+        "reconciler.cli.work.status",
+        "status",
+        "Show waiting, finished and failed requests, and why.",
     ),
     "top": _Command(
         "reconciler.cli.work.top", "top", "Show how busy policies are: queues, rollouts, failures."
     ),
     "ui": _Command(
-        "reconciler.cli.ui.command", "ui", "Show policies and requests on a page, live."
+        "reconciler.cli.ui.command", "ui", "Serve a live web page with policies and requests."
     ),
     "clean": _Command(
         "reconciler.cli.work.clean",
         "clean",
         "Remove what an uninstalled kube-retrofit left on objects.",
     ),
-    "retry": _Command(
-        "reconciler.cli.work.retry", "retry", "Retry failed work, and waiting work at once."
-    ),
+    "retry": _Command("reconciler.cli.work.retry", "retry", "Retry failed and waiting work now."),
     "dev": _Command(
         f"{_DEVCLUSTER}.commands",
         "dev",
@@ -81,24 +79,26 @@ _COMMANDS: Mapping[str, _Command] = {
     "lint": _Command(
         "reconciler.cli.lint.command",
         "lint",
-        "Say what is wrong with policies, and what may surprise.",
+        "Report errors and likely mistakes in policies.",
     ),
     "explain": _Command(
         "reconciler.cli.explain.command",
         "explain",
-        "Say why a policy does or does not change an object.",
+        "Explain why a policy does or does not change an object.",
     ),
     "hooks": _Command(
         "reconciler.cli.desk.hooks.command",
         "hooks",
-        "Say which hooks a folder has, and what one would do.",
+        "List the hooks of a folder, and show what one would do.",
     ),
     "jp": _Command("reconciler.cli.jp", "jp", "Try JMESPath expressions as policies use them."),
     "version": _Command(
         "reconciler.cli.version", "version", "Show the versions of retrofit and of the cluster."
     ),
     "completion": _Command(
-        "reconciler.cli.completion", "completion", "Complete commands in bash, zsh or fish."
+        "reconciler.cli.completion",
+        "completion",
+        "Print a completion script for bash, zsh or fish.",
     ),
 }
 

@@ -73,4 +73,4 @@ def _is_executable(path: Path) -> bool:
 
 
 def _refuse(error: OSError) -> None:
-    raise InvalidSetting(f"hooks cannot be looked for in {error.filename}: {error.strerror}")
+    raise InvalidSetting(f"cannot search {error.filename} for hooks: {error.strerror}")

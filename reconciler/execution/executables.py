@@ -213,11 +213,11 @@ def _check_program(executable: Executable) -> None:
         raise InvalidPolicy(_PLACE, reason)
     line = head.splitlines(keepends=True)[0].removeprefix(_INTERPRETED).strip(b" \t\n")
     if line.endswith(b"\r"):
-        reason = "its first line ends with a carriage return: save it with line ends of Unix"
+        reason = "its first line ends with a carriage return: save it with Unix line endings"
         raise InvalidPolicy(_PLACE, reason)
     name = os.fsdecode(line.split()[0]) if line else ""
     if not Path(name).is_file():
-        raise InvalidPolicy(_PLACE, f"its interpreter {name!r} is not there")
+        raise InvalidPolicy(_PLACE, f"its interpreter {name!r} does not exist")
 
 
 def _failure(
@@ -243,7 +243,7 @@ def _text(printed: bytes) -> str:
     try:
         text = printed.decode()
     except UnicodeDecodeError as error:
-        raise InvalidPolicy(_PLACE, "prints no text: its output is not UTF-8") from error
+        raise InvalidPolicy(_PLACE, "its output is not UTF-8 text") from error
     if "\0" in text:
-        raise InvalidPolicy(_PLACE, "prints no text: its output is binary")
+        raise InvalidPolicy(_PLACE, "its output is binary, not text")
     return text

@@ -84,14 +84,14 @@ class Workspace:
             raise BadAnswer(f"${variable} cannot be read: {error.strerror}") from error
         with os.fdopen(number, "rb") as file:
             if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise BadAnswer(f"${variable} is no longer a file: write into it")
+                raise BadAnswer(f"${variable} is no longer a regular file: do not replace it")
             data = file.read(most + 1)
         if len(data) > most:
-            raise BadAnswer(f"${variable} has more than {most >> 20} MiB: write less in one run")
+            raise BadAnswer(f"${variable} is larger than {most >> 20} MiB: write less in one run")
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            reason = f"${variable} is no UTF-8 text: see its byte {error.start}"
+            reason = f"${variable} is not UTF-8 text: see byte {error.start}"
             raise BadAnswer(reason) from error
 
     def remove(self) -> None:

@@ -91,7 +91,7 @@ def read_config(data: Any) -> HookConfig:
         fields.require("configVersion")
         fields.text("configVersion", among=(VERSION,))
         if len(fields) == 1 and "configVersion" in fields:
-            fields.refuse("configVersion", "nothing is bound to it: add a binding")
+            fields.refuse("configVersion", "is the only field: add a binding, such as onStartup")
         config = HookConfig(
             startup=fields.integer("onStartup"),
             pace=_pace(fields.part("settings")),

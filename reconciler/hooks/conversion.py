@@ -77,7 +77,7 @@ def check_converted(
         InvalidPolicy: They are not the given objects in an allowed version.
     """
     if len(after) != len(before):
-        reason = f"has {len(after)} objects, {len(before)} were to be converted"
+        reason = f"has {len(after)} objects, expected {len(before)}"
         raise InvalidPolicy(_PLACE, reason)
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
         _check(old, new, versions, f"{_PLACE}[{index}]")
@@ -93,12 +93,12 @@ def _check(old: Object, new: Any, versions: Sequence[str], place: str) -> None:
     if not isinstance(version, str) or not any(is_version(version, item) for item in versions):
         raise InvalidPolicy(f"{place}.apiVersion", f"is {version!r:.80}, expected {versions[0]}")
     if new.get("kind") != old.get("kind"):
-        reason = f"is {new.get('kind')!r:.80}, and a conversion keeps {old.get('kind')!r}"
+        reason = f"is {new.get('kind')!r:.80}, but a conversion must keep {old.get('kind')!r}"
         raise InvalidPolicy(f"{place}.kind", reason)
     for name in _KEPT:
         kept = (old.get("metadata") or {}).get(name)
         if meta.get(name) != kept:
-            reason = f"is {meta.get(name)!r:.80}, and a conversion keeps {kept!r}"
+            reason = f"is {meta.get(name)!r:.80}, but a conversion must keep {kept!r}"
             raise InvalidPolicy(f"{place}.metadata.{name}", reason)
 
 

@@ -244,5 +244,5 @@ def _number(text: str, bounds: _Bounds, location: str, *, step: bool = False) ->
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:  # noqa: PLR2004 - an int
         raise InvalidPolicy(location, f"{bounds.name}: {text!r} is not a number")
     if step and not int(digits):
-        raise InvalidPolicy(location, f"{bounds.name}: a step of 0 never ends, write 1 or more")
+        raise InvalidPolicy(location, f"{bounds.name}: the step must be 1 or more, got 0")
     return int(digits)

@@ -144,7 +144,7 @@ def compile_hook(obj: Object) -> DeclaredHook:
             reason = f"expected a string, got {kind_of(executable)}"
             errors.add(InvalidPolicy("spec.executable", reason))
         elif executable and "run" in spec:
-            reason = "is for a hook that is declared here, and an executable is one: use one"
+            reason = "cannot be combined with executable: remove one of them"
             errors.add(InvalidPolicy("spec.run", reason))
         elif not executable:
             run = errors.attempt(_run, spec.get("run"))
@@ -170,9 +170,7 @@ def compile_hook(obj: Object) -> DeclaredHook:
 def _config(spec: Mapping[str, Any]) -> HookConfig:
     bound = {name: value for name, value in spec.items() if name not in _OURS}
     if not bound:
-        raise InvalidPolicy(
-            "spec", "nothing is bound to it: add kubernetes, schedule or onStartup"
-        )
+        raise InvalidPolicy("spec", "has no bindings: add kubernetes, schedule or onStartup")
     try:
         return read_config({"configVersion": VERSION, **bound})
     except InvalidPolicy as error:
@@ -201,7 +199,7 @@ def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> No
         ("kubernetesCustomResourceConversion", config.conversions),
     ):
         if bindings:
-            reason = "only an executable answers the API server: write a policy for it"
+            reason = "only an executable can answer the API server: use a policy instead"
             errors.add(InvalidPolicy(f"spec.{name}", reason))
     if not namespace:
         return
@@ -255,7 +253,9 @@ def _program(raw: Mapping[str, Any]) -> DeclaredRun:
     if not isinstance(program, str):
         raise InvalidPolicy("spec.run.jq", f"expected a string, got {kind_of(program)}")
     if "foreach" in raw:
-        raise InvalidPolicy("spec.run.foreach", "is for operations: a program has .contexts[]")
+        raise InvalidPolicy(
+            "spec.run.foreach", "requires operations: a jq program reads .contexts[] instead"
+        )
     check_program(program, location="spec.run.jq")
     return DeclaredRun(program=program)
 

@@ -103,7 +103,7 @@ class Fields:
             self.refuse(name, f"expected a list, got {kind_of(value)}")
             return ()
         if len(value) < least:
-            self.refuse(name, "is empty: name something, or leave the field out")
+            self.refuse(name, "is empty: list at least one item, or omit the field")
         return tuple(value)
 
     def texts(self, name: str, *, least: int = 0, among: Sequence[str] = ()) -> tuple[str, ...]:

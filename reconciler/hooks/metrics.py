@@ -81,7 +81,7 @@ def _documents(text: str) -> Iterator[Any]:
         try:
             value, length = decoder.raw_decode(rest)
         except (ValueError, RecursionError) as error:
-            reason = "is not a complete JSON object: write one operation after the other"
+            reason = "is not a complete JSON object: write one object for each operation"
             raise InvalidPolicy(f"metrics[{index}]", reason) from error
         yield value
         place, index = len(text) - len(rest) + length, index + 1
@@ -94,17 +94,17 @@ def _operation(raw: Any, location: str) -> MetricOperation:
     name, group = _text(raw, "name", location), _text(raw, "group", location)
     with ErrorList() as errors:
         if group and action is Action.OBSERVE:
-            errors.add(InvalidPolicy(f"{location}.group", "a histogram can be in no group"))
+            errors.add(InvalidPolicy(f"{location}.group", "a histogram cannot be in a group"))
         if action is Action.EXPIRE:
             if not group:
-                errors.add(InvalidPolicy(f"{location}.group", "is required: name what expires"))
+                errors.add(InvalidPolicy(f"{location}.group", "is required: name what to expire"))
             return MetricOperation(action=action, group=group)
         if not _NAME.fullmatch(name):
             reason = f"{name!r:.80} is not a metric name: use letters, digits, _ and :"
             errors.add(InvalidPolicy(f"{location}.name", reason))
         number = errors.attempt(_number, value, f"{location}.value") or 0.0
         if action is Action.ADD and number < 0:
-            reason = "a counter never goes down: use set for what does"
+            reason = "a counter cannot decrease: use set, which makes a gauge"
             errors.add(InvalidPolicy(f"{location}.value", reason))
         labels = errors.attempt(_labels, raw.get("labels"), f"{location}.labels") or ()
         buckets: tuple[float, ...] = ()
@@ -120,7 +120,7 @@ def _action(raw: Mapping[str, Any], location: str) -> tuple[Action, Any]:
     """Return the action and its value; the short forms add and set hold both."""
     short = [action for action in (Action.ADD, Action.SET) if raw.get(action) is not None]
     if len(short) > 1:
-        raise InvalidPolicy(f"{location}.set", "excludes add: write two operations")
+        raise InvalidPolicy(f"{location}.set", "cannot be combined with add: write two operations")
     if short:
         return short[0], raw[short[0]]
     if raw.get("action") not in list(Action):
@@ -169,7 +169,7 @@ def _buckets(raw: Any, location: str) -> tuple[float, ...]:
         return _BUCKETS
     found = tuple(_number(item, f"{location}[{index}]") for index, item in enumerate(raw))
     if any(low >= high for low, high in pairwise(found)):
-        raise InvalidPolicy(location, "must rise")
+        raise InvalidPolicy(location, "must be in ascending order, without duplicates")
     return found
 
 
@@ -215,7 +215,7 @@ class HookMetrics:
             family = self._family(operation)
             if family.type != _TYPES[operation.action]:
                 name, kind = operation.name, _TYPES[operation.action]
-                said.append(f"{name} is a {family.type} already, and cannot be a {kind} as well")
+                said.append(f"{name} is already a {family.type} and cannot also be a {kind}")
                 continue
             labels = _with_hook(operation.labels, hook)
             known = labels in family.series
@@ -228,8 +228,8 @@ class HookMetrics:
         self._expire({operation.group for operation in operations if operation.group}, touched)
         if left_out:
             said.append(
-                f"{left_out} values are left out: a hook may have {self._most} names with their"
-                " labels; use fewer values of labels, or a group"
+                f"{left_out} values are dropped: a hook may have {self._most} series;"
+                " use fewer label values, or a group"
             )
         return said
 

@@ -304,7 +304,7 @@ def _operation(raw: Any, location: str) -> Operation:
     if not isinstance(raw, Mapping):
         reason = f"expected an object, got {kind_of(raw)}"
         if raw is None:
-            reason = "is empty: take the --- in front of it away, or write an operation"
+            reason = "is empty: remove the --- before it, or write an operation"
         raise InvalidPolicy(location, reason)
     if raw.get("operation") not in list(OperationType):
         known = ", ".join(OperationType)
@@ -369,7 +369,7 @@ def _payload(kind: OperationType, raw: Mapping[str, Any], location: str) -> Any:
     if kind is OperationType.JSON_PATCH:
         _check_list(value, place)
     elif kind is OperationType.JQ_PATCH or not isinstance(value, Mapping):
-        wanted = "a text" if kind is OperationType.JQ_PATCH else "an object or a text"
+        wanted = "a string" if kind is OperationType.JQ_PATCH else "an object or a string"
         raise InvalidPolicy(place, f"expected {wanted}, got {kind_of(value)}")
     return value
 
@@ -387,5 +387,5 @@ def _check_list(value: Any, location: str) -> None:
         if not isinstance(first.get(name), str) or not first[name]:
             raise InvalidPolicy(f"{location}[0].{name}", "is required")
     if "value" not in first:
-        reason = 'is required, whatever op says: write value: ""'
+        reason = 'is required for every op: write value: ""'
         raise InvalidPolicy(f"{location}[0].value", reason)

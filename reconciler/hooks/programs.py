@@ -116,12 +116,12 @@ def check_program(text: str, *, location: str) -> None:
 
 def _check_variable(name: str, location: str) -> None:
     if "".join(name.split()) in _ABSENT_VARIABLES or name == "$":
-        raise InvalidPolicy(location, f"{name} is not defined: a program knows its input only")
+        raise InvalidPolicy(location, f"{name} is not defined: a program can only read its input")
 
 
 def _check_name(name: str, own: AbstractSet[str], location: str) -> None:
     if name in _MODULES:
-        reason = f"{name}: modules are not supported, write the function out with def"
+        reason = f"{name}: modules are not supported: define the function with def"
         raise InvalidPolicy(location, reason)
     if name in own:
         return
@@ -147,8 +147,11 @@ def _check_pattern(following: Sequence[_Token], location: str) -> None:
     try:
         re2.compile(_NAMED_GROUP.sub("(?P<", pattern), options)
     except re2.error as error:
-        reason = f"{pattern!r} is not a supported regular expression ({error})"
-        raise InvalidPolicy(location, f"{reason}: RE2 has neither look-around nor \\1") from error
+        reason = (
+            f"{pattern!r} is not a supported regular expression ({error}):"
+            " RE2 has neither look-around nor backreferences"
+        )
+        raise InvalidPolicy(location, reason) from error
 
 
 def _parameters(tokens: Sequence[_Token]) -> Iterator[str]:
@@ -224,7 +227,7 @@ def _text(text: str, place: int, location: str) -> tuple[str, int, bool]:
             said.append(_character(digits))
         else:
             said.append(_ESCAPES.get(escaped, escaped))
-    raise InvalidPolicy(location, 'a string does not end: a " is missing')
+    raise InvalidPolicy(location, 'a string is not terminated: the closing " is missing')
 
 
 def _character(digits: str) -> str:

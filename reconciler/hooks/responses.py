@@ -70,7 +70,7 @@ def parse_admission(text: str) -> AdmissionAnswer:
     fields = _fields(text, _ADMISSION)
     allowed, message = fields.boolean("allowed"), fields.text("message")
     if allowed is None and not message:
-        message = f"the hook does not say in {_ADMISSION} whether it is allowed"
+        message = f"the hook did not set allowed in {_ADMISSION}"
     return AdmissionAnswer(
         allowed=bool(allowed),
         message=message,
@@ -129,7 +129,7 @@ class _Fields:
 
 def _fields(text: str, place: str) -> _Fields:
     if not text.strip():
-        raise InvalidPolicy(place, "is empty: write the answer there as JSON")
+        raise InvalidPolicy(place, "is empty: write the answer to this file as JSON")
     try:
         value, _ = json.JSONDecoder(parse_constant=_no_number).raw_decode(text.lstrip())
         # Refuse values that no answer can hold: lone surrogates, integers beyond 64 bits.
@@ -154,8 +154,8 @@ def _patch(text: str) -> tuple[Mapping[str, Any], ...]:
     try:
         patch = orjson.loads(base64.b64decode("".join(text.split()), validate=True))
     except (binascii.Error, ValueError) as error:
-        reason = "must be a JSON patch in base64, as from base64 -w0"
+        reason = "must be a JSON patch encoded in base64, as by base64 -w0"
         raise InvalidPolicy(place, f"{reason}: {error}") from error
     if not isinstance(patch, list) or not all(isinstance(item, Mapping) for item in patch):
-        raise InvalidPolicy(place, "must be a list of operations, as RFC 6902 has them")
+        raise InvalidPolicy(place, "must be a list of operations, as RFC 6902 defines them")
     return tuple(patch)

@@ -22,7 +22,7 @@ def read(binding: Fields) -> ObjectSelection:
         **_namespace(binding.part("namespace")),
     )
     if found.names and any(test.field == _NAME for test in found.fields or ()):
-        reason = f"{_NAME} is named here and in nameSelector: use one of them"
+        reason = f"{_NAME} is selected both here and by nameSelector: use one of them"
         binding.refuse("fieldSelector", reason)
     return found
 

@@ -98,7 +98,7 @@ def refuse_constant(text: str) -> Any:
     Raises:
         ValueError: Always.
     """
-    msg = f"{text} is no JSON"
+    msg = f"{text} is not valid JSON"
     raise ValueError(msg)
 
 

@@ -18,7 +18,7 @@ _SCOPES: Final = ("Cluster", "Namespaced", "*")
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL}){{2,}}")
 _LONGEST_NAME: Final = 253
-NAME_RULE: Final = "must be a domain of three segments or more, as pods.example.com"
+NAME_RULE: Final = "must be a domain of at least three segments, such as pods.example.com"
 _DEFAULT_TIMEOUT: Final = 10
 _LONGEST_TIMEOUT: Final = 30
 
@@ -149,10 +149,10 @@ def _overlaps(resources: Sequence[str]) -> Iterator[str]:
     for resource in resources:
         name, slash, subresource = resource.partition("/")
         covers = {f"{name}/*", f"*/{subresource}"} & seen if slash else set()
-        yield from (f"{wide!r} has {resource!r} already: remove it" for wide in sorted(covers))
+        yield from (f"{wide!r} already covers {resource!r}: remove it" for wide in sorted(covers))
         seen.add(resource)
     if "*/*" in resources and len(resources) > 1:
         yield "'*/*' means all: nothing else may be listed"
     whole = [resource for resource in resources if resource and "/" not in resource]
     if "*" in whole and whole[-1] != "*":
-        yield f"'*' has {whole[-1]!r} already: remove it"
+        yield f"'*' already covers {whole[-1]!r}: remove it"

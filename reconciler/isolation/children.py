@@ -134,7 +134,7 @@ def _error(kind: bytes, data: bytes, status: int, limits: Limits) -> Exception:
         text = f"evaluating the rule needs more than {limits.memory // _MIB} MiB of memory; {cure}"
         return EvaluationError(text).bare(text)
     if kind == child.TOO_LARGE:
-        text = f"what the rule makes of an object is larger than {limits.answer // _MIB} MiB"
+        text = f"the result of the rule for one object is larger than {limits.answer // _MIB} MiB"
         return EvaluationError(text).bare(text)
     if kind == child.FAULT:
         return RuntimeError(f"evaluating failed: {data.decode(errors='replace')}")

@@ -24,8 +24,8 @@ from reconciler.services.ports.cue import Cue
 from reconciler.services.ports.objects import Loader, RuleLoader
 
 NO_CUE: Final = (
-    "CUE is not evaluated: write template or plaintext, or start both programs with --cue=PATH of"
-    " the command cue"
+    "CUE is not evaluated: use template or plaintext, or start both programs with --cue=PATH, the"
+    " path of the cue command"
 )
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
@@ -91,7 +91,7 @@ class CueCommand:
             raise InvalidPolicy(location, str(error)) from error
         if code:
             # No data is involved yet, but the place of the error is all that an author needs.
-            raise InvalidPolicy(location, f"the CUE program cannot be read{_place(said)}")
+            raise InvalidPolicy(location, f"the CUE program cannot be parsed{_place(said)}")
 
     async def evaluate(self, load: CueLoad) -> Any:
         """Return the output of a program, None where the program does not define it."""
@@ -126,7 +126,7 @@ class CueCommand:
                 start_new_session=True,
             )
         except OSError as error:
-            msg = f"the command cue cannot be started: {error.strerror}"
+            msg = f"the cue command cannot be started: {error.strerror}"
             raise Unavailable(msg) from error
         try:
             async with asyncio.timeout(self.limits.seconds):
@@ -134,7 +134,7 @@ class CueCommand:
                     _read(process.stdout, self.limits.answer + 1), _read(process.stderr, _ERRORS)
                 )
                 if len(answer) > self.limits.answer:
-                    msg = f"the CUE program gives more than {self.limits.answer} bytes"
+                    msg = f"the CUE program returns more than {self.limits.answer} bytes"
                     raise Invalid(msg, status=_REFUSED)
                 code = await process.wait()
         except TimeoutError:
@@ -148,7 +148,7 @@ class CueCommand:
             await asyncio.gather(_read(process.stdout, 0), _read(process.stderr, 0))
             await process.wait()
         if code in _NOT_STARTED:
-            raise Unavailable("the command cue cannot be started")
+            raise Unavailable("the cue command cannot be started")
         return code, answer, said.decode(errors="replace")
 
     @property
@@ -203,7 +203,7 @@ def cue_at(path: str) -> Cue:
         return NoCue()
     file = Path(path)
     if not file.is_absolute() or not os.access(file, os.X_OK) or file.is_dir():
-        raise InvalidSetting(f"--cue={path}: expected the whole path of the command cue")
+        raise InvalidSetting(f"--cue={path}: expected the absolute path of the cue command")
     return CueCommand(file=file)
 
 

@@ -110,5 +110,5 @@ def _split(parts: list[str]) -> tuple[str, list[str]]:
         return parts[1], parts[2:]
     if parts[:1] == ["apis"] and len(parts) >= _SHORTEST:
         return "/".join(parts[1:3]), parts[3:]
-    msg = f"/{'/'.join(parts)} is no path of the API"
+    msg = f"/{'/'.join(parts)} is not a path of the API"
     raise NotFound(msg, status=404)

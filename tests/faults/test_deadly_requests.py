@@ -66,7 +66,7 @@ async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
     await rig.settle(unfinished, within=60.0)
     status = (await request()).status
     assert status.reason == Reason.INTERRUPTED
-    assert "the controller was ended 3 times in a row" in status.message
+    assert "the controller was terminated 3 times in a row" in status.message
     assert await rig.data("x") == {}
     # The requests that were processed at the same time are completed.
     got = {f"target-{n}": {"got": "it"} for n in range(BESIDE)}

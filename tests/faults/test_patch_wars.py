@@ -120,7 +120,7 @@ async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: R
         request = await rig.parked(Reason.PATCH_WAR, within=30)
         status = request.status
         assert "/data/color was undone 10 times within 15s" in status.message
-        assert "look at manager painter, who wrote at " in status.message
+        assert "check manager painter, which wrote at " in status.message
         assert await rig.data("fought") == {"color": "blue", "begin": "now"}
     finally:
         painting.cancel()

@@ -291,7 +291,7 @@ async def test_a_rule_that_costs_too_much_stops_no_other_policy(rig: Rig) -> Non
     body = config_map(rig.namespace, "trigger-1", list=",".join(map(str, range(3000))))
     body["metadata"]["annotations"] = {}
     args = ("create", "--dry-run=server", "--warnings-as-errors", "-f", "-")
-    with pytest.raises(ClusterError, match="takes more than 200000 steps at one object"):
+    with pytest.raises(ClusterError, match="takes more than 200000 steps for one object"):
         await kubectl(rig, *args, stdin=body)
     assert sorted((await rig.create(body))["data"]) == ["list", "x"]
 

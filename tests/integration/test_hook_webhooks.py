@@ -205,8 +205,8 @@ def test_a_hook_says_what_may_be_stored(asked: Asked) -> None:
     assert "hook fail.sh failed (exit 3)" in said
     assert "token" not in said
     assert asked.runner.said("hook failed", reason="exit 3: token=abc")
-    assert "gave no answer: $VALIDATING_RESPONSE_PATH: is empty" in asked.put("silent")
-    assert "gave no answer: $VALIDATING_RESPONSE_PATH: is not JSON" in asked.put("cut")
+    assert "gave no valid answer: $VALIDATING_RESPONSE_PATH: is empty" in asked.put("silent")
+    assert "gave no valid answer: $VALIDATING_RESPONSE_PATH: is not JSON" in asked.put("cut")
     assert "took longer than" in asked.put("slow")
     assert asked.words() == {"short"}
     # Nothing of what was asked is recorded.
@@ -217,10 +217,10 @@ def test_a_hook_that_may_fail_lets_pass_with_a_warning(asked: Asked) -> None:
     asked.runner.put("ignore.sh", validating("Ignore"))
     asked.start()
     asked.ready("ignore.sh")
-    assert "Warning: not looked at: hook ignore.sh failed (exit 3)" in asked.put("crash", name="a")
+    assert "Warning: not reviewed: hook ignore.sh failed (exit 3)" in asked.put("crash", name="a")
     assert "took longer than" in asked.put("slow", name="b")
     # It ended well, and what it says is no yes.
-    assert "gave no answer" in asked.put("silent", name="c")
+    assert "gave no valid answer" in asked.put("silent", name="c")
     assert asked.words() == {"crash", "slow"}
 
 

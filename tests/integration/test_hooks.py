@@ -66,7 +66,7 @@ async def test_a_blocked_queue_says_so_and_blocks_no_other(rig: Rig) -> None:
     (line,) = (line for line in said.splitlines() if line.startswith("stuck"))
     assert "Create ConfigMap taken" in line
     assert "already exists" in line
-    assert "tried again at" in line
+    assert "next attempt at" in line
     await rig.delete("ConfigMap", "taken")
     await until(rig, "taken", "first-behind")
 

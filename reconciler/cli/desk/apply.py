@@ -131,8 +131,8 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
     "--verbose",
     "-v",
     is_flag=True,
-    help="Say on stderr which operation is assumed, why rules changed nothing, and which files"
-    " were passed over.",
+    help="Show on stderr which operation is assumed, why rules changed nothing, and which files"
+    " were ignored.",
 )
 @click.option(
     "--show-secrets",

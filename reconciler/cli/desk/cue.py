@@ -11,7 +11,7 @@ from reconciler.services.ports.cue import Cue
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-NO_CUE = "programs in CUE are evaluated where --cue names the command cue"
+NO_CUE = "programs in CUE are evaluated where --cue names the cue command"
 
 
 def cue_option(command: T) -> T:
@@ -20,7 +20,7 @@ def cue_option(command: T) -> T:
         "--cue",
         default="",
         metavar="FILE",
-        help="The command cue, which evaluates the CUE of kinitiras' policies.",
+        help="The cue command, which evaluates the CUE of kinitiras' policies.",
     )(command)
 
 

@@ -30,7 +30,7 @@ from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.selection import SelectedTarget
 
-NO_TARGET = "no object fits the targets of the rule"
+NO_TARGET = "no object matches the targets of the rule"
 NO_TARGETS_GIVEN = (
     "skipped, because none of its targets is given: name them with --target-resource FILE"
 )
@@ -200,7 +200,7 @@ class Session:
                 continue
             met = True
             if not found.key.kind.subresource and not found.query.accepts(obj):
-                yield work.at(obj, _skip(obj, "the object does not fit the target's selector"))
+                yield work.at(obj, _skip(obj, "the object does not match the target's selector"))
                 continue
             result = work.at(obj, await self._change(run, found, work.loads, obj))
             self._keep(result)

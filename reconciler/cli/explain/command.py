@@ -69,7 +69,7 @@ Exit code:
 @click.option("--cluster", is_flag=True, help="Read policy, trigger and targets from a cluster.")
 @cluster_options
 def explain(*, output: str, cluster: bool, operation: str | None, **options: Any) -> None:
-    """Say rule by rule why a policy does or does not change an object.
+    """Explain rule by rule why a policy does or does not change an object.
 
     POLICY is a file, an https address, a folder, - for standard input or, with --cluster,
     clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger

@@ -70,7 +70,7 @@ Exit code:
     help="Text for people, one JSON list, a SARIF log, or workflow commands of GitHub.",
 )
 def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str) -> None:
-    """Say what is wrong with policies, and what would surprise their authors.
+    """Report errors in policies, and what would surprise their authors.
 
     POLICY is a file, a folder, a glob, or - for standard input. PolicyExceptions,
     GlobalContextEntries and Hooks in it are checked as well; other objects are left out.

@@ -32,11 +32,11 @@ Examples:
     "names",
     multiple=True,
     metavar="NAME",
-    help="A name by which the page may be called, besides localhost and addresses; repeatable.",
+    help="Another host name of the page, besides localhost and IP addresses; repeatable.",
 )
 @work_options
 def ui(*, port: int, bind_address: str, names: tuple[str, ...], **address: Any) -> None:
-    """Show policies and requests on a page of this machine, live; read-only.
+    """Serve a live, read-only web page with policies and requests on this machine.
 
     The page shows what you may read, and nothing of what requests recorded. It ends with Ctrl-C.
 

@@ -38,7 +38,7 @@ Examples:
 @click.option("--failed", is_flag=True, help="Only what failed; without names, of all policies.")
 @work_options
 def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
-    """Retry failed work, and waiting work at once.
+    """Retry failed and waiting work now.
 
     A request that failed stays as it is: the controller makes a new one with a name of its own
     that does its work, once, however often this is called. A request that waits is tried at once.

@@ -45,7 +45,7 @@ Examples:
 @click.option("--wait", is_flag=True, help="Show the progress until it has ended.")
 @work_options
 def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
-    """Run a policy, or one RULE of it, now on all objects that exist.
+    """Run a policy, or one RULE of it, now on all existing objects.
 
     POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. Each rule gets one
     UpdateRequest; rules do not need mutateExistingOnPolicyUpdate. Ending this command, with

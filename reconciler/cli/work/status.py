@@ -43,7 +43,7 @@ Examples:
 @click.option("--watch", "-w", is_flag=True, help="Update every 2 seconds until interrupted.")
 @work_options
 def status(policy: str, *, namespace: str, output: str, watch: bool, **address: Any) -> None:
-    """Show what waits, what is done and what fails, of all policies or of one POLICY.
+    """Show the waiting, finished and failed requests of all policies, or of one POLICY.
 
     POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. What is in the way is
     grouped by reason, with a missing right, what to do, and the time of the next attempt.

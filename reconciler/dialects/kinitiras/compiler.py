@@ -94,9 +94,13 @@ def _sources(rule: OverrideRule | ValidateRule) -> tuple[Source, ...]:
 def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tuple[Program, ...]:
     """Return the programs for existing objects, of all rules that do not read the old object."""
     if policy["kind"] == CLUSTER_VALIDATE_POLICIES.kind:
-        raise InvalidPolicy(EXISTING, "rules that refuse do nothing to what exists; remove it")
+        raise InvalidPolicy(
+            EXISTING, "validate rules do not apply to existing objects; remove the annotation"
+        )
     if not spec.selectors:
-        raise InvalidPolicy(EXISTING, "without resourceSelectors it is unknown where to look")
+        raise InvalidPolicy(
+            EXISTING, "it requires resourceSelectors, which select the existing objects"
+        )
     return tuple(
         on_existing(replace(item, projection=_WITHOUT_OLD))
         for item in programs
@@ -109,7 +113,10 @@ def _past(programs: Sequence[Program], existing: Sequence[Program]) -> Iterator[
     known = {item.rule for item in existing}
     for item in programs if existing else ():
         if item.rule not in known:
-            yield f"{item.origin.location} does not run on what exists: it reads the old object"
+            yield (
+                f"{item.origin.location} does not apply to existing objects:"
+                " it reads the old object"
+            )
 
 
 def _operations(rule: OverrideRule | ValidateRule) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ def _compare(condition: str, data: Any, value: Any) -> bool:
     if condition in _ORDERS:
         numbers = _is_number(data) and _is_number(value)
         if not numbers and not (isinstance(data, str) and isinstance(value, str)):
-            raise EvaluationError(f"{condition} takes two numbers or two texts")
+            raise EvaluationError(f"{condition} takes two numbers or two strings")
         return _ORDERS[condition](data, value)
     kinds = {_kind_of(item) for item in (data, value) if item is not None}
     if len(kinds) > 1:
@@ -211,7 +211,7 @@ def _compare(condition: str, data: Any, value: Any) -> bool:
 
 def _kind_of(value: Any) -> str:
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a number" if _is_number(value) else reading.kind_of(value)
 
 

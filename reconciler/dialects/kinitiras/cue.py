@@ -71,7 +71,7 @@ class CueProgram:
             data=json.dumps(data, sort_keys=True),
             output=_VERDICT if self.refuses else _PATCHES,
         )
-        return answer_to(load, context.loads, "the CUE program gives nothing")
+        return answer_to(load, context.loads, "the CUE program returned no output")
 
     def patch(self, context: Context, obj: Mapping[str, Any]) -> tuple[Operation, ...]:
         """Return the operations that the program outputs for an object.
@@ -82,10 +82,10 @@ class CueProgram:
         old = context.data["request"].get("oldObject") or {}
         found = self.given(context, obj, old)
         if not isinstance(found, list):
-            raise EvaluationError("the CUE program does not give a list of patches").bare(
-                "the CUE program does not give a list of patches"
+            raise EvaluationError("the CUE program does not return a list of patches").bare(
+                "the CUE program does not return a list of patches"
             )
-        wrong = "the CUE program gives a patch that is none"
+        wrong = "the CUE program returns an invalid patch"
         if not all(isinstance(item, dict) and item.get("op") in _OPERATIONS for item in found):
             raise EvaluationError(wrong).bare(wrong)
         try:
@@ -128,8 +128,8 @@ class RefusedByProgram:
     def _verdict(self, context: Context) -> Mapping[str, Any]:
         found = self.program.of(context)
         if not isinstance(found, Mapping):
-            raise EvaluationError("the CUE program does not give a validate").bare(
-                "the CUE program does not give a validate"
+            raise EvaluationError("the CUE program does not return a validate object").bare(
+                "the CUE program does not return a validate object"
             )
         return found
 

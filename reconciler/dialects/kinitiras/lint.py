@@ -29,7 +29,7 @@ def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding
             code="cue",
             location=location,
             text="it is evaluated only by programs that are started with --cue",
-            cure="write template or plaintext, or start both programs with the command cue",
+            cure="use template or plaintext, or start both programs with --cue=PATH",
         )
     for place, rule in _rules(spec):
         for where, reference in _references(place, rule):
@@ -52,7 +52,7 @@ def _credentials(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
             code="credentials",
             location=f"{place}.http.{where}",
             text="anyone who may read the policy can read it",
-            cure="keep it in a Secret, and name that by auth.secretRef",
+            cure="store it in a Secret, and name the Secret in auth.secretRef",
         )
 
 
@@ -61,7 +61,7 @@ def _nameless(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
     if k8s.get("name") and not k8s.get("namespace"):
         yield _different(
             f"{place}.k8s.namespace",
-            "kinitiras finds nothing without it; here the namespace of the object is meant",
+            "kinitiras finds nothing without it; here it defaults to the namespace of the object",
         )
 
 
@@ -70,28 +70,28 @@ def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
         names = " and ".join(sorted(ignored))
         yield _different(
             f"{place}.targetOperations",
-            f"kinitiras ignores {names}, so that the rule does nothing there; here it counts",
+            f"kinitiras ignores {names}, so the rule does not apply there; here it does",
             level=Level.WARNING,
         )
     overriders = rule.get("overriders") or {}
     if overriders.get("origin") and overriders.get("plaintext"):
         yield _different(
             f"{place}.overriders.plaintext",
-            "kinitiras leaves it out beside origin; here it is applied after that",
+            "kinitiras ignores it beside origin; here it is applied after origin",
             level=Level.WARNING,
         )
     parent = f"{place}.overriders" if overriders else place
     fields = overriders or rule
     if fields.get("template") and fields.get("renderedCue"):
         yield _different(
-            f"{parent}.renderedCue", "kinitiras has made it of the template; here it is not read"
+            f"{parent}.renderedCue", "kinitiras generated it from the template; here it is ignored"
         )
 
 
 def _outside(home: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield findings where the original applies a namespaced policy in other namespaces."""
     places = [item.get("namespace") for item in spec.get("resourceSelectors") or ()]
-    cure = "make it a ClusterOverridePolicy if others are meant"
+    cure = "make it a ClusterOverridePolicy to include other namespaces"
     text = f"kinitiras applies it in every namespace; here it is for namespace {home} only"
     if home and not any(places):
         yield _different("metadata.namespace", text, cure=cure)

@@ -70,7 +70,7 @@ class ObjectReference:
         if name is None or namespace is None or labels is None:
             return None
         if self.home and namespace not in ("", self.home):
-            reason = f"k8s: a policy of namespace {self.home} reads nothing outside of it"
+            reason = f"k8s: a policy in namespace {self.home} can read only that namespace"
             raise EvaluationError(reason).bare(reason)
         if not namespace:
             # The original fails if only the name is given; this follows its documentation.
@@ -136,7 +136,7 @@ class OwnerReference:
         stored = (found.get("metadata") or {}).get("uid")
         # The author of an object chooses its ownerReferences, but does not know every uid.
         if owner.get("uid") and stored and owner["uid"] != stored:
-            reason = "owner: the object of that name is another one by now"
+            reason = "owner: the object of that name has another uid"
             raise EvaluationError(reason).bare(reason)
         return self.path.look_up(found)
 
@@ -150,10 +150,12 @@ def _first_owner(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     owners = (obj.get("metadata") or {}).get("ownerReferences") or []
     owner = owners[0] if isinstance(owners, list) and owners else None
     if not isinstance(owner, Mapping):
-        raise _refused("the object has none: let resourceSelectors select what has one")
+        raise _refused(
+            "the object has no owner; restrict resourceSelectors to objects with an owner"
+        )
     api_version, kind = str(owner.get("apiVersion", "")), str(owner.get("kind", ""))
     if not (_API_VERSION.fullmatch(api_version) and _KIND.fullmatch(kind)):
-        raise _refused("the object names none of a kind that there can be")
+        raise _refused("the apiVersion or kind in ownerReferences is invalid")
     if is_secret(split_api_version(api_version)[0], kind):
         # The author of the object chooses the owner, and may not be allowed to read it.
         raise _refused("a Secret is never read as an owner")
@@ -183,7 +185,7 @@ def _selector_text(labels: Mapping[str, Any]) -> str:
     try:
         return compile_selector({"matchExpressions": expressions}, location="").server
     except InvalidPolicy as error:
-        reason = "k8s.labelSelector: a placeholder gives what no label is"
+        reason = "k8s.labelSelector: the value of a placeholder is not a valid label value"
         raise EvaluationError(reason).bare(reason) from error
 
 
@@ -220,7 +222,7 @@ def _fitting(
 ) -> str:
     value = fields.get(name)
     if not isinstance(value, str) or not form.fullmatch(value):
-        raise InvalidPolicy(f"{place}.{name}", f"expected one, as {example}")
+        raise InvalidPolicy(f"{place}.{name}", f"expected a value such as {example}")
     return value
 
 
@@ -252,9 +254,9 @@ def _check_home(found: ObjectReference, place: str) -> None:
     if not found.home:
         return
     if found.namespace not in ("", found.home) and not has_placeholder(found.namespace):
-        reason = f"a policy of namespace {found.home} reads nothing outside of it"
+        reason = f"a policy in namespace {found.home} can read only that namespace"
         raise InvalidPolicy(f"{place}.namespace", reason)
     if is_secret(split_api_version(found.api_version)[0], found.kind):
         # The author of the policy may not be allowed to read what the controller may.
-        reason = "a namespaced policy reads no Secrets; a ClusterOverridePolicy may"
+        reason = "a namespaced policy must not read Secrets; use a ClusterOverridePolicy"
         raise InvalidPolicy(f"{place}.kind", reason)

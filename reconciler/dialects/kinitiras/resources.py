@@ -62,7 +62,9 @@ def share(
     """
     quantity = parse_quantity(str(amount))
     if quantity is None:
-        raise EvaluationError(f"the amount of {name} is not a quantity").bare("an amount is none")
+        raise EvaluationError(f"the amount of {name} is not a quantity").bare(
+            "an amount is not a quantity"
+        )
     step = _MILLI if name == CPU else _ONE
     # The factor counts in its decimal form: 0.1 is exactly a tenth.
     units = to_whole(quantity.nano * Fraction(str(factor)) / step)

@@ -129,7 +129,7 @@ def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
         if fields.get("op") not in ("add", "remove", "replace"):
             raise InvalidPolicy(f"{place}.op", "expected add, remove or replace")
         if fields.get("path") == "":
-            reason = "names the whole object: name a field of it, as /metadata/labels"
+            reason = "it names the whole object; name a field of it, such as /metadata/labels"
             raise InvalidPolicy(f"{place}.path", reason)
     items = [{"value": None, **item} for item in raw or ()]
     return compile_operations(items, location=location)

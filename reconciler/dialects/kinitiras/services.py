@@ -164,7 +164,9 @@ def _read_headers(raw: Any, location: str) -> Iterator[tuple[str, str]]:
 
 def _read_url(raw: Any, location: str, home: str) -> str:
     if not isinstance(raw, str) or not raw:
-        raise InvalidPolicy(location, "expected the address of a service, as http://NAME.NS.svc/x")
+        raise InvalidPolicy(
+            location, "expected the URL of a service, such as http://NAME.NS.svc/x"
+        )
     if not has_placeholder(raw):
         return _read_constant_url(raw, location, home)
     samples = [
@@ -179,7 +181,7 @@ def _read_constant_url(raw: str, location: str, home: str) -> str:
     if has_placeholder(raw):
         raise InvalidPolicy(location, "it takes no placeholder")
     if urlsplit(raw).scheme not in {"http", "https"}:
-        raise InvalidPolicy(location, "expected an address that begins with http:// or https://")
+        raise InvalidPolicy(location, "expected a URL that begins with http:// or https://")
     _attempt(check_own_service, raw, home, location=location)
     return raw
 
@@ -204,7 +206,9 @@ def _read_auth(
     if secret is not None:
         for name in _CREDENTIALS:
             if name in texts:
-                raise InvalidPolicy(f"{location}.{name}", "secretRef gives it; remove one of them")
+                raise InvalidPolicy(
+                    f"{location}.{name}", "secretRef provides it as well; remove one of them"
+                )
     elif "staticToken" in texts:
         return (("Authorization", f"Bearer {texts['staticToken']}"),), None
     else:
@@ -230,7 +234,7 @@ def _read_secret(raw: Any, location: str, home: str) -> SecretName | None:
     fields = reading.mapping(raw, location, allowed=_SECRET)
     texts = {"namespace": home, **read_texts(fields, location)}
     if home and texts["namespace"] != home:
-        reason = f"a policy of namespace {home} reads nothing outside of it"
+        reason = f"a policy in namespace {home} can read only that namespace"
         raise InvalidPolicy(f"{location}.namespace", reason)
     for name in _SECRET:
         if not _NAME.fullmatch(texts.get(name, "")):

@@ -220,7 +220,7 @@ def read_template(raw: Any, location: str, home: str) -> TemplateEdit:
         return _read_entries(fields, type_, operation, location, home)
     given = _READ[type_](fields.get(type_), f"{location}.{type_}", removes=operation == "remove")
     if not given:
-        raise InvalidPolicy(f"{location}.{type_}", "expected what to change")
+        raise InvalidPolicy(f"{location}.{type_}", "it is missing or empty")
     return TemplateEdit(type=type_, operation=operation, given=given)
 
 

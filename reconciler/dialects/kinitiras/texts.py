@@ -136,12 +136,14 @@ def filled_pieces(text: str, obj: Mapping[str, Any]) -> list[tuple[str, bool]] |
 
 def _named(path: str, obj: Mapping[str, Any]) -> str | None:
     if not path:
-        raise EvaluationError("a placeholder {{}} names nothing; write {{metadata.name}}")
+        raise EvaluationError(
+            "the placeholder {{}} is empty; write a path, such as {{metadata.name}}"
+        )
     value = Path(tuple(path.split("."))).look_up(obj)
     if value is ABSENT:
         return None
     if not isinstance(value, str):
-        raise EvaluationError(f"the placeholder {{{{{path}}}}} names what is not a string")
+        raise EvaluationError(f"the field of the placeholder {{{{{path}}}}} is not a string")
     return value
 
 

@@ -30,15 +30,17 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
     if operator not in ("Equal", "Exists"):
         raise InvalidPolicy(f"{location}.operator", "expected Equal or Exists")
     if not key and operator != "Exists":
-        raise InvalidPolicy(f"{location}.operator", "without a key it has to be Exists")
+        raise InvalidPolicy(f"{location}.operator", "it must be Exists if there is no key")
     if operator == "Exists" and value:
-        raise InvalidPolicy(f"{location}.value", "with Exists it has to be empty")
+        raise InvalidPolicy(f"{location}.value", "it must be empty if the operator is Exists")
     if not LABEL_VALUE.fullmatch(str(value)):
         raise InvalidPolicy(f"{location}.value", "expected the value of a taint")
     if effect and effect not in _EFFECTS:
         raise InvalidPolicy(f"{location}.effect", f"expected one of {', '.join(_EFFECTS)}")
     if fields.get("tolerationSeconds") is not None and effect != "NoExecute":
-        raise InvalidPolicy(f"{location}.effect", "with tolerationSeconds it is NoExecute")
+        raise InvalidPolicy(
+            f"{location}.effect", "it must be NoExecute if tolerationSeconds is set"
+        )
     return fields
 
 

@@ -122,7 +122,7 @@ def _named(kind: KindSelector) -> str:
 
 def _why_not_on_existing(rule: Rule) -> str:
     if rule.patch is None:
-        return "a rule of type Reject does nothing to what exists; remove the annotation"
+        return "a rule of type Reject does not apply to existing objects; remove the annotation"
     if not set(rule.operations) & {"CREATE", "UPDATE"}:
-        return "a rule for DELETE only changes nothing that exists; remove the annotation"
+        return "a rule for DELETE does not apply to existing objects; remove the annotation"
     return ""

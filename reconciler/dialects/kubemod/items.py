@@ -19,9 +19,9 @@ from reconciler.languages.gval import (
 
 _FIELDS: Final = ("select", "matchFor", "matchValue", "matchValues", "matchRegex", "negate")
 _FOR: Final = ("Any", "All")
-_FITS: Final = (True, "select gives what is asked for")
-_OTHERS: Final = (False, "select gives others, too")
-_NONE: Final = (False, "select gives nothing that fits")
+_FITS: Final = (True, "select returns matching values")
+_OTHERS: Final = (False, "select also returns other values")
+_NONE: Final = (False, "select returns no matching value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Item:
 
     def _holds(self, found: Any, allowance: Allowance) -> tuple[bool, str]:
         if isinstance(found, bool):
-            return found, f"select gives {'true' if found else 'false'}"
+            return found, f"select returns {'true' if found else 'false'}"
         if isinstance(found, list):
             defined = [result for result in found if result is not UNDEFINED]
             if self.every and 0 < len(defined) < len(found):
@@ -74,7 +74,7 @@ class Item:
         else:
             defined = [] if found is None or found is UNDEFINED else [found]
         if not defined:
-            return False, "select gives nothing"
+            return False, "select returns nothing"
         allowance.spend(len(defined))
         for result in defined:
             # The first result that fits decides; with All, the first that does not.

@@ -69,8 +69,8 @@ def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
                 yield _warning(
                     "undefined-differs",
                     place,
-                    f"{sign} is true where its path leads nowhere",
-                    "add && isDefined(...) if only what is there is meant",
+                    f"{sign} is true if its path does not exist",
+                    "add && isDefined(...) to exclude missing fields",
                 )
             case Filter(Path()):
                 yield _warning(
@@ -83,7 +83,7 @@ def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
                 yield _warning(
                     "no-element",
                     place,
-                    "@ is nothing outside of a filter",
+                    "@ has no value outside of a filter",
                     "write $ for the object",
                 )
 
@@ -102,14 +102,14 @@ def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
             "placeholder-without-select",
             f"{location}.path",
             "without select, # in the path is plain text",
-            "add the select whose keys are meant",
+            "add a select that captures the keys",
         )
     if edit.name == "add" and edit.path.ends_a_list and not _is_guarded(rule, edit):
         yield _warning(
             "append",
             location,
-            "it adds to the end of a list each time that the object is written",
-            "add an item to match that looks whether it is there already, with negate: true",
+            "it appends to a list each time the object is written",
+            "add an item to match, with negate: true, that checks whether the element exists",
         )
 
 
@@ -148,7 +148,7 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
             level=Level.NOTE,
             code="default-kinds",
             location="spec.match",
-            text="no item tells the kinds, so the rule is for those that KubeMod has by default",
+            text="no item restricts the kinds, so the rule applies to KubeMod's default kinds",
             cure=f"add select: $.kind with matchValue, or the annotation {KINDS_ANNOTATION}",
         )
     elif not selectors:
@@ -158,7 +158,8 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
         yield _warning(
             "no-target-namespace",
             "spec",
-            "without targetNamespaceRegex it is for cluster-scoped objects, and its kinds are not",
+            "without targetNamespaceRegex it applies to cluster-scoped objects only;"
+            " its kinds are namespaced",
             'add targetNamespaceRegex: ".*" for all namespaces',
         )
 

@@ -79,7 +79,7 @@ class PathTemplate:
             return self.constant
         if self.highest >= len(keys):
             count = f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
-            reason = f"{self.location}: #{self.highest} is not there, select captures {count}"
+            reason = f"{self.location}: #{self.highest} does not exist; select captures {count}"
             raise EvaluationError(reason).bare(reason)
         return self._filled(keys)
 
@@ -290,5 +290,5 @@ def _check_captures(path: PathTemplate, select: Selection) -> None:
     known = "no wildcard or filter, and so no key"
     if several:
         known = f"{len(several)}: #0" + (f" to #{len(several) - 1}" if len(several) > 1 else "")
-    reason = f"#{path.highest} is none of the keys that select captures ({known})"
+    reason = f"#{path.highest} is not among the keys that select captures ({known})"
     raise InvalidPolicy(path.location, reason)

@@ -97,15 +97,19 @@ class Scope:
         if subject.subresource != self.subresource:
             return "ModRules are for objects, not for their subresources"
         if not self.table.accepts(subject):
-            return f"{subject.kind} is none of the kinds that the rule is for"
+            return f"the rule does not apply to kind {subject.kind}"
         operation, operations = subject.operation, self.operations
         if operation not in operations and (operation or _EXISTING.isdisjoint(operations)):
-            asked = operation or "what exists"
+            asked = operation or "existing objects"
             return f"the rule is for {', '.join(operations)}, not for {asked}"
         if self.home:
             return "" if namespace == self.home else f"it is not in namespace {self.home}"
         if self.pattern is None:
-            return "the rule has no targetNamespaceRegex for namespaces" if namespace else ""
+            return (
+                "without targetNamespaceRegex the rule is for cluster-scoped objects only"
+                if namespace
+                else ""
+            )
         if matches(self.pattern, namespace, subject.allowance):
             return ""
-        return "targetNamespaceRegex does not fit its namespace"
+        return "targetNamespaceRegex does not match its namespace"

@@ -28,7 +28,7 @@ def refuse_misreadings(tree: Node, location: str) -> None:
 def _misread(node: Any) -> str:
     match node:
         case Call(name) if name not in FUNCTIONS:
-            return f"there is no function {name}; there are {', '.join(sorted(FUNCTIONS))}"
+            return f"there is no function {name}; available: {', '.join(sorted(FUNCTIONS))}"
         case Infix("-", Path(), Variable()):
             return 'a name with "-" in it is read as a subtraction: write ["a-name"] for .a-name'
         case _:

@@ -54,7 +54,7 @@ class Value:
         try:
             return goyaml.parse(text)
         except goyaml.YAMLError as error:
-            reason = f"{self.location}: what the template makes {error}"
+            reason = f"{self.location}: the output of the template {error}"
             raise EvaluationError(reason).bare(reason) from error
 
 
@@ -118,7 +118,7 @@ def _rendered(
         bare = f"{location}: {error.without_values}"
         raise EvaluationError(f"{location}: {error}").bare(bare) from error
     except UnicodeError as error:
-        reason = f"{location}: the object has text that is not well-formed"
+        reason = f"{location}: the object contains a string that is not valid Unicode"
         raise EvaluationError(reason).bare(reason) from error
 
 

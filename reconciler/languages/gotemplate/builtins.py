@@ -103,7 +103,7 @@ def _slice(_run: Run, item: Any, *indexes: Any) -> Any:
             raise Failure(f"an index is out of range: {int(index)}")
         bounds[place : place + 1] = [bound]
     if sorted(bounds) != bounds:
-        raise Failure("an index is larger than the one behind it")
+        raise Failure("an index is greater than the next one")
     part = content[bounds[0] : bounds[1]]
     if isinstance(part, bytes):
         return decode(part)
@@ -120,7 +120,7 @@ def _len(item: Any) -> Int:
 
 
 def _call(_function: Any, *_arguments: Any) -> Any:
-    raise Failure("it takes a function, and no value is one")
+    raise Failure("it takes a function, but no value is a function")
 
 
 def _not(value: Any) -> bool:

@@ -43,7 +43,7 @@ def _unescaped(inner: str, quote: str) -> bytes:
     while (start := inner.find("\\", position)) >= 0:
         found = _ESCAPE.match(inner, start)
         if found is None or (found[1] in {"'", '"'} and found[1] != quote):
-            raise ValueError("an escape that does not exist")
+            raise ValueError("an unknown escape sequence")
         pieces += [encode(inner[position:start]), _escape(found)]
         position = found.end()
     return b"".join([*pieces, encode(inner[position:])])
@@ -56,11 +56,11 @@ def _escape(found: re.Match[str]) -> bytes:
     if octal or byte:
         value = int(octal, 8) if octal else int(byte, 16)
         if value > _BYTE:
-            raise ValueError("an escape that does not exist")
+            raise ValueError("an unknown escape sequence")
         return bytes([value])
     value = int(short or long, 16)
     if value > _LAST or value in _SURROGATES:
-        raise ValueError("an escape of a character that does not exist")
+        raise ValueError("an escape sequence of an invalid character")
     return chr(value).encode()
 
 

@@ -324,7 +324,7 @@ class Rendering:
     ) -> Any:
         value = deref(receiver)
         if value is None:
-            raise self._fault(node.position, f"the field {name} of null")
+            raise self._fault(node.position, f"null has no field {name}")
         methods = getattr(type(value), "methods", None)
         method = methods().get(name) if methods else None
         if method is not None:
@@ -420,7 +420,7 @@ class Rendering:
                 return _INTEGERS[wanted](node.whole)
             case signature.FLOAT if node.real is not None:
                 return node.real
-        raise self._fault(node.position, f"{wanted} is expected")
+        raise self._fault(node.position, f"expected {wanted}")
 
     def _typed(self, value: Any, wanted: str, position: int) -> Any:
         """Return a value, after a check that it has the wanted type."""
@@ -429,11 +429,11 @@ class Rendering:
         if value is MISSING:
             if wanted == signature.MAP:
                 return Map(nil=True)
-            raise self._fault(position, f"{wanted} is expected, and there is no value")
+            raise self._fault(position, f"expected {wanted}, but there is no value")
         found = type_name(value)
         if found != wanted:
             found = "null" if value is None else found
-            raise self._fault(position, f"{wanted} is expected, and not {found}")
+            raise self._fault(position, f"expected {wanted}, found {found}")
         return value
 
     # -- errors ------------------------------------------------------------------------------

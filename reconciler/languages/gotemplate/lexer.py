@@ -108,7 +108,7 @@ def _comment_end(text: str, start: int) -> int:
         raise TemplateSyntaxError("a comment without its end */", *place(text, start))
     closing = _closing(text, end + 2)
     if closing is None:
-        reason = "a comment has an action of its own: }} follows its end */"
+        reason = "a comment must be an action of its own; write }} directly after its end */"
         raise TemplateSyntaxError(reason, *place(text, end))
     return _behind(text, *closing)
 
@@ -175,10 +175,10 @@ class _Action:
             return self._parenthesis(sign)
         if sign == ":":
             if following != "=":
-                raise self._wrong("a : that no = follows")
+                raise self._wrong("a : that is not followed by =")
             return self._token(Kind.DECLARE, self.position + 2)
         if not (sign.isascii() and sign.isprintable()):
-            raise self._wrong("a character that means nothing in an action")
+            raise self._wrong("a character that is not allowed in an action")
         return self._token(_SINGLE.get(sign, Kind.SIGN), self.position + 1)
 
     def _token(self, kind: Kind, end: int) -> Token:
@@ -243,7 +243,7 @@ class _Action:
             return end
         self.position = end
         raise self._wrong(
-            f"the character {text[end]!r} cannot stand in a name; index takes any key"
+            f"the character {text[end]!r} is not allowed in a name; use index for such a key"
         )
 
     def _wrong(self, reason: str) -> TemplateSyntaxError:

@@ -68,7 +68,7 @@ class Run:
         """
         self.left -= steps
         if self.left < 0:
-            raise EvaluationError("the template takes too many steps; make it do less").bare(
+            raise EvaluationError("the template takes too many steps; simplify it").bare(
                 "the template takes too many steps"
             )
 

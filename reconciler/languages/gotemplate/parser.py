@@ -113,7 +113,7 @@ class _Parser:
             nodes, ending = self._list(until_define=True)
             body += nodes
             if ending is not None:
-                raise self._wrong(f"{{{{{ending}}}}} without what it belongs to")
+                raise self._wrong(f"{{{{{ending}}}}} does not belong to any action")
         return tuple(body)
 
     def _peek(self) -> Token:
@@ -354,7 +354,7 @@ class _Parser:
         while self._peek().kind is Kind.FIELD:
             names.append(self._next().text[1:])
         if isinstance(node, Constant | Nil | Dot):
-            raise TemplateSyntaxError("a field of a constant", *place(self.text, position))
+            raise TemplateSyntaxError("a constant has no fields", *place(self.text, position))
         if isinstance(node, Field):
             return Field(node.position, (*node.names, *names))
         if isinstance(node, Variable):

@@ -142,7 +142,7 @@ class Document:
     def _put(self, event: Event, node: _Node) -> None:
         self.count += node.count
         if self.count > self.values:
-            problem = f"it has more than {self.values} values, those behind aliases counted"
+            problem = f"it has more than {self.values} values, including those of aliases"
             raise refusal(event, problem)
         if len(self.frames) + node.height > self.depth:
             raise refusal(event, f"it is nested deeper than {self.depth} levels")

@@ -42,7 +42,7 @@ def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VAL
     except yaml.YAMLError as error:
         raise YAMLError("control characters are not allowed") from error
     except UnicodeError as error:
-        raise YAMLError("it is not valid UTF-8: a character was cut in its middle") from error
+        raise YAMLError("it is not valid UTF-8, or a character is incomplete") from error
 
 
 def _first_document(text: str, depth: int, values: int) -> Any:

@@ -149,7 +149,7 @@ def _found(run: Run, regex: Regex, subject: Any) -> bool:
     try:
         return regex.search(text) is not None
     except UnicodeError:
-        raise Failure("a string is not well-formed") from None
+        raise Failure("a string is not valid Unicode") from None
 
 
 def _prefix(node: Prefix) -> Evaluate:
@@ -209,7 +209,7 @@ def _named(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         return value.get(name)
     if not isinstance(value, list):
-        raise Failure("a name without $ leads nowhere")
+        raise Failure("the path of a name without $ does not exist")
     index = int(name) if _INDEX.fullmatch(name) else -1
     return value[index] if 0 <= index < len(value) else value
 
@@ -268,7 +268,7 @@ def _placeholder(node: Placeholder) -> Evaluate:
         if index is None:
             return "$" + "".join(f"[{quote(str(key))}]" for key in flat(run.captured))
         if index >= len(run.captured):
-            raise Failure(f"there is no #{index} in the path")
+            raise Failure(f"the path captures no key #{index}")
         found = run.captured[index]
         return list(map(str, found)) if isinstance(found, tuple) else str(found)
 

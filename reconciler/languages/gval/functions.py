@@ -25,7 +25,7 @@ def _date(value: Any) -> Any:
         raise Failure("date expects a string")
     moment = parse_date(value)
     if moment is None:
-        raise Failure("date cannot read its text")
+        raise Failure("date cannot parse its argument")
     return moment
 
 

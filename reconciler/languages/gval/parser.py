@@ -302,7 +302,7 @@ class Parser:
         if self._take("("):
             return self._script()
         position = self._token.position
-        self._need("[", "or a name after ..")
+        self._need("[", "after .. (or a name)")
         step = self._bracket()
         if isinstance(step, Slice):
             raise SyntaxFault("a slice cannot follow ..", position)

@@ -165,7 +165,7 @@ def _place_in(value: Any, selected: Any) -> int:
         raise Failure("only lists and objects have members")
     place = to_index(selected)
     if not 0 <= place < len(value):
-        raise Failure("an index is outside of its list")
+        raise Failure("an index is out of range")
     return place
 
 

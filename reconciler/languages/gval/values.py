@@ -93,7 +93,7 @@ def to_index(value: Any) -> int:
     """
     number = to_number(value)
     if number is None:
-        raise Failure("a number is expected where an element of a list is selected")
+        raise Failure("the index of a list has to be a number")
     return to_word(number)
 
 

@@ -176,7 +176,7 @@ class Recovery:
             return LostRule(name=program.rule, why=unlisted, objects=None) if unlisted else None
         unknown = unlisted
         if not unlisted and _countable(program) and not self._known(outage):
-            unknown = "the leader began after it, and does not know what was recorded before"
+            unknown = "the leader started later, and does not know what was recorded before"
         if unknown or not _countable(program):
             reasons = "; ".join(filter(None, (why, unknown)))
             return LostRule(name=program.rule, why=reasons, objects=None)
@@ -215,9 +215,9 @@ def describe(outage: Outage, rule: LostRule) -> str:
     if rule.objects is None:
         what = "the number of lost triggers is unknown"
     elif rule.objects == 1:
-        what = "1 object was changed and is not worked on"
+        what = "1 object was changed and will not be processed"
     else:
-        what = f"{rule.objects} objects were changed and are not worked on"
+        what = f"{rule.objects} objects were changed and will not be processed"
     end = "" if outage.until is None else f" until {outage.until:%H:%M:%S}"
     time = f"from {outage.since:%Y-%m-%d %H:%M:%S}{end} UTC"
     return f"{what} ({outage.cause}, {time}): {rule.why}"

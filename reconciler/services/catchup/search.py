@@ -182,9 +182,7 @@ class _Walk:
             # A retry does not help, and the other kinds must not wait for this one.
             self.found.problems[self.kind.resource] = str(error)
             for task in tasks:
-                self.found.unlisted[task.key] = (
-                    f"{self.kind.resource} cannot be looked at: {error}"
-                )
+                self.found.unlisted[task.key] = f"{self.kind.resource} cannot be listed: {error}"
 
     def _leads(
         self, by_managers: Mapping[frozenset[str], Sequence[Task]], obj: Object
@@ -206,7 +204,7 @@ class _Walk:
 
     async def _follow(self, leads: Sequence[_Lead]) -> None:
         if leads and self.search.waiting() >= self.search.most:
-            msg = f"{self.search.most} requests of catch-up wait already: it goes on later"
+            msg = f"{self.search.most} catch-up requests are already waiting; others follow later"
             raise Overloaded(msg)
         gate = asyncio.Semaphore(_PARALLEL)
 

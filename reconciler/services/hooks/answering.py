@@ -40,7 +40,7 @@ _MARGIN: Final = 0.5
 """Seconds of a timeout that are reserved for the network round trip."""
 _CONVERSION: Final = 30
 """Seconds that the API server waits for a conversion; it has no setting for this."""
-_LOG: Final = "the log of retrofit-hooks says more"
+_LOG: Final = "see the log of retrofit-hooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ def _failed(asked: AskedBinding, reply: Reply[AdmissionAnswer]) -> Verdict:
     """
     text = _said(asked.hook, reply)
     if not reply.ran and asked.binding.failure_policy == IGNORE:
-        return Verdict(answer=AdmissionAnswer(allowed=True, warnings=(f"not looked at: {text}",)))
+        return Verdict(answer=AdmissionAnswer(allowed=True, warnings=(f"not reviewed: {text}",)))
     code = FORBIDDEN if reply.ran else FAILED
     return Verdict(answer=AdmissionAnswer(allowed=False, message=text), code=code)
 
@@ -296,9 +296,9 @@ class _Path:
         ]
         found = shortest_chain(known, self.start, self.goal)
         if not found:
-            pairs = ", ".join(f"{step.start} to {step.goal}" for step in known) or "nothing"
+            pairs = ", ".join(f"{step.start} to {step.goal}" for step in known) or "none"
             raise ConversionFailed(
-                f"no hook converts {self.start} to {self.goal}; there is {pairs}"
+                f"no hook converts {self.start} to {self.goal}; available: {pairs}"
             )
         return found
 
@@ -306,7 +306,7 @@ class _Path:
 def _said(hook: AnsweredHook, reply: Reply[Any]) -> str:
     reason = "" if reply.failure is None else reply.failure.brief
     if reply.ran:
-        return f"hook {hook.name} gave no answer: {reason}"
+        return f"hook {hook.name} gave no valid answer: {reason}"
     return f"hook {hook.name} failed ({reason}); {_LOG}"
 
 

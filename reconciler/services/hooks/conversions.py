@@ -16,7 +16,7 @@ from reconciler.services.ports.webhooks import Definitions, Endpoint
 from reconciler.signals import Signal
 
 _EVERY: Final = 15.0
-_UNWRITTEN: Final = "its definition is not written yet"
+_UNWRITTEN: Final = "its CustomResourceDefinition has not been updated yet"
 _WEBHOOK: Final = "Webhook"
 
 
@@ -90,8 +90,8 @@ class HookConversions:
             return
         if other := self._other(stored):
             raise Conflict(
-                f"CustomResourceDefinition {name} is converted by {other}: take that away, or set"
-                " its spec.conversion to {strategy: None}",
+                f"CustomResourceDefinition {name} is already converted by {other}: remove that"
+                " webhook, or set spec.conversion to {strategy: None}",
                 status=409,
             )
         await self.definitions.convert_by(name, wanted)

@@ -207,7 +207,7 @@ class HookDispatcher:
             if hook is None or hook.declared.uid != covered[0].spec.policy_uid:
                 await self._give_up(covered, Reason.POLICY_GONE, f"{ref.kind} {ref} is gone")
             elif not (contexts := [item for item in run.contexts if hook.knows(item)]):
-                said = f"{ref.kind} {ref} has no binding {covered[0].spec.rule!r} any more"
+                said = f"{ref.kind} {ref} no longer has a binding {covered[0].spec.rule!r}"
                 await self._give_up(covered, Reason.RULE_GONE, said)
             else:
                 await self._attempt(hook, line, key[1], covered, contexts)
@@ -342,7 +342,7 @@ class HookDispatcher:
             return "", None
         ref = line.members[first[0].order][0].spec.policy
         if line.queue.failures and line.again is not None:
-            return f"{line.failure}; tried again at {line.again:%H:%M:%S} UTC", ref
+            return f"{line.failure}; next attempt at {line.again:%H:%M:%S} UTC", ref
         hook = self.hooks.get(ref)
         if hook is not None and not hook.synced:
             return "its objects are not listed yet", ref

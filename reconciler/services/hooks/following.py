@@ -85,7 +85,7 @@ async def events_of(
         async for event in events:
             yield event
     if deps.clock.monotonic() - started < _SHORTEST:
-        raise Unavailable("the API server ends the watch at once")
+        raise Unavailable("the API server closed the watch immediately")
 
 
 class Records(Protocol):
@@ -259,9 +259,12 @@ class Informer:
         await self._compare(given)
 
     def _missed(self) -> Event:
-        given = "the hook is given what is there now"
+        given = "the hook receives the objects that exist now"
         if of_synchronization(self.binding) is None and self.beginning is not Beginning.EVENTS:
-            given = "nothing of it is given to the hook, which wants no Synchronization"
+            given = (
+                "the hook receives none of the existing objects, because"
+                " executeHookOnSynchronization is false"
+            )
         return _missed(self.account.object, self.binding.name, given)
 
     async def _recalled(self) -> Monitor:
@@ -383,7 +386,7 @@ class Informer:
             raise NoKindMatch(f"the cluster serves no {self.binding.kind!r}{where}")
         if self.scope and not kind.namespaced:
             raise NoKindMatch(
-                f"{kind.kind} is in no namespace: use a ClusterHook without namespace"
+                f"{kind.kind} is cluster-scoped: use a ClusterHook without namespace"
             )
         return kind
 
@@ -441,6 +444,6 @@ def _missed(hook: Object, binding: str, given: str) -> Event:
         severity="Warning",
         reason="EventsMissed",
         action="Synchronize",
-        note=f"{binding}: the API server no longer knows what has happened since the last"
-        f" event; {given}",
+        note=f"{binding}: the API server no longer has the events after the last one"
+        f" received; {given}",
     )

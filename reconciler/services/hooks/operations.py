@@ -205,7 +205,7 @@ class OperationRunner:
             after = result_of(found)
             if not isinstance(after, dict) or not after.get("kind"):
                 what = "an object without kind" if isinstance(after, dict) else kind_of(after)
-                raise EvaluationError(f"{location}: gives {what}, not the changed object")
+                raise EvaluationError(f"{location}: returns {what} instead of the changed object")
             exact: Object = _exact(before, after)
             return exact
 
@@ -234,22 +234,24 @@ class OperationRunner:
     async def _target(self, operation: Operation) -> Kind:
         kind = await self._kind(operation.api_version, operation.kind, operation.location)
         if kind.namespaced and not operation.namespace:
-            raise Invalid(f"{operation.location}.namespace: {kind.kind} needs one")
+            raise Invalid(f"{operation.location}.namespace: is required for {kind.kind}")
         self._check(kind, operation.namespace, f"{operation.location}.namespace")
         return replace(kind, subresource=operation.subresource)
 
     async def _kind_of(self, obj: Object) -> Kind:
         kind = await self._kind(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), "object")
         if kind.namespaced and not _place(obj)[0]:
-            raise Invalid(f"object.metadata.namespace: {kind.kind} needs one")
+            raise Invalid(f"object.metadata.namespace: is required for {kind.kind}")
         self._check(kind, _place(obj)[0], "object.metadata.namespace")
         return kind
 
     def _check(self, kind: Kind, namespace: str, location: str) -> None:
         """Refuse a target that is out of bounds for this hook, whatever rights it has."""
         if self.confined_to and (not kind.namespaced or namespace != self.confined_to):
-            what = f"namespace {namespace}" if kind.namespaced else f"{kind.kind}, in no namespace"
-            stays = f"a Hook does not leave its namespace {self.confined_to}: use a ClusterHook"
+            what = f"namespace {namespace}" if kind.namespaced else f"cluster-scoped {kind.kind}"
+            stays = (
+                f"a Hook cannot act outside its namespace {self.confined_to}: use a ClusterHook"
+            )
             # The requested namespace may be computed from data of a Secret.
             raise Invalid(f"{location}: {what}: {stays}").bare(f"{location}: {stays}")
         if self.protection is not None and (reason := self.protection.of_target(kind, namespace)):

@@ -162,7 +162,7 @@ class HookRequests:
         rendered = render_plan(shown)
         if len(_encoded(rendered)) > _LARGEST:
             raise Invalid(
-                f"the operations of one run have more than {_LARGEST >> 20} MiB: answer fewer"
+                f"the operations of one run are larger than {_LARGEST >> 20} MiB: return fewer"
             )
         stored = await self._write(name, replace(request.status, plan=rendered))
         if stored is None and request.status.plan_secret:

@@ -19,7 +19,7 @@ class HookEvents:
         """Emit an event if a run failed."""
         if not report.failure:
             return
-        then = "which its binding allows" if report.allowed else f"queue {report.queue} waits"
+        then = "its binding allows failures" if report.allowed else f"queue {report.queue} waits"
         event = Event(
             regarding=report.hook.as_object(report.uid).reference,
             severity="Warning",

@@ -28,7 +28,7 @@ from reconciler.signals import Signal
 
 _EVERY: Final = 15.0
 _NAME_FLAG: Final = "--validating-webhook-configuration-name"
-_UNWRITTEN: Final = "its webhook is not written yet"
+_UNWRITTEN: Final = "its webhook configuration has not been written yet"
 
 
 class Foreign(Conflict):
@@ -163,7 +163,7 @@ class HookWebhooks:
             return
         if live is not None and _is_marked(live, self.namespace):
             await self.webhooks.delete(ref)
-            self.warn(f"{ref} is removed: no hook needs it any more")
+            self.warn(f"removed {ref}, which no hook needs any longer")
 
     def _why_foreign(self, live: Object) -> str:
         """Return why a configuration must not be changed, empty if it may be."""

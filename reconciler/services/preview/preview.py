@@ -158,7 +158,7 @@ class Preview:
             for selector in listing.kinds:
                 name = "/".join(filter(None, (selector.kind, selector.subresource)))
                 if not selector.is_listable:
-                    found[f"{name}: its requests leave nothing that can be listed"] = None
+                    found[f"{name}: its requests leave no object that can be listed"] = None
                 elif not await self.lister.served(selector):
                     found[f"{name}: the cluster does not serve it"] = None
         return list(found)

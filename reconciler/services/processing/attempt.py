@@ -202,7 +202,7 @@ class Processor:
         try:
             trigger = await self.reading.read(request, program)
         except NotFound as error:
-            message = f"what was recorded of the trigger was removed: {error}"
+            message = f"the recorded data of the trigger was removed: {error}"
             return Attempt(disposition=Fail(reason=Reason.RECORD_GONE, message=message))
         except Unreadable as error:
             fail = Fail(reason=Reason.TOO_DEEP, message=str(error))
@@ -213,7 +213,7 @@ class Processor:
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), jitter))
         except RecursionError:
-            message = "the trigger, or what was recorded of it, is nested too deeply"
+            message = "the trigger, or its recorded data, is nested too deeply"
             return Attempt(
                 disposition=Fail(reason=Reason.TOO_DEEP, message=message), program=program
             )
@@ -338,11 +338,11 @@ class Processor:
                 )
             known = compiled
         if spec.policy_uid and known.uid != spec.policy_uid:
-            message = f"policy {spec.policy} was deleted and made again"
+            message = f"policy {spec.policy} was deleted and recreated"
             return Skip(reason=Reason.POLICY_GONE, message=message)
         program = known.background_program(spec.rule)
         if program is None:
-            message = f"policy {spec.policy} has no rule {spec.rule} any more"
+            message = f"policy {spec.policy} no longer has a rule {spec.rule}"
             return Skip(reason=Reason.RULE_GONE, message=message)
         if spec.source is Source.CATCH_UP and why_not_rebuildable(program):
             return self.index.as_it_was(known.uid, spec.rule) or program
@@ -395,7 +395,7 @@ class Processor:
             message = f"{first.ref}: {first.message}{more}"
             reason = _OF_TARGET.get(first.outcome, Reason.TARGET_FAILED)
             return Fail(reason=reason, message=message)
-        return Done(message="" if targets else "no object fits the targets of the rule")
+        return Done(message="" if targets else "no object matches the targets of the rule")
 
     def _retry(self, request: UpdateRequest, result: TargetResult, jitter: float) -> Retry:
         pause = self.backoff.delay(request.status.attempts + 1, jitter)

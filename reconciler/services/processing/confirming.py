@@ -84,7 +84,7 @@ class Confirmations:
             return trigger_gone(trigger)
         message = f"the triggering request on {trigger} was not stored"
         if stored is None:
-            message += ", or what it created was deleted again at once"
+            message += ", or the object was deleted again immediately"
         return Skip(reason=Reason.NOT_STORED, message=message)
 
     async def _was_stored(self, request: UpdateRequest) -> bool | None:

@@ -329,7 +329,7 @@ class Dispatcher:
 
     async def _confess(self, name: str, error: Exception) -> None:
         """Report in the status that a bug of kube-retrofit prevents the work."""
-        message = f"kube-retrofit failed on it ({type(error).__name__}); its log says more"
+        message = f"kube-retrofit failed on it ({type(error).__name__}); see its log"
         retry = Retry(reason=Reason.INTERNAL_ERROR, message=message, retry_after=_AFTER_FAULT)
         with contextlib.suppress(ClusterError):
             await self._store(self._known[name], Attempt(disposition=retry))

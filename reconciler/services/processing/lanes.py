@@ -319,7 +319,7 @@ def _settled(result: TargetResult, version: str) -> TargetResult:
     if result.outcome is not Outcome.PATCHED:
         return result
     return replace(
-        result, outcome=Outcome.UNCHANGED, version_before=version, message="no change in the end"
+        result, outcome=Outcome.UNCHANGED, version_before=version, message="no net change"
     )
 
 
@@ -371,7 +371,7 @@ async def _evaluate_one(
 ) -> tuple[Mapping[str, Any], TargetResult, bool]:
     # A subresource has no labels; its selector was checked on the object itself.
     if not key.kind.subresource and not job.query.accepts(obj):
-        message = "the object does not fit the target's selector"
+        message = "the object does not match the target's selector"
         return obj, TargetResult(outcome=Outcome.SKIPPED, message=message), False
     table = SHIPPED
     if job.program.mutation.merge_keys:

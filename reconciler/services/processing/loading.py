@@ -149,7 +149,7 @@ class Loads:
         except EvaluationError as failed:
             error = failed
         except RecursionError:
-            msg = "an object of the rule is nested too deeply"
+            msg = "an object that the rule uses is nested too deeply"
             error = EvaluationError(msg).bare(msg)
         return _Ended(
             steps=given - self.allowance.left,
@@ -162,10 +162,10 @@ class Loads:
     def _too_costly(self) -> EvaluationError:
         if self.left <= 0:
             limit, where = self.limits.trigger, "for one trigger"
-            cure = "its targets, or what its expressions work through"
+            cure = "its targets, or the data that its expressions process"
         else:
-            limit, where = self.limits.evaluation, "at one object"
-            cure = "what its expressions or its foreach work through"
+            limit, where = self.limits.evaluation, "for one object"
+            cure = "the data that its expressions or its foreach process"
         msg = f"evaluating the rule takes more than {limit} steps {where}; narrow down {cure}"
         return EvaluationError(msg).bare(msg)
 
@@ -174,7 +174,7 @@ class Loads:
         # Other targets may have read some of them while this was evaluated elsewhere.
         loads = [load for load in loads if load not in self.found]
         if len(self.found) + len(loads) > MAX_LOADS:
-            msg = f"the rule's context entries read more than {MAX_LOADS} things for one trigger"
+            msg = f"the rule's context entries need more than {MAX_LOADS} reads for one trigger"
             raise EvaluationError(msg).bare(msg)
         for load in loads:
             if not isinstance(load, GlobalLoad):

@@ -82,7 +82,7 @@ class Pacer:
         if turn <= now:
             del line.turns[name]
             return None
-        message = f"the policy's rate is {rate * 60:g} triggers a minute, and it is not its turn"
+        message = f"the policy is limited to {rate * 60:g} triggers per minute"
         return Defer(reason=Reason.RATE_LIMITED, message=message, until=until)
 
     def forget(self, policy: PolicyRef, name: str) -> None:

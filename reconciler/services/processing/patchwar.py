@@ -241,7 +241,7 @@ class PatchWars:
                 trace.times.clear()
                 ours = [other for other in known.traces if other != step.origin]
                 other = _rules(ours) or _last_manager(obj, move.place)
-                return f"{render_pointer(move.place)} was undone {self._often}, look at {other}"
+                return f"{render_pointer(move.place)} was undone {self._often}: check {other}"
         return ""
 
     def _circle(self, obj: Object, step: Step) -> str:
@@ -255,8 +255,8 @@ class PatchWars:
             by = f" by {_rules(others)}" if others else ""
             return (
                 f"changed {self._often} because of kube-retrofit's own writes, which lead back"
-                f" here{by}: remove skipBackgroundRequests: false, or make the rules come to an"
-                " end"
+                f" here{by}: remove skipBackgroundRequests: false, or change the rules so that"
+                " they converge"
             )
         return ""
 
@@ -329,7 +329,7 @@ def _last_manager(obj: Object, place: Place) -> str:
     last = max(owners or entries, key=lambda entry: str(entry.get("time", "")), default=None)
     if last is None:
         return "the other writer of that field"
-    return f"manager {last.get('manager')}, who wrote at {last.get('time')}"
+    return f"manager {last.get('manager')}, which wrote at {last.get('time')}"
 
 
 def _owns(fields: Mapping[str, Any], place: Place) -> bool:

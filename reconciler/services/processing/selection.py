@@ -114,8 +114,8 @@ class TargetFinder:
         inside = tuple(kind for kind in kinds if kind.namespaced)
         if not inside:
             msg = (
-                f"{query.api_version} {query.kind} is cluster-scoped, so none is in namespace"
-                f" {query.namespace.text}: remove the namespace, and use a ClusterPolicy"
+                f"{query.api_version} {query.kind} is cluster-scoped, so it cannot be in"
+                f" namespace {query.namespace.text}: remove the namespace, and use a ClusterPolicy"
             )
             raise EvaluationError(msg)
         return inside

@@ -18,8 +18,9 @@ from reconciler.services.ports.requests import Requests
 _GIVEN_UP: Final = Fail(
     reason=Reason.INTERRUPTED,
     message=(
-        f"the controller was ended {MOST_INTERRUPTIONS} times in a row while it worked on this"
-        " request, the last times on nothing else; it is given up, for the sake of the others"
+        f"the controller was terminated {MOST_INTERRUPTIONS} times in a row while it processed"
+        " this request, most recently without processing any other; the request is abandoned, so"
+        " that the others can continue"
     ),
 )
 

@@ -104,7 +104,7 @@ def vanished(
             ref=item.ref,
             subresource=item.subresource,
             outcome=Outcome.SKIPPED,
-            message="it is gone, or no longer a target of the rule",
+            message="it was deleted, or is no longer a target of the rule",
         )
         for item in status.targets
         if item.outcome not in SUCCESSES and identity(item) not in there

@@ -135,7 +135,7 @@ class TriggerReader:
                 read: Mapping[str, Any] = json.loads(content)
             except ValueError:
                 raise Malformed(
-                    f"the Secret {request.spec.recorded_secret} holds no JSON"
+                    f"the Secret {request.spec.recorded_secret} does not contain valid JSON"
                 ) from None
             return read
         return request.spec.recorded or {}

@@ -123,9 +123,9 @@ class Recorder:
             who, limit = f" of {kind} {name}", f"its --{kind}-share of --hard-limit"
             number, allowed = self.estimate.held(holder), thresholds.of(holder).hard
         message = (
-            f"{number} requests{who} wait, and {limit} allows {allowed}: see what keeps them"
-            " waiting with kubectl retrofit status and whether retrofit-controller runs, or raise"
-            " the limit"
+            f"{number} requests{who} wait, and {limit} allows {allowed}: find out why with"
+            " kubectl retrofit status, check that retrofit-controller is running, or raise the"
+            " limit"
         )
         return Unrecorded(draft=draft, reason=OVERLOAD, message=message)
 

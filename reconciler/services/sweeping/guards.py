@@ -37,9 +37,9 @@ def prove(state: SweepState, place: ListScope, attempts: Iterable[Attempt | None
                 state.proven.add(place.kind.resource)
             elif target.outcome is Outcome.INVALID:
                 message = (
-                    f"no {place.kind.kind} is changed, because the API server refuses it for the"
-                    f" first one, {target.ref}: {target.message}; correct the rule, or let it"
-                    " match what may be changed after it was created"
+                    f"no {place.kind.kind} is changed, because the API server refused the change"
+                    f" of the first one, {target.ref}: {target.message}; correct the rule, or let"
+                    " it match only objects that may be changed after their creation"
                 )
                 return Defer(reason=Reason.IMMUTABLE, message=message)
     return None

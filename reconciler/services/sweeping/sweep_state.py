@@ -113,7 +113,9 @@ class SweepState:
 def summary_of(progress: SweepProgress) -> Done:
     """Return the disposition of a sweep that has worked through all triggers."""
     if not progress.done:
-        return Done(message="no existing object fits the rule's match")
+        return Done(message="no existing object matches the rule")
     if progress.failed:
-        return Done(message=f"{progress.failed} of {progress.done} triggers go on as requests")
+        return Done(
+            message=f"{progress.failed} of {progress.done} triggers continue as separate requests"
+        )
     return Done()

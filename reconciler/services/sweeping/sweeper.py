@@ -193,8 +193,8 @@ class Sweeper:
         if not sequence:
             wait = max(0.0, self.settling.first(name) + self.settle - now)
             message = (
-                "too many requests wait, so this one stands for all triggers of the rule: it works"
-                " through them once those that were admitted last are stored"
+                "too many requests wait, so this one stands for all triggers of the rule: it"
+                " processes them once those that were admitted last are stored"
             )
             until = self.clock.now() + timedelta(seconds=wait)
             return Defer(reason=Reason.SETTLING, message=message, until=until)
@@ -284,8 +284,8 @@ class Sweeper:
         if not limits.canary or good or limits.promote == str(progress.generation):
             return None
         message = (
-            f"the canaries are done ({progress.done}, {progress.failed} of them failed); to go on,"
-            f" annotate the policy {PROMOTE}={progress.generation}"
+            f"the canaries are done ({progress.done}, {progress.failed} of them failed); to"
+            f" continue, annotate the policy with {PROMOTE}={progress.generation}"
         )
         return Defer(reason=Reason.CANARY, message=message)
 
@@ -298,7 +298,7 @@ class Sweeper:
             and isinstance(program, Program)
             and program.origin.generation > spec.policy_generation
         ):
-            message = f"generation {program.origin.generation} of the policy replaces it"
+            message = f"superseded by generation {program.origin.generation} of the policy"
             return Skip(reason=Reason.SUPERSEDED, message=message)
         return program
 
@@ -431,9 +431,9 @@ def _in_doubt(spec: RequestSpec, program: Program) -> Defer | None:
     if not spec.sequence or not (reason := why_not_rebuildable(program)):
         return None
     message = (
-        f"rule {spec.rule} was changed while this request stood for triggers of it, and objects"
-        f" alone no longer determine what it does ({reason}): change the rule back until this is"
-        " done, or delete this request to give them up"
+        f"rule {spec.rule} was changed while this request stood for its triggers, and objects"
+        f" alone no longer determine what it does ({reason}): change the rule back until this"
+        " request is done, or delete this request to discard the triggers"
     )
     return Defer(reason=Reason.RULE_CHANGED, message=message)
 

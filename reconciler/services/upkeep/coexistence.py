@@ -111,7 +111,7 @@ class KyvernoDetector(WarnsOnce):
         self.looked.set()
         if bool(before) == bool(self.found):
             return
-        self.warn(self.description or "the live Kyverno is gone: going on")
+        self.warn(self.description or "the live Kyverno is gone: resuming")
         self.changed.emit()
 
     def _is_alive(self, name: str, lease: Object | None) -> bool:

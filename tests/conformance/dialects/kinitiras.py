@@ -148,7 +148,7 @@ def _command() -> CueCommand:
     """Return what evaluates CUE, in as much time as a busy machine needs."""
     file = shutil.which("cue")
     if file is None:
-        pytest.skip(f"{NOT_YET}the command cue is not installed")
+        pytest.skip(f"{NOT_YET}the cue command is not installed")
     return CueCommand(file=pathlib.Path(file), limits=CueLimits(seconds=30.0))
 
 

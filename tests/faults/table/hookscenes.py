@@ -193,7 +193,7 @@ async def _says_what_holds_it_up(hooks: HookStage) -> bool:
 
     async def silent() -> str:
         message = str((await hooks.statuses()).get("stuck", {}).get("message"))
-        return "" if "tried again" in message else message or "nothing"
+        return "" if "next attempt at" in message else message or "nothing"
 
     try:
         await hooks.stage.rig.settle(silent, within=_PAUSE)

@@ -475,7 +475,7 @@ class TestCost:
         async with World(index) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=obj))
         assert changed(obj, response)["metadata"]["labels"] == LABEL
-        assert "takes more than 200000 steps at one object" in response["warnings"][0]
+        assert "takes more than 200000 steps for one object" in response["warnings"][0]
 
     async def test_an_object_that_is_nested_too_deeply_is_an_error(self, make):
         deep = b'{"a":' * (MOST_LEVELS + 10) + b"1" + b"}" * (MOST_LEVELS + 10)

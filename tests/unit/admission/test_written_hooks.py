@@ -134,7 +134,7 @@ async def test_what_lint_calls_an_error_is_refused_and_the_rest_is_said(make: ty
     pace = {"executionMinInterval": "5s", "executionBurst": 1}
     response = await response_to(make, hook(settings=pace))
     assert response.allowed
-    assert "spec.kubernetes[0]: the hook runs every 5 s at most" in response.warnings[0]
+    assert "spec.kubernetes[0]: the hook runs at most every 5 s" in response.warnings[0]
 
 
 async def test_labels_of_namespaces_have_to_be_read(make: type[Make]) -> None:

@@ -97,13 +97,13 @@ def test_a_patch_is_shown_as_a_diff(desk: Desk) -> None:
     ("config", "body", "said"),
     [
         (VALIDATING, "exit 3", "hook.sh failed: exit 3"),
-        (VALIDATING, "true", "hook.sh gave no answer: $VALIDATING_RESPONSE_PATH: is empty"),
+        (VALIDATING, "true", "hook.sh gave no valid answer: $VALIDATING_RESPONSE_PATH: is empty"),
         (
             MUTATING,
             UNFIT,
             "the API server cannot apply its patch",
         ),
-        ("configVersion: v1", "", "nothing is bound to it"),
+        ("configVersion: v1", "", "is the only field: add a binding"),
     ],
 )
 def test_what_is_no_answer_ends_with_a_finding(
@@ -126,7 +126,7 @@ def test_a_conversion_is_shown_as_a_diff(desk: Desk) -> None:
     assert "-apiVersion: g/v1\n+apiVersion: g/v2\n" in done.stdout
     done = desk.answer(CONVERTING, body, objects=[obj], desiredAPIVersion="g/v3")
     assert done.exit_code == 1
-    assert "not converted: no hook converts g/v1 to g/v3; there is v1 to v2" in done.stdout
+    assert "not converted: no hook converts g/v1 to g/v3; available: v1 to v2" in done.stdout
 
 
 @pytest.mark.parametrize(

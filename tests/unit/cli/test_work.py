@@ -189,11 +189,11 @@ def test_a_queue_that_is_held_up_is_explained_in_one_line() -> None:
             "waiting": 37,
             "queues": [
                 {"name": "main", "waiting": 0, "blocked": ""},
-                {"name": "slow", "waiting": 37, "blocked": "exit 1: no; tried again at 12:00:24"},
+                {"name": "slow", "waiting": 37, "blocked": "exit 1: no; next attempt at 12:00:24"},
             ],
         },
     }
     found = overview([], policies=[], hooks=[hook])
     (line,) = lines_of(found, Screen(), now=NOW)
-    assert line == "Hook shop/sync, queue slow, 37 requests: exit 1: no; tried again at 12:00:24"
+    assert line == "Hook shop/sync, queue slow, 37 requests: exit 1: no; next attempt at 12:00:24"
     assert data_of(found)["hooks"][0]["waiting"] == 37

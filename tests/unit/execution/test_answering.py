@@ -142,8 +142,8 @@ async def test_a_script_sees_the_review_and_answers(world: World) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (("echo token >&2; exit 3",), "hook some/hook.sh failed (exit 3); the log"),
-        (("echo token >&2; kill -9 $$",), "hook some/hook.sh failed (ended by SIGKILL); the log"),
+        (("echo token >&2; exit 3",), "hook some/hook.sh failed (exit 3); see the log"),
+        (("echo token >&2; kill -9 $$",), "hook some/hook.sh failed (ended by SIGKILL); see the"),
         (("echo '{' > $METRICS_PATH", ANSWER), "failed ($METRICS_PATH"),
     ],
 )
@@ -157,7 +157,7 @@ async def test_the_failure_policy_decides_about_a_hook_that_fails(
     passed = await world.review(*lines, policy="Ignore")
     assert passed.answer.allowed
     (warning,) = passed.answer.warnings
-    assert warning.startswith("not looked at: hook some/hook.sh failed (")
+    assert warning.startswith("not reviewed: hook some/hook.sh failed (")
     assert "token" not in f"{refused.answer}{passed.answer}"
 
 
@@ -183,7 +183,7 @@ async def test_a_hook_that_ends_well_without_an_answer_has_refused(
 async def test_a_file_that_cannot_be_read_is_a_failure(world: World) -> None:
     lines = "rm $VALIDATING_RESPONSE_PATH; mkfifo $VALIDATING_RESPONSE_PATH"
     verdict = await world.review(lines)
-    assert "is no longer a file" in verdict.answer.message
+    assert "is no longer a regular file" in verdict.answer.message
 
 
 async def test_a_hook_that_takes_too_long_is_ended_in_time(world: World) -> None:
@@ -248,10 +248,10 @@ async def test_objects_of_several_versions_go_their_own_ways(world: World) -> No
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (("exit 4",), "hook some/hook.sh failed (exit 4); the log"),
-        (("true",), "gave no answer: $CONVERSION_RESPONSE_PATH: is empty"),
+        (("exit 4",), "hook some/hook.sh failed (exit 4); see the log"),
+        (("true",), "gave no valid answer: $CONVERSION_RESPONSE_PATH: is empty"),
         (("echo '{\"failedMessage\": \"it is broken\"}' > $CONVERSION_RESPONSE_PATH",), "it is"),
-        (("echo '{}' > $CONVERSION_RESPONSE_PATH",), "has 0 objects, 1 were to be converted"),
+        (("echo '{}' > $CONVERSION_RESPONSE_PATH",), "has 0 objects, expected 1"),
         (
             ("echo '{\"convertedObjects\": [{}]}' > $CONVERSION_RESPONSE_PATH",),
             "convertedObjects[0]: expected an object with metadata",
@@ -267,5 +267,5 @@ async def test_what_cannot_be_converted_is_refused(
 
 
 async def test_a_way_that_is_not_there_is_named(world: World) -> None:
-    with pytest.raises(ConversionFailed, match="no hook converts g/v9 to g/v3; there is v1 to v2"):
+    with pytest.raises(ConversionFailed, match="no hook converts g/v9 to g/v3; available: v1"):
         await world.convert("true", objects=[crontab("v9", "a")])

@@ -102,7 +102,7 @@ def test_the_environment_has_what_leads_to_the_cluster_and_what_is_named() -> No
         (('rm "$KUBERNETES_PATCH_PATH"',), "$KUBERNETES_PATCH_PATH cannot be read: No such file"),
         (
             ('rm "$METRICS_PATH"; mkfifo "$METRICS_PATH"',),
-            "$METRICS_PATH is no longer a file: write into it",
+            "$METRICS_PATH is no longer a regular file: do not replace it",
         ),
         (
             ('ln -sf /etc/passwd "$KUBERNETES_PATCH_PATH"',),
@@ -110,11 +110,11 @@ def test_the_environment_has_what_leads_to_the_cluster_and_what_is_named() -> No
         ),
         (
             ('head -c 9000000 /dev/zero > "$KUBERNETES_PATCH_PATH"',),
-            "$KUBERNETES_PATCH_PATH has more than 8 MiB: write less in one run",
+            "$KUBERNETES_PATCH_PATH is larger than 8 MiB: write less in one run",
         ),
         (
             ('printf "a\\377" > "$KUBERNETES_PATCH_PATH"',),
-            "$KUBERNETES_PATCH_PATH is no UTF-8 text: see its byte 1",
+            "$KUBERNETES_PATCH_PATH is not UTF-8 text: see byte 1",
         ),
     ],
 )
@@ -220,8 +220,8 @@ async def test_a_configuration_is_what_it_prints(executables: Executables, tmp_p
     [
         ((":",), "prints nothing: print the configuration, which begins with configVersion: v1"),
         (("head -c 2000000 /dev/zero",), "prints more than 1 MiB, not a configuration"),
-        (("printf 'a\\377'",), "prints no text: its output is not UTF-8"),
-        (("printf 'a\\000'",), "prints no text: its output is binary"),
+        (("printf 'a\\377'",), "its output is not UTF-8 text"),
+        (("printf 'a\\000'",), "its output is binary, not text"),
         (("echo jq: not found >&2", "exit 127"), "exit 127: jq: not found"),
     ],
 )
@@ -245,8 +245,8 @@ async def test_a_configuration_has_its_time(executables: Executables, tmp_path: 
         (b"echo hello\n", "is not a program: its first line must name its interpreter"),
         (b"", "is not a program"),
         (b"#!/bin/sh\r\necho\r\n", "ends with a carriage return"),
-        (b"#!/usr/bin/nope -x\n", "its interpreter '/usr/bin/nope' is not there"),
-        (b"#!\n", "its interpreter '' is not there"),
+        (b"#!/usr/bin/nope -x\n", "its interpreter '/usr/bin/nope' does not exist"),
+        (b"#!\n", "its interpreter '' does not exist"),
     ],
 )
 async def test_what_cannot_be_started_is_said_before(

@@ -111,7 +111,7 @@ async def test_what_does_not_fail_a_run_is_said(world: World) -> None:
     )
     assert world.seen.problems == [
         "it left processes behind, which were ended",
-        "n is a gauge already, and cannot be a counter as well",
+        "n is already a gauge and cannot also be a counter",
     ]
 
 

@@ -85,14 +85,14 @@ def test_labels_and_whatever_is_no_metadata_may_change():
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        ([], "has 0 objects, 1 were to be converted"),
+        ([], "has 0 objects, expected 1"),
         ([make("g/v2"), make("g/v2")], "has 2 objects"),
         ([None], "[0]: expected an object, got"),
         ([{"apiVersion": "g/v2", "kind": "CronTab"}], "expected an object with metadata"),
         ([make()], "[0].apiVersion: is 'g/v1', expected g/v2"),
         ([{**make("g/v2"), "apiVersion": 2}], "[0].apiVersion: is 2, expected g/v2"),
-        ([{**make("g/v2"), "kind": "Cron"}], "[0].kind: is 'Cron', and a conversion keeps"),
-        ([make("g/v2", name="b")], "[0].metadata.name: is 'b', and a conversion keeps 'a'"),
+        ([{**make("g/v2"), "kind": "Cron"}], "[0].kind: is 'Cron', but a conversion must keep"),
+        ([make("g/v2", name="b")], "[0].metadata.name: is 'b', but a conversion must keep 'a'"),
         ([make("g/v2", namespace=None)], "[0].metadata.namespace: is None"),
         ([make("g/v2", uid="v")], "[0].metadata.uid: is 'v'"),
     ],

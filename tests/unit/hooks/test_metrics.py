@@ -50,17 +50,17 @@ def test_what_is_empty_means_what_it_means_to_the_original() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "metrics[0]: is not a complete JSON object: write one operation after the other"),
+        ("{", "metrics[0]: is not a complete JSON object: write one object for each operation"),
         ('{"name":"a","set":1}\n{"na', "metrics[1]: is not a complete JSON object"),
         ("[1]", "metrics[0]: expected an object, got a list"),
         ('{"name":"a","value":1}', "metrics[0].action: None is not known, use one of add, set"),
         ('{"name":"a","action":"inc"}', "metrics[0].action: 'inc' is not known"),
-        ('{"name":"a","set":1,"add":1}', "metrics[0].set: excludes add"),
+        ('{"name":"a","set":1,"add":1}', "metrics[0].set: cannot be combined with add"),
         ('{"name":"a b","set":1}', "metrics[0].name: 'a b' is not a metric name"),
         ('{"set":1}', "metrics[0].name: '' is not a metric name"),
         ('{"name":"a","action":"set"}', "metrics[0].value: expected a number, got nothing"),
         ('{"name":"a","set":true}', "metrics[0].value: expected a number"),
-        ('{"name":"a","add":-1}', "metrics[0].value: a counter never goes down"),
+        ('{"name":"a","add":-1}', "metrics[0].value: a counter cannot decrease"),
         (
             '{"name":"a","set":1,"labels":{"a-b":"c"}}',
             "metrics[0].labels: 'a-b' is not a label name",
@@ -71,11 +71,11 @@ def test_what_is_empty_means_what_it_means_to_the_original() -> None:
         ('{"name":"a","action":"observe","value":1}', "metrics[0].buckets: is required"),
         (
             '{"name":"a","action":"observe","value":1,"buckets":[2,1]}',
-            "metrics[0].buckets: must rise",
+            "metrics[0].buckets: must be in ascending order",
         ),
         (
             '{"name":"a","action":"observe","value":1,"buckets":[1],"group":"g"}',
-            "metrics[0].group: a histogram can be in no group",
+            "metrics[0].group: a histogram cannot be in a group",
         ),
     ],
 )
@@ -139,10 +139,7 @@ def test_ten_thousand_values_of_a_label_are_too_many() -> None:
         *({"name": "n", "set": 1, "labels": {"id": str(number)}} for number in range(10_000))
     )
     assert metrics.take("a.sh", parse_metrics(text)) == [
-        (
-            "9900 values are left out: a hook may have 100 names with their labels;"
-            " use fewer values of labels, or a group"
-        )
+        ("9900 values are dropped: a hook may have 100 series; use fewer label values, or a group")
     ]
     assert len(values(metrics)) == 100
     assert metrics.take("b.sh", parse_metrics(lines({"name": "n", "set": 1}))) == []
@@ -152,5 +149,5 @@ def test_a_name_has_one_type() -> None:
     metrics = HookMetrics()
     assert metrics.take("a.sh", parse_metrics(lines({"name": "n", "set": 1}))) == []
     assert metrics.take("b.sh", parse_metrics(lines({"name": "n", "add": 1}))) == [
-        "n is a gauge already, and cannot be a counter as well"
+        "n is already a gauge and cannot also be a counter"
     ]

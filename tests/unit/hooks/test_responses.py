@@ -60,7 +60,7 @@ def test_an_answer_is_read(text, answer):
 def test_an_answer_that_does_not_say_it_refuses_and_says_so(text):
     answer = parse_admission(text)
     assert not answer.allowed
-    assert "does not say" in answer.message
+    assert "did not set allowed" in answer.message
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_answer_that_does_not_say_it_refuses_and_says_so(text):
         ('{"allowed": true, "warnings": "w"}', "warnings: expected a list, got"),
         ('{"allowed": true, "warnings": ["w", 1]}', "warnings[1]: expected a string, got"),
         ('{"allowed": true, "patch": [{"op": "add"}]}', "patch: expected a string, got a list"),
-        ('{"allowed": true, "patch": "%"}', "patch: must be a JSON patch in base64"),
+        ('{"allowed": true, "patch": "%"}', "patch: must be a JSON patch encoded in base64"),
         (json.dumps({"patch": in_base64({"op": "add"})}), "patch: must be a list of operations"),
         (json.dumps({"patch": in_base64([1])}), "patch: must be a list of operations"),
     ],

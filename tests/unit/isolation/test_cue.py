@@ -1,4 +1,4 @@
-"""The command cue in a process: its limits by stand-ins, programs where it is there."""
+"""The cue command in a process: its limits by stand-ins, programs where it is there."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ class TestProcess:
             assert not await _lives(int(pid))
 
     async def test_what_says_too_much_is_refused(self, standing_in):
-        with pytest.raises(Invalid, match="gives more than 1000 bytes"):
+        with pytest.raises(Invalid, match="returns more than 1000 bytes"):
             await standing_in("head -c 2000 /dev/zero", PATIENT).evaluate(LOAD)
 
     async def test_what_never_stops_to_say_something_is_killed(self, standing_in):
@@ -89,7 +89,7 @@ class TestProcess:
             await command.evaluate(LOAD)
         text = "the CUE program cannot be evaluated: line 3, column 7"
         assert str(failed.value) == text
-        with pytest.raises(InvalidPolicy, match="cannot be read: line 3, column 7"):
+        with pytest.raises(InvalidPolicy, match="cannot be parsed: line 3, column 7"):
             await command.check("x", location="spec")
 
     async def test_a_command_that_cannot_be_started_may_be_another_time(self, tmp_path):
@@ -120,7 +120,7 @@ class TestSetting:
 
     @pytest.mark.parametrize("path", ["cue", "/none", "/"])
     def test_a_path_that_leads_to_no_command_is_refused(self, path):
-        with pytest.raises(InvalidSetting, match="expected the whole path of the command cue"):
+        with pytest.raises(InvalidSetting, match="expected the absolute path of the cue command"):
             cue_at(path)
 
     async def test_everything_else_is_read_by_another(self):
@@ -131,7 +131,7 @@ class TestSetting:
             await loader.acting_as(None).load(LOAD)
 
 
-@pytest.mark.skipif(shutil.which("cue") is None, reason="the command cue is not installed")
+@pytest.mark.skipif(shutil.which("cue") is None, reason="the cue command is not installed")
 class TestPrograms:
     @pytest.fixture
     def command(self) -> CueCommand:

@@ -55,4 +55,4 @@ def test_a_run_that_failed_is_an_event_of_its_hook() -> None:
     assert first.regarding["kind"] == "Hook"
     assert (first.severity, first.reason) == ("Warning", "HookFailed")
     assert first.note == "pods: no such pod; queue slow waits"
-    assert second.note == "pods: no; which its binding allows"
+    assert second.note == "pods: no; its binding allows failures"

@@ -83,7 +83,7 @@ def hook(name: str, spec: dict[str, object]) -> dict[str, object]:
         ),
         (
             f"configVersion: v1\nkubernetesMutating: [{{name: short, {RULES}}}]",
-            "kubernetesMutating[0].name: 'short' must be a domain of three segments or more",
+            "kubernetesMutating[0].name: 'short' must be a domain of at least three segments",
         ),
         (
             f"""

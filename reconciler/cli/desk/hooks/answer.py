@@ -94,9 +94,7 @@ Examples:
     metavar="NAME",
     help="A variable that hooks get as well, as KUBECONFIG. May be repeated.",
 )
-@click.option(
-    "--yes", "-y", is_flag=True, help="Run executables on this machine without a question."
-)
+@click.option("--yes", "-y", is_flag=True, help="Run executables on this machine without asking.")
 def answer(
     path: Path,
     review: str,

@@ -57,7 +57,7 @@ Examples:
 """
 
 _yes = click.option(
-    "--yes", "-y", is_flag=True, help="Run executables on this machine without a question."
+    "--yes", "-y", is_flag=True, help="Run executables on this machine without asking."
 )
 _env = click.option(
     "--hook-env",
@@ -70,7 +70,7 @@ _env = click.option(
 
 @click.group("hooks", epilog=_GROUP_EPILOG)
 def hooks() -> None:
-    """Say which hooks a folder has, and what one would do; nothing is written to a cluster."""
+    """List hooks, and show what one would do; nothing is written to a cluster."""
 
 
 hooks.add_command(answer)

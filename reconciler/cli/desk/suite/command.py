@@ -65,7 +65,7 @@ Examples:
 @click.option(
     "--run-hooks", "runs_hooks", is_flag=True, help="Run the executables that HookTests name."
 )
-@click.option("--verbose", "-v", is_flag=True, help="Say on which operation each rule was tested.")
+@click.option("--verbose", "-v", is_flag=True, help="Show the operation of each tested rule.")
 @click.option(
     "--jobs",
     "-j",

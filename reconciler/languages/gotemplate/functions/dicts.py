@@ -35,7 +35,7 @@ def _get(entries: _Values, key: str) -> Any:
 
 def _set(entries: _Values, key: str, value: Any) -> _Values:
     if is_nil(entries):
-        raise Failure("there is no map to put it into")
+        raise Failure("the map is null")
     entries[key] = value
     return entries
 
@@ -72,7 +72,7 @@ def _omit(run: Run, entries: _Values, *keys: str) -> _Values:
 
 def _dig(*path: Any) -> Any:
     if len(path) < _LEAST:
-        raise Failure("it takes a key, a default and a map at least")
+        raise Failure("it takes at least a key, a default and a map")
     *keys, instead, entries = path
     if any(not isinstance(key, str) for key in keys):
         raise Failure("a key is not a string")
@@ -122,7 +122,7 @@ def _merge_into(run: Run, into: _Values, other: _Values, *, overwrite: bool, dep
 
 def _deep_copy(run: Run, value: Any) -> Any:
     if value is None:
-        raise Failure("there is nothing to copy")
+        raise Failure("the value to copy is null")
     run.visit(_size(run, value))
     return copy.deepcopy(value)
 

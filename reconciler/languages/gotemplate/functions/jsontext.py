@@ -76,7 +76,7 @@ class _Writer:
             return self._string(value.json())
         if value is None:
             return "null"
-        raise Failure("JSON has no such value")
+        raise Failure("JSON cannot represent the value")
 
     def _string(self, text: str) -> str:
         self._run.spend(len(text))
@@ -148,7 +148,7 @@ def _read(run: Run, text: str, number: Callable[[str], float | None]) -> Any:
             runes(text), parse_int=number, parse_float=number, parse_constant=_never
         )
     except (ValueError, RecursionError) as error:
-        raise Failure("the text is no JSON") from error
+        raise Failure("the string is not valid JSON") from error
     return _sound(run, value) if "\\u" in text else value
 
 

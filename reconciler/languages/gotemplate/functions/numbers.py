@@ -187,7 +187,7 @@ def _decimally(combine: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., 
 def _decimal(value: Any) -> Decimal:
     number = to_float(value)
     if not math.isfinite(number):
-        raise Failure("it calculates with finite numbers only")
+        raise Failure("its operands must be finite numbers")
     return Decimal(repr(number))
 
 

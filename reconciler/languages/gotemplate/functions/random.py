@@ -28,7 +28,7 @@ _BYTE: Final = 256
 def _randbelow(run: Run) -> Callable[[int], int]:
     randbelow = run.environment.randbelow
     if randbelow is None:
-        raise Failure("there is no source of chance here")
+        raise Failure("random numbers are not available here")
     return randbelow
 
 

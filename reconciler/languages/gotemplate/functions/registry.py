@@ -48,18 +48,18 @@ FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("env", "expandenv"), "it reads the environment of the process"),
-        "getHostByName": "it asks the network",
+        "getHostByName": "it queries DNS",
         **dict.fromkeys(
             (
                 "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert",
                 "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
                 "buildCustomCert",
             ),
-            "keys and certificates are not made by templates",
+            "templates must not generate keys or certificates",
         ),
         **dict.fromkeys(
             ("bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES"),
-            "passwords and ciphers are not for templates",
+            "templates must not derive passwords or encrypt data",
         ),
     }
 )  # fmt: skip

@@ -59,7 +59,7 @@ def _substr(start: int, end: int, text: str) -> str:
     if end < 0 or end > len(content):
         return decode(content[_within(start, content) :])
     if start > end:
-        raise Failure("the start lies behind the end")
+        raise Failure("the start is greater than the end")
     return decode(content[start:end])
 
 

@@ -169,7 +169,7 @@ def _clamped(nanoseconds: int) -> Duration:
 def _now(run: Run) -> Time:
     now = run.environment.now
     if now is None:
-        raise Failure("the time is not known here; take one from an object")
+        raise Failure("the current time is not available here; use a time from an object")
     return Time(_utc(from_datetime(now)))
 
 
@@ -242,7 +242,7 @@ def _must_to_date(run: Run, layout: str, text: str) -> Time:
     try:
         return Time(parse_time(_layout(run, layout), text))
     except ValueError as error:
-        raise Failure("a time cannot be read in this layout") from error
+        raise Failure("a time does not match the layout") from error
 
 
 def _to_date(run: Run, layout: str, text: str) -> Time:

@@ -46,7 +46,7 @@ def _random(run: Run, pattern: str) -> str:
         raise refusal("random", f"the pattern is longer than {_LONGEST} characters")
     randbelow = run.environment.randbelow
     if randbelow is None:
-        raise refusal("random", "there is no source of chance here; pass one in")
+        raise refusal("random", "random numbers are not available here")
     run.read(len(pattern) * _PACE)
     tree = _Pattern(pattern).whole()
     pieces: list[str] = []

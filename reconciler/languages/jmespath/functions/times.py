@@ -90,7 +90,7 @@ def _time_truncate(run: Run, time: str, duration: str) -> str:
 def _now(run: Run, name: str) -> Instant:
     run.read(_NOW)
     if run.environment.now is None:
-        raise refusal(name, "the time is not known here; pass one in, or use a time of an object")
+        raise refusal(name, "the current time is not available here; use a time from an object")
     return from_datetime(run.environment.now)
 
 

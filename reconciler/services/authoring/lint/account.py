@@ -26,7 +26,7 @@ def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findin
             level=Level.WARNING,
             code="entry-at-admission",
             location=PLACE,
-            text="nothing is read in the name of an account before an object is stored: every"
+            text="nothing is read as the policy's account before an object is stored: every"
             f" request for which {', '.join(rules)} reads a context entry will fail",
             cure="move rules without mutate.targets that read something to another policy",
         )

@@ -27,8 +27,8 @@ def lost_findings(policy: CompiledPolicy, program: Program) -> Iterator[Finding]
             level=Level.NOTE,
             code="no-catch-up",
             location=program.origin.location,
-            text="with failurePolicy Ignore a trigger that could not be recorded is lost for this"
-            f" rule, for nothing shows afterwards that it came: {reason}",
+            text="with failurePolicy Ignore, a trigger of this rule that could not be recorded is"
+            f" lost, because it cannot be found afterwards: {reason}",
             cure="set failurePolicy: Fail where no trigger may be lost",
         )
 
@@ -52,8 +52,8 @@ def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Findin
             level=Level.ERROR,
             code="cluster-kind-in-policy",
             location=place,
-            text=f"{selector.kind} is cluster-scoped; the {program.origin.policy.kind} concerns"
-            f" only objects in its namespace {program.origin.namespace}, so this kind never"
+            text=f"{selector.kind} is cluster-scoped; the {program.origin.policy.kind} applies"
+            f" only to objects in its namespace {program.origin.namespace}, so this kind never"
             " matches",
             cure="remove the kind, or write the rule as a policy for the whole cluster",
         )

@@ -65,9 +65,9 @@ def _shared_queue(hook: DeclaredHook) -> Iterator[Finding]:
                 level=Level.WARNING,
                 code="shared-queue",
                 location=f"spec.{place}",
-                text=f"the hook runs every {pace.interval:g} s at most, and while it waits so"
-                f" do all other hooks in queue {MAIN_QUEUE}",
-                cure="name a queue of its own",
+                text=f"the hook runs at most every {pace.interval:g} s, and while it waits, all"
+                f" other hooks in queue {MAIN_QUEUE} wait too",
+                cure="give it a queue of its own",
             )
 
 
@@ -79,8 +79,8 @@ def _never_due(hook: DeclaredHook) -> Iterator[Finding]:
                 level=Level.WARNING,
                 code="never-due",
                 location=location,
-                text=f"no moment fits {binding.crontab!r}, so it never runs",
-                cure="name a day that its month has",
+                text=f"no time matches {binding.crontab!r}, so this schedule is never due",
+                cure="name a day that exists in its month",
             )
 
 
@@ -113,9 +113,10 @@ def _loops(hook: DeclaredHook) -> Iterator[Finding]:
                     level=Level.WARNING,
                     code="may-loop",
                     location=f"spec.run.operations[{index}].object",
-                    text=f"binding {binding.name!r} sees the {obj['kind']} that is made here as"
-                    " Added, so that the hook runs for it again",
-                    cure="give what it is bound to a label, and name that in labelSelector",
+                    text=f"binding {binding.name!r} sees the {obj['kind']} created here as Added,"
+                    " so the hook runs again for it",
+                    cure="label the objects that the binding is for, and select the label in"
+                    " labelSelector",
                 )
 
 

@@ -20,7 +20,7 @@ def limit_findings(policy: Object) -> Iterator[Finding]:
             code="unknown-annotation",
             location=place_of(name),
             text="nothing reads this annotation",
-            cure=f"under {PREFIX} a policy knows {KNOWN}",
+            cure=f"the known annotations under {PREFIX} are {KNOWN}",
         )
     try:
         limits = parse_limits(policy)

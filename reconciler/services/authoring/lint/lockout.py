@@ -29,8 +29,8 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
                 level=Level.ERROR,
                 code="all-kinds-fail",
                 location=f"{program.origin.location}.match",
-                text="with failurePolicy Fail, a rule for all kinds in all namespaces stops the"
-                " writes of a whole cluster while retrofit-admission does not answer",
+                text="with failurePolicy Fail, a rule for all kinds in all namespaces blocks all"
+                " writes in the cluster while retrofit-admission does not answer",
                 cure="name the kinds or namespaces, set spec.failurePolicy: Ignore, or add the"
                 f" annotation {ANNOTATION_ALL_KINDS}: {_CONSENT}",
             )

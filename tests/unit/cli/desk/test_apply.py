@@ -180,7 +180,7 @@ def test_why_an_object_is_skipped(desk: Desk, policy: Policy) -> None:
     desk.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: one}\n")
     output = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-v").stderr
     place = "p / spread: skipped: ConfigMap default/settings"
-    assert f"{place}: no object fits the targets of the rule" in output
+    assert f"{place}: no object matches the targets of the rule" in output
 
 
 def test_check_tells_that_something_would_change(desk: Desk, policy: Policy) -> None:

@@ -267,7 +267,7 @@ def test_without_a_command_the_flag_is_named(desk: Desk, programs: str) -> None:
     del programs
     done = desk.run("apply", "policies.yaml", "-r", "object.yaml")
     assert done.exit_code == 1
-    assert "where --cue names the command cue" in " ".join(done.stderr.split())
+    assert "where --cue names the cue command" in " ".join(done.stderr.split())
     done = desk.run("apply", "policies.yaml", "-r", "object.yaml", "--cue", "no-such-command")
     assert done.exit_code == 2
-    assert "expected the whole path of the command cue" in done.stderr
+    assert "expected the absolute path of the cue command" in done.stderr

@@ -129,12 +129,12 @@ def test_a_program_beside_a_template_is_not_the_rendered_one() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (None, "does not give a list of patches"),
-        ({"op": "add"}, "does not give a list of patches"),
-        ([{"op": "move", "path": "/a", "from": "/b"}], "a patch that is none"),
-        ([{"op": "add", "path": "a"}], "a patch that is none"),
-        (["canary"], "a patch that is none"),
-        (LoadFailure("line 3"), "gives nothing: line 3"),
+        (None, "does not return a list of patches"),
+        ({"op": "add"}, "does not return a list of patches"),
+        ([{"op": "move", "path": "/a", "from": "/b"}], "returns an invalid patch"),
+        ([{"op": "add", "path": "a"}], "returns an invalid patch"),
+        (["canary"], "returns an invalid patch"),
+        (LoadFailure("line 3"), "returned no output: line 3"),
     ],
 )
 def test_what_is_no_patch_is_an_error_without_values(answer, reason) -> None:

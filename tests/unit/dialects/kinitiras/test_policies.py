@@ -279,18 +279,18 @@ class TestExisting:
         compiled = annotated("ClusterOverridePolicy", rules, existing="true")
         assert [item.rule for item in compiled.on_existing] == ["overrideRules[1]"]
         assert compiled.warnings == (
-            "spec.overrideRules[0] does not run on what exists: it reads the old object",
+            "spec.overrideRules[0] does not apply to existing objects: it reads the old object",
         )
 
     def test_what_refuses_or_selects_nothing_cannot(self):
         data = {"from": "current", "path": "/a"}
         condition = {"cond": "Exist", "dataRef": data}
         rule = {"template": {"type": "condition", "condition": condition}}
-        with pytest.raises(InvalidPolicy, match="rules that refuse do nothing to what exists"):
+        with pytest.raises(InvalidPolicy, match="validate rules do not apply to existing"):
             annotated("ClusterValidatePolicy", [rule], existing="true")
         found = policy("ClusterOverridePolicy", {"overrideRules": [ADDING]})
         found["metadata"]["annotations"]["kube-retrofit.dev/existing"] = "true"
-        with pytest.raises(InvalidPolicy, match="it is unknown where to look"):
+        with pytest.raises(InvalidPolicy, match="it requires resourceSelectors"):
             KINITIRAS.compile(found)
 
 

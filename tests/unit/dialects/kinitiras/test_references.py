@@ -166,16 +166,16 @@ class TestObjects:
         assert (load.namespace, load.confined) == ("shop", True)
         load = asked(program(k8s(labelSelector={"matchLabels": {"a": "b"}}), "shop"))
         assert (load.namespace, load.confined) == ("shop", True)
-        with pytest.raises(InvalidPolicy, match="reads nothing outside of it"):
+        with pytest.raises(InvalidPolicy, match="can read only that namespace"):
             program(k8s(name="b", namespace="other"), "shop")
         elsewhere = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
-        with pytest.raises(EvaluationError, match="reads nothing outside of it"):
+        with pytest.raises(EvaluationError, match="can read only that namespace"):
             asked(program(k8s(name="b", namespace="{{metadata.namespace}}"), "shop"), elsewhere)
 
     def test_a_namespaced_policy_reads_no_secrets(self):
         secret = {"from": "k8s", "path": "data", "k8s": {"apiVersion": "v1", "kind": "Secret"}}
         secret["k8s"] = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
-        with pytest.raises(InvalidPolicy, match="reads no Secrets"):
+        with pytest.raises(InvalidPolicy, match="must not read Secrets"):
             program(secret, "shop")
         assert asked(program(secret)).kind == "Secret"
 
@@ -183,8 +183,8 @@ class TestObjects:
         ("selector", "place", "reason"),
         [
             ({}, "k8s", "expected a name or a labelSelector"),
-            ({"kind": "Deploy*", "name": "b"}, "k8s.kind", "expected one, as Deployment"),
-            ({"apiVersion": "apps", "name": "b"}, "k8s.apiVersion", "expected one, as apps/v1"),
+            ({"kind": "Deploy*", "name": "b"}, "k8s.kind", "a value such as Deployment"),
+            ({"apiVersion": "apps", "name": "b"}, "k8s.apiVersion", "a value such as apps/v1"),
             ({"name": "b", "fieldSelector": {"a": 1}}, "k8s.fieldSelector", "only a name"),
             ({"name": 1}, "k8s.name", "expected a string, got a number"),
             (
@@ -225,15 +225,15 @@ class TestOwners:
 
     def test_an_object_of_the_same_name_is_no_owner(self):
         rule = program({"from": "owner", "path": "/metadata/labels/team"})
-        with pytest.raises(EvaluationError, match="another one by now"):
+        with pytest.raises(EvaluationError, match="has another uid"):
             annotation(rule, {"metadata": {"uid": "u2", "labels": {"team": "blue"}}})
 
     @pytest.mark.parametrize(
         ("owners", "reason"),
         [
-            (None, "let resourceSelectors select what has one"),
-            ([], "let resourceSelectors select what has one"),
-            ([{"apiVersion": "v1", "kind": "*", "name": "a"}], "of a kind that there can be"),
+            (None, "restrict resourceSelectors to objects with an owner"),
+            ([], "restrict resourceSelectors to objects with an owner"),
+            ([{"apiVersion": "v1", "kind": "*", "name": "a"}], "in ownerReferences is invalid"),
             ([{"apiVersion": "v1", "kind": "Secret", "name": "a"}], "a Secret is never read"),
             ([{"apiVersion": "v1", "kind": "Pod", "name": "../x"}], "no object has such a name"),
         ],
@@ -324,7 +324,11 @@ class TestServices:
     @pytest.mark.parametrize(
         ("secret", "place", "reason"),
         [
-            ({"name": "s", "namespace": "other"}, "secretRef.namespace", "nothing outside of it"),
+            (
+                {"name": "s", "namespace": "other"},
+                "secretRef.namespace",
+                "read only that namespace",
+            ),
             ({"name": "../x"}, "secretRef.name", "expected the name of a Secret"),
             ({"name": "{{metadata.name}}"}, "secretRef.name", "expected the name of a Secret"),
             ({}, "secretRef.name", "expected the name of a Secret"),
@@ -358,9 +362,9 @@ class TestServices:
             (
                 {"auth": {"secretRef": {"name": "s", "namespace": "n"}, "staticToken": "p4ss"}},
                 "auth.staticToken",
-                "secretRef gives it",
+                "secretRef provides it as well",
             ),
-            ({"url": ""}, "http.url", "expected the address of a service"),
+            ({"url": ""}, "http.url", "expected the URL of a service"),
             ({"url": "ftp://a.b.svc"}, "http.url", "begins with http:// or https://"),
             ({"url": "http://a.svc/?{{metadata.name}}=1"}, "http.url", "name of a parameter"),
             ({"method": "PUT"}, "http.method", "expected one of GET, POST"),

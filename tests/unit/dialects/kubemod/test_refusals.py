@@ -60,7 +60,7 @@ def with_item(**fields: Any) -> Object:
         ),
         (
             with_item(select="size($.spec.containers) > 1"),
-            "spec.match[0].select: there is no function size; there are date, isDefined,",
+            "spec.match[0].select: there is no function size; available: date, isDefined,",
         ),
         (
             with_item(select='$.spec.x =~ "(?=x)"'),
@@ -86,7 +86,7 @@ def with_item(**fields: Any) -> Object:
         (with_patch(select=""), "spec.patch[0].select: not a select expression"),
         (
             with_patch(select="$.spec.containers[*].ports[*]", path="/spec/#3"),
-            "spec.patch[0].path: #3 is none of the keys that select captures (2: #0 to #1)",
+            "spec.patch[0].path: #3 is not among the keys that select captures (2: #0 to #1)",
         ),
         (with_patch(select="$.spec", path="/spec/#0"), "captures (no wildcard or filter"),
         (

@@ -111,7 +111,7 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
         ({"op": "add", "path": "/metadata/x", "value": "{{ .Nope }}"}, "spec.patch[1].value: "),
         (
             {"op": "add", "path": "/metadata/x", "value": "a: {{ .Target.metadata.labels }}: b"},
-            "spec.patch[1].value: what the template makes is not YAML",
+            "spec.patch[1].value: the output of the template is not YAML",
         ),
         (
             {"op": "replace", "path": "/metadata", "value": "text"},
@@ -119,11 +119,11 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
         ),
         (
             {"op": "add", "path": "/spec/x", "value": "{{ .Target.spec.ill | sha256sum }}"},
-            "spec.patch[1].value: the object has text that is not well-formed",
+            "spec.patch[1].value: the object contains a string that is not valid Unicode",
         ),
         (
             {"op": "add", "select": "$..name", "path": "/metadata/#7", "value": "1"},
-            "spec.patch[1].path: #7 is not there",
+            "spec.patch[1].path: #7 does not exist",
         ),
     ],
 )

@@ -378,7 +378,7 @@ async def test_nothing_is_looked_for_beside_a_live_kyverno(leading, make):
 async def test_no_more_is_stored_than_can_wait(leading, make):
     leading.add(trigger(make))
     leading.waiting = 1000
-    with pytest.raises(Overloaded, match="wait already"):
+    with pytest.raises(Overloaded, match="already waiting"):
         await leading.pass_time(310)
     leading.waiting = 999
     await leading.pass_time(1)

@@ -260,7 +260,7 @@ class TestWhatCannotBeFound:
         (rule,) = loss.rules
         assert rule.objects is None
         assert "how often it runs" in rule.why
-        assert rule.why.endswith("cannot be looked at: list ConfigMap is not granted")
+        assert rule.why.endswith("cannot be listed: list ConfigMap is not granted")
 
     async def test_a_rule_that_could_be_caught_up_is_named_where_its_kind_cannot_be_listed(
         self, leading, make
@@ -270,9 +270,7 @@ class TestWhatCannotBeFound:
         await leading.pass_time(10)
         (loss,) = leading.losses
         assert [(rule.name, rule.objects) for rule in loss.rules] == [("r", None)]
-        assert loss.rules[0].why == (
-            "configmaps cannot be looked at: list ConfigMap is not granted"
-        )
+        assert loss.rules[0].why == ("configmaps cannot be listed: list ConfigMap is not granted")
 
     async def test_the_number_of_one_policy_is_known_though_the_kind_of_another_is_not_listed(
         self, chase, install, make

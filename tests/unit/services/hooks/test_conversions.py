@@ -71,7 +71,7 @@ async def test_definitions_are_written_once() -> None:
     none = {"strategy": "None"}
     stored, reported = Stored(a=none, b=none), dict[str, str]()
     made = keeper(stored, reported)
-    assert made.problem(REF, "conversion up").endswith("is not written yet")
+    assert made.problem(REF, "conversion up").endswith("has not been updated yet")
     for _ in range(3):
         await made.settle()
     assert stored.found["a.g"] == WANTED
@@ -96,8 +96,8 @@ async def test_one_that_is_not_there_holds_up_no_other() -> None:
 @pytest.mark.parametrize(
     ("client", "said"),
     [
-        ({"service": {"name": "s", "namespace": "else"}}, "is converted by Service else/s: take"),
-        ({"url": "https://a"}, "is converted by https://a: take that away"),
+        ({"service": {"name": "s", "namespace": "else"}}, "already converted by Service else/s"),
+        ({"url": "https://a"}, "already converted by https://a: remove"),
     ],
 )
 async def test_what_somebody_else_converts_stays_theirs(client: dict[str, Any], said: str) -> None:

@@ -287,7 +287,7 @@ def test_what_nobody_knows_any_more_is_said_to_be_missed() -> None:
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         (said,) = runner.run(two())
     assert said.startswith("EventsMissed: seeds:")
-    assert said.endswith("nothing of it is given to the hook, which wants no Synchronization")
+    assert said.endswith("because executeHookOnSynchronization is false")
 
 
 async def _repeated(events: int) -> tuple[Counter[str], set[State]]:

@@ -125,7 +125,7 @@ def world() -> World:
 
 async def test_a_webhook_says_what_its_binding_says(world: World) -> None:
     keeper = world.keeper()
-    assert keeper.problem(REF, "admission one.example.com").endswith("is not written yet")
+    assert keeper.problem(REF, "admission one.example.com").endswith("has not been written yet")
     await keeper.settle()
     first, second = world.stored.found[FIRST]["webhooks"]
     assert first == {
@@ -239,7 +239,7 @@ async def test_what_no_hook_needs_any_more_is_removed(world: World) -> None:
     await world.keeper().settle()
     await world.keeper("configVersion: v1\nonStartup: 1").settle()
     assert world.stored.found == {}
-    assert world.said[0] == f"{FIRST} is removed: no hook needs it any more"
+    assert world.said[0] == f"removed {FIRST}, which no hook needs any longer"
 
 
 async def test_a_program_without_such_hooks_needs_no_rights(world: World) -> None:

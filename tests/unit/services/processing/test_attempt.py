@@ -361,7 +361,7 @@ class TestTargets:
     async def test_none_is_no_failure(self, world, make, trigger, attempt):
         policy = world.install(make.policy(targets=[make.target("none-*")]))
         ended, _ = await attempt(await world.ask(policy, trigger))
-        assert ended.disposition == Done(message="no object fits the targets of the rule")
+        assert ended.disposition == Done(message="no object matches the targets of the rule")
 
     async def test_an_absent_one_by_name_is_a_final_failure(self, world, make, trigger, attempt):
         policy = world.install(make.policy())

@@ -312,7 +312,7 @@ class TestUnconfirmed:
             await look_again(world, 2.0)
         status = await world.status()
         assert (status.state, status.reason) == (State.SKIP, "NotStored")
-        assert status.message.endswith("or what it created was deleted again at once")
+        assert status.message.endswith("or the object was deleted again immediately")
 
     async def test_a_trigger_that_vanishes_after_it_was_seen_does_not_count_as_refused(
         self, world, make, policy, trigger

@@ -209,7 +209,7 @@ async def test_a_rule_that_reads_without_end_is_stopped(shelf):
     for number in range(MAX_LOADS):
         entry = config_map(f"e{number}")
         await loads.evaluate(reading(f"e{number}", loads, entry))
-    with pytest.raises(EvaluationError, match=f"read more than {MAX_LOADS} things"):
+    with pytest.raises(EvaluationError, match=f"more than {MAX_LOADS} reads"):
         await loads.evaluate(reading("one", loads, ONE))
     assert await loads.evaluate(reading("e7.data.k", loads, config_map("e7"))) == "of-e7"
     assert sum(shelf.calls.values()) == MAX_LOADS
@@ -231,7 +231,7 @@ async def test_one_evaluation_has_an_allowance(shelf):
     assert await loads.evaluate(spending(EVALUATION_STEPS - 1, loads)) == "an answer"
     with pytest.raises(EvaluationError) as caught:
         await loads.evaluate(spending(EVALUATION_STEPS, loads))
-    assert f"more than {EVALUATION_STEPS} steps at one object" in str(caught.value)
+    assert f"more than {EVALUATION_STEPS} steps for one object" in str(caught.value)
     # There is no value in it, so where values are left out it is told as well.
     assert caught.value.without_values == str(caught.value)
 
@@ -249,7 +249,7 @@ async def test_what_is_evaluated_on_its_context_counts(shelf):
     loads = Loads(shelf)
     context = loads.of(Context({"x": ["a" * 1_000] * 1_000}))
     source = compile_expression("length(join('', map(&to_upper(@), x)))")
-    with pytest.raises(EvaluationError, match="steps at one object"):
+    with pytest.raises(EvaluationError, match="steps for one object"):
         await loads.evaluate(lambda: [context.search(source) for _ in range(100)])
 
 
@@ -317,7 +317,9 @@ async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf
 async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
     loads = Loads(shelf, long_evaluations=LongEvaluations(ChildProcesses(), Clock()))
     context = loads.of(texts(1_000))
-    with pytest.raises(EvaluationError, match=f"more than {EVALUATION_STEPS} steps at one object"):
+    with pytest.raises(
+        EvaluationError, match=f"more than {EVALUATION_STEPS} steps for one object"
+    ):
         await loads.evaluate(lambda: [context.search(JOINED) for _ in range(200)])
     assert loads.left <= ATTEMPT_STEPS - EVALUATION_STEPS
 

@@ -64,7 +64,7 @@ async def test_a_change_that_is_undone_again_and_again_is_paused(
     status = await run(policy, trigger)
     assert (status.state, status.reason) == (State.PENDING, Reason.PATCH_WAR)
     assert status.message == (
-        "Secret a/s: /data/color was undone 3 times within 5m, look at the other writer of that"
+        "Secret a/s: /data/color was undone 3 times within 5m: check the other writer of that"
         " field; rule r of policy p pauses here until 12:05:00 UTC"
     )
     assert status.targets[0].outcome is Outcome.CONFLICT
@@ -119,7 +119,7 @@ async def test_rules_that_undo_each_other_are_named(world, make, run, wars, targ
     reported = {item.message for item in held if item.reason == Reason.PATCH_WAR}
     assert len(reported) == 1
     text = reported.pop()
-    assert "look at rule r of policy two;" in text
+    assert "check rule r of policy two;" in text
     assert "rule r of policy one pauses here" in text
     assert status.state is State.COMPLETED, "the other rule and its requests go on"
 
@@ -142,7 +142,7 @@ async def test_the_manager_who_owns_the_field_is_named(world, make, run, wars, t
     meta = (await world.read(target))["metadata"]
     await world.edit(target, metadata={**meta, "managedFields": managers})
     assert (
-        "look at manager painter, who wrote at 2026-06-01T10:00:00Z"
+        "check manager painter, which wrote at 2026-06-01T10:00:00Z"
         in (await run(policy, trigger)).message
     )
 

@@ -109,7 +109,7 @@ async def test_a_request_that_ends_its_controller_is_given_up_and_no_other(world
     assert {status.state for status in ended.values()} == {State.COMPLETED}
     poison = await world.status(POISON)
     assert poison.reason == "Interrupted"
-    assert "the controller was ended 3 times in a row" in poison.message
+    assert "the controller was terminated 3 times in a row" in poison.message
 
 
 async def test_what_comes_to_an_end_bears_no_note(world, stuck, asked):

@@ -211,7 +211,7 @@ async def test_an_aggregate_request_is_reported_when_it_begins_and_when_it_ends(
     begun, ended = reported(events)
     note = "rule r: too many requests wait, so sweep-1 stands for all triggers"
     assert begun == ("ClusterPolicy", "RecordingDiverted", note)
-    note = "rule r: sweep-1 no longer stands for its triggers: no existing object fits"
+    note = "rule r: sweep-1 no longer stands for its triggers: no existing object matches"
     assert ended[:2] == ("ClusterPolicy", "RecordingResumed")
     assert ended[2].startswith(note)
 

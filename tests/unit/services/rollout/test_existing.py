@@ -131,7 +131,7 @@ async def test_the_annotation_may_come_later_and_go(world, make, settled):
     assert "onExisting" not in status_of(policy, "mutateExisting")
     assert status_of(policy, "phases") == ["admission"]
     _, ended = await world.sweeper.run(first)
-    assert ended.disposition.message == "policy p has no rule r any more"
+    assert ended.disposition.message == "policy p no longer has a rule r"
 
     await world.edit(policy, annotations={ANNOTATION_EXISTING: "true"})
     await settled(policy)

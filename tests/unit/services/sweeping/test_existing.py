@@ -222,7 +222,7 @@ async def test_what_cannot_be_changed_is_tried_once(world, make, sweep, refuse):
     assert isinstance(ended.disposition, Defer)
     assert ended.disposition.reason is Reason.IMMUTABLE
     message = ended.disposition.message
-    assert message.startswith("no ConfigMap is changed, because the API server refuses it for the")
+    assert message.startswith("no ConfigMap is changed, because the API server refused the change")
     assert "a/c000" in message
     assert "may not change fields" in message
     assert world.wire.calls["change"] == 1

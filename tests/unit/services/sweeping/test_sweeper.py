@@ -78,7 +78,7 @@ async def test_every_existing_trigger_is_worked_on(world, policy, triggers, swee
 
 async def test_without_any_object_it_says_so(policy, sweep, go_on):
     _, ended = await go_on(await sweep(policy))
-    assert ended.disposition == Done(message="no existing object fits the rule's match")
+    assert ended.disposition == Done(message="no existing object matches the rule")
     assert (ended.sweep.done, ended.sweep.total) == (0, 0)
 
 
@@ -225,7 +225,7 @@ class TestFailures:
         created = triggers("a/1", "a/2", "a/3", "a/4")
         _, ended = await go_on(await sweep(policy))
         assert await done(world) == {"a/1", "a/4"}
-        assert ended.disposition == Done(message="2 of 4 triggers go on as requests")
+        assert ended.disposition == Done(message="2 of 4 triggers continue as separate requests")
         assert (ended.sweep.failed, ended.counts.failed) == (2, 2)
         uid = created[1]["metadata"]["uid"]
         child = await world.requests.get(child_name("sweep-1", uid))

@@ -77,7 +77,7 @@ async def test_it_is_gone_when_it_renews_no_more(world, detector, reported):
     world.clock.tick(2)
     await beside.look()
     assert heard == ["kyverno", ""]
-    assert reported[-1] == "the live Kyverno is gone: going on"
+    assert reported[-1] == "the live Kyverno is gone: resuming"
 
 
 async def test_what_an_uninstalled_one_left_is_no_sign(world, detector):

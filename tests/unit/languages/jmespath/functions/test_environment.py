@@ -24,7 +24,7 @@ def test_an_expression_does_not_see_what_surrounds_it(source):
 
 def test_a_value_of_the_data_is_no_surrounding():
     (key,) = environment_entry(now=NOW)
-    with pytest.raises(EvaluationError, match="the time is not known here"):
+    with pytest.raises(EvaluationError, match="the current time is not available here"):
         compile_expression("time_now()").search({key: {"now": "2026-11-21T00:00:00Z"}})
 
 

@@ -79,4 +79,4 @@ def test_what_is_refused(run, pattern, reason):
 
 
 def test_without_a_source_of_randomness_there_is_none(fails):
-    assert "there is no source of chance here" in fails("random('[a-z]{5}')")
+    assert "random numbers are not available here" in fails("random('[a-z]{5}')")

@@ -97,4 +97,4 @@ def test_the_time_in_utc(run):
     "source", ["time_now()", "time_now_utc()", "time_since('', '2026-01-01T00:00:00Z', '')"]
 )
 def test_without_a_time_there_is_none(fails, source):
-    assert "the time is not known here" in fails(source)
+    assert "the current time is not available here" in fails(source)
