@@ -191,26 +191,34 @@ def evaluating(source: str) -> Callable[[Allowance], object]:
     return lambda allowance: expression.search(DATA, allowance)
 
 
-@pytest.fixture(scope="module")
-def everyday() -> float:
-    """The average nanoseconds per step of everyday expressions."""
-    costs = [cost(evaluating(source)) for source in EVERYDAY]
-    return sum(costs) / len(costs)
+def in_everyday_steps(work: Callable[[Allowance], object]) -> float:
+    """Return the time of a step, as a multiple of that of everyday expressions.
+
+    The speed of a machine changes within minutes, so both are measured one right after the other,
+    and up to three times until the result is below the limit.
+    """
+    found = float("inf")
+    for _ in range(3):
+        costs = [cost(evaluating(source), least=0.003) for source in EVERYDAY]
+        found = min(found, cost(work) * len(costs) / sum(costs))
+        if found < MOST:
+            break
+    return found
 
 
 @pytest.mark.parametrize("source", [*(f"map(&{call}, texts)" for call in CALLS), *WHOLE])
-def test_no_function_is_much_dearer_than_it_is_charged(source: str, everyday: float) -> None:
-    assert cost(evaluating(source)) < MOST * everyday
+def test_no_function_is_much_dearer_than_it_is_charged(source: str) -> None:
+    assert in_everyday_steps(evaluating(source)) < MOST
 
 
 @pytest.mark.parametrize(("key", "operator", "value"), CONDITIONS)
 def test_no_comparison_is_much_dearer_than_it_is_charged(
-    key: str, operator: str, value: Any, everyday: float
+    key: str, operator: str, value: Any
 ) -> None:
     raw = {"all": [{"key": key, "operator": operator, "value": value}]}
     conditions = compile_conditions(raw, location="here")
     known = Context(DATA)
-    assert cost(lambda allowance: conditions.evaluate(known.within(allowance))) < MOST * everyday
+    assert in_everyday_steps(lambda steps: conditions.evaluate(known.within(steps))) < MOST
 
 
 def test_every_function_is_measured() -> None:
