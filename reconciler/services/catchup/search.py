@@ -266,11 +266,12 @@ class _Walk:
             hold.resize(flight.weigh(resource, live))
             if digest(live) in lead.digests:
                 return False
-            return await self._fires_on(program, draft, live)
+            return await self._fires_on(processor, program, draft, live)
 
-    async def _fires_on(self, program: Program, draft: RequestDraft, live: Object) -> bool:
+    async def _fires_on(
+        self, processor: Processor, program: Program, draft: RequestDraft, live: Object
+    ) -> bool:
         """Return whether a rule fires for an object as it is, True where it is unknown."""
-        processor = self.search.processor.acting_as(program.origin.account)
         loads = processor.loads(draft.spec)
         try:
             trigger = await processor.reading.of_object(live, program)

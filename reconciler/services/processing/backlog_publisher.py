@@ -18,6 +18,7 @@ _PAUSE = 1.0
 _TURNS = 50
 """Turns of the event loop, several times as many as kopf needs from an event to its handler."""
 _MOST_LATE = 1000
+"""Newest arrivals that are kept until the next publication; many more than come in these turns."""
 
 
 @dataclass(slots=True, kw_only=True)

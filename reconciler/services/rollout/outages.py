@@ -20,7 +20,6 @@ _QUIET = timedelta(seconds=15)
 _MOST = 500
 """The number of spans that are stored one by one; more are stored as a single span."""
 
-
 _Key = tuple[str, bool]
 _ALL: Final[_Key] = ("", False)
 
