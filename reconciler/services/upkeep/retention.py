@@ -4,16 +4,14 @@ The watch provides these times. A list at the start finds what an earlier proces
 of requests kept per policy is limited; those that expire first are removed first.
 
 A call removes what the API server has when it arrives, which may be more than is known here. So
-expired requests are removed only some seconds after the last of them was finished. Those above the
-limit per policy are not waited for: of a controller that is killed right then, a few may be
-missing in the policy's figures.
+requests are removed only some seconds after the last of them was finished.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Self
 
 from reconciler.api.meta import LABEL_RECORDED
@@ -56,6 +54,7 @@ class FinishedRequestCollector:
     pause: float = 1.0
     before: Callable[[], Awaitable[bool]] = _nothing
     _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
+    _filled: dict[str, datetime] = field(default_factory=dict)
     _secrets: dict[str, dict[str, bool]] = field(default_factory=dict)
     _orphans: dict[str, bool] = field(default_factory=dict)
 
@@ -82,6 +81,7 @@ class FinishedRequestCollector:
         if request.status.state in FINAL and request.status.remove_after:
             bucket = self._buckets.setdefault(request.status.remove_after, {})
             bucket[request.name] = request.spec.policy.key
+            self._filled[request.status.remove_after] = self.clock.now()
             if secrets := _secrets_of(request):
                 self._secrets[request.name] = secrets
 
@@ -105,9 +105,10 @@ class FinishedRequestCollector:
 
     async def collect(self) -> None:
         """Remove every request that has expired or exceeds the limit per policy."""
-        passed = second(self.clock.now() - SETTLING)
+        settled = self.clock.now() - SETTLING
+        passed = second(settled)
         expired = {key for key in self._buckets if key < passed or key == _FORMER}
-        removals = [*((key, "") for key in sorted(expired)), *self._over_limit(expired)]
+        removals = [*((key, "") for key in sorted(expired)), *self._over_limit(expired, settled)]
         if removals and await self.before():
             for bucket, policy in removals:
                 await self._remove(bucket, policy)
@@ -129,14 +130,18 @@ class FinishedRequestCollector:
             members.pop(name, None)
         if not members:
             self._buckets.pop(bucket, None)
+            self._filled.pop(bucket, None)
 
-    def _over_limit(self, expired: AbstractSet[str]) -> Iterable[tuple[str, str]]:
+    def _over_limit(
+        self, expired: AbstractSet[str], settled: datetime
+    ) -> Iterable[tuple[str, str]]:
         """Yield bucket and policy of the requests to remove besides the expired ones."""
         kept: Counter[str] = Counter()
         for bucket in sorted(self._buckets.keys() - expired, reverse=True):
             here = Counter(self._buckets[bucket].values())
             for policy, number in here.items():
-                if kept[policy] + number > self.keep and kept[policy]:
+                over = kept[policy] and kept[policy] + number > self.keep
+                if over and self._filled[bucket] <= settled:
                     yield bucket, policy
                 else:
                     kept[policy] += number

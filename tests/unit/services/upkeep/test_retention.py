@@ -26,7 +26,7 @@ def collector(world: World) -> FinishedRequestCollector:
 def finished(
     world: World, make: type[Make], collector: FinishedRequestCollector
 ) -> Callable[..., Awaitable[UpdateRequest]]:
-    """Store a finished request that is to be removed so many minutes after the start."""
+    """Return a function that stores a finished request, to be removed after some minutes."""
 
     async def store(name, minutes, *, policy="p", notice=True, **spec):
         stored = {
@@ -118,6 +118,7 @@ async def test_of_one_policy_the_newest_are_kept(world, collector, finished):
     for number in range(6):
         await finished(f"ur-{number}", number + 10)
         await finished(f"other-{number}", number + 10, policy="q" if number < 2 else "r")
+    world.clock.tick(SETTLING.total_seconds())
     await collector.collect()
     kept = await left(world)
     assert [name for name in kept if name.startswith("ur")] == ["ur-3", "ur-4", "ur-5"]
@@ -129,8 +130,25 @@ async def test_the_newest_minute_is_never_cut(world, collector, finished):
     for number in range(5):
         await finished(f"ur-{number}", 10)
     await finished("older", 9)
+    world.clock.tick(SETTLING.total_seconds())
     await collector.collect()
     assert await left(world) == [f"ur-{number}" for number in range(5)]
+
+
+async def test_requests_above_the_limit_go_some_seconds_after_the_last_of_them(
+    world, collector, finished
+):
+    collector.keep = 1
+    await finished("older", 9)
+    await finished("newer", 10)
+    world.clock.tick(SETTLING.total_seconds() - 1)
+    await finished("late", 9)
+    world.clock.tick(SETTLING.total_seconds() - 1)
+    await collector.collect()
+    assert await left(world) == ["late", "newer", "older"]
+    world.clock.tick(1)
+    await collector.collect()
+    assert await left(world) == ["newer"]
 
 
 class TestRecordedSecrets:
@@ -251,7 +269,7 @@ async def test_what_is_removed_was_counted_before(world, collector, finished):
 
     async def count():
         counted.extend(await left(world))
-        # It ends while the figures are on their way to the API server.
+        # Another request ends while the figures are being written to the API server.
         if not counted[1:]:
             await finished("ur-2", (world.clock.now() - START) / timedelta(minutes=1))
         return True
