@@ -28,6 +28,7 @@ from reconciler.kube.access import AccessReviews
 from reconciler.kube.client import Client, connect
 from reconciler.kube.decoding import MERGE_PATCH
 from reconciler.kube.discovery import KubeKinds
+from reconciler.requests.limits import PAUSED
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
 """The user that the controller impersonates for policies; its own is `CONTROLLER_USER`."""
@@ -276,7 +277,8 @@ class Rig:
         found: list[Object] = []
         token = ""
         while True:
-            # In pages: decoding holds the GIL, and meanwhile the proxy's thread passes no call on.
+            # Read in pages: decoding holds the GIL, and until it ends the proxy's thread forwards
+            # no calls.
             answer = await resource.get(namespace=place, limit=_PAGE, _continue=token, **query)
             found += answer["items"]
             token = answer["metadata"].get("continue") or ""
@@ -387,6 +389,25 @@ class Rig:
         await self.create_all(config_map(place, f"target-{n}") for n in range(count))
         return [config_map(place, f"trigger-{n}", n=str(n)) for n in range(count)]
 
+    async def pause(self) -> None:
+        """Pause the test's policy, and wait until the controller has noticed it."""
+        await self._mark_paused("true")
+
+        async def unsaid() -> Any:
+            policy = await self.get("ClusterPolicy", self.namespace, "")
+            held = policy["status"]["mutateExisting"].get("heldBack") or ""
+            return "" if "paused" in held else held or "not held back"
+
+        await self.settle(unsaid, within=15.0)
+
+    async def resume(self) -> None:
+        """Resume the test's policy."""
+        await self._mark_paused(None)
+
+    async def _mark_paused(self, value: str | None) -> None:
+        marks = {"metadata": {"annotations": {PAUSED: value}}}
+        await self.merge("ClusterPolicy", self.namespace, marks, namespace="")
+
     async def completed(self, least: int, within: float) -> None:
         """Wait until at least ``least`` requests are completed."""
 
@@ -411,7 +432,8 @@ class Rig:
     async def parked(self, reason: str, within: float = 20.0) -> UpdateRequest:
         """Wait until the only waiting request has the given reason, and return it.
 
-        Requests of catch-up are left out: it may record a trigger as young as its rule once more.
+        Catch-up requests are left out: catch-up may record a trigger again that is as young as its
+        rule.
         """
         found: list[UpdateRequest] = []
 

@@ -1,4 +1,4 @@
-"""A user sets the status of requests to a final state by hand: their work is not lost."""
+"""Requests that a user sets to a final state by hand are processed all the same."""
 
 import pytest
 
@@ -14,8 +14,7 @@ COUNT = 12
 
 async def test_requests_that_somebody_ended(rig: Rig) -> None:
     triggers = await rig.one_to_one(COUNT)
-    paused = {"metadata": {"annotations": {"kube-retrofit.dev/paused": "true"}}}
-    await rig.merge("ClusterPolicy", rig.namespace, paused, namespace="")
+    await rig.pause()
     await rig.create_all(triggers[: COUNT // 2])
     await _end(rig, COUNT // 2)
 
@@ -24,16 +23,15 @@ async def test_requests_that_somebody_ended(rig: Rig) -> None:
         ended = [item.name for item in found if item.status.state is not State.PENDING]
         return f"{ended} have ended" if ended else ""
 
-    # The controller notices it at once,
+    # A running controller notices the edit at once.
     await rig.settle(untold, within=15)
-    # and finds it after its start if it was not running.
+    # A controller that was down finds the edit after its start.
     await rig.kill(CONTROLLER)
     await rig.create_all(triggers[COUNT // 2 :])
     await _end(rig, COUNT)
     await rig.restart(CONTROLLER)
     await rig.settle(untold, within=30)
-    going = {"metadata": {"annotations": {"kube-retrofit.dev/paused": None}}}
-    await rig.merge("ClusterPolicy", rig.namespace, going, namespace="")
+    await rig.resume()
     wanted = {f"target-{n}": {"got": f"trigger-{n}"} for n in range(COUNT)}
     await rig.applied(wanted, within=30)
     await rig.finish(count=COUNT)
@@ -52,14 +50,12 @@ async def test_requests_that_somebody_ended(rig: Rig) -> None:
 
 async def test_a_request_that_somebody_gives_up_is_deleted(rig: Rig) -> None:
     triggers = await rig.one_to_one(2)
-    paused = {"metadata": {"annotations": {"kube-retrofit.dev/paused": "true"}}}
-    await rig.merge("ClusterPolicy", rig.namespace, paused, namespace="")
+    await rig.pause()
     await rig.create_all(triggers)
     for item in await rig.requests():
         if item.spec.resource.name == "trigger-0":
             await rig.delete("UpdateRequest", item.name, NAMESPACE)
-    going = {"metadata": {"annotations": {"kube-retrofit.dev/paused": None}}}
-    await rig.merge("ClusterPolicy", rig.namespace, going, namespace="")
+    await rig.resume()
     await rig.finish()
     await rig.applied({"target-1": {"got": "trigger-1"}}, within=15)
     assert "got" not in await rig.data("target-0")

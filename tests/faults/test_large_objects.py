@@ -1,4 +1,4 @@
-"""Objects of the largest size that the API server stores are not all in memory at once."""
+"""The memory budget of the controller, with objects of the largest size that is stored."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -12,7 +12,6 @@ from devcluster.install import install
 from devcluster.programs import CONTROLLER, start_programs
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
-from reconciler.requests.limits import PAUSED
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
 from tests.usedrights import audited
 
@@ -26,15 +25,15 @@ COUNT, SIZE = 64, 900_000
 MIB = 1024 * 1024
 IN_FLIGHT = 8 * MIB
 MOST = 150 * MIB
-"""The controller's memory with this memory budget; without one it needs 200 MiB or more."""
+"""Limit of the controller's memory, in bytes; without the budget it needs 200 MiB or more."""
 
 
 @pytest.fixture
 async def rig(binaries: Binaries | Path) -> AsyncIterator[Rig]:
-    """Both programs running, and a control plane that ends with the test.
+    """A rig with both programs running, on a control plane that ends with the test.
 
-    An API server caches the events of watches. With this amount of data, each later call of other
-    tests would be slower.
+    The API server caches watch events. With this amount of data in the cache, each later call of
+    other tests would be slower.
     """
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which may want its memory")
@@ -75,15 +74,15 @@ async def test_a_backlog_a_sweep_and_one_list_of_large_objects(rig: Rig) -> None
     place = rig.namespace
     own = target(place, "{{ request.object.metadata.name }}")
     await rig.apply(rule(place, [own], {"metadata": {"labels": {"seen": "yes"}}}))
-    await rig.merge("ClusterPolicy", place, held("true"), namespace="")
+    await rig.pause()
     await large(rig)
 
     forget_peak(rig)
-    await rig.merge("ClusterPolicy", place, held(None), namespace="")
+    await rig.resume()
     await rig.finish(count=COUNT, within=120)
     found = await rig.requests()
     assert {item.status.state for item in found} == {State.COMPLETED}
-    # On a busy machine catch-up may record a trigger again before it sees its request: harmless.
+    # A slow catch-up may record a trigger again before it sees its request, which is harmless.
     sources = Counter(item.spec.source for item in found)
     assert sources[Source.ADMISSION] == COUNT, sources
     assert peak(rig) < MOST
@@ -112,10 +111,6 @@ async def test_a_backlog_a_sweep_and_one_list_of_large_objects(rig: Rig) -> None
 
 async def newest(rig: Rig) -> UpdateRequest:
     return max(await rig.requests(), key=lambda item: item.created)
-
-
-def held(value: str | None) -> Object:
-    return {"metadata": {"annotations": {PAUSED: value}}}
 
 
 def _labelled(obj: Object) -> Object:

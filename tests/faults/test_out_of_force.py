@@ -1,4 +1,4 @@
-"""Parts that keep policies in force are removed: accepted triggers are applied, or counted."""
+"""Removal of objects that keep policies in force: accepted triggers are applied or counted."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ GOT = {"data": {"got": "something"}}
 
 @dataclass(kw_only=True)
 class Conditions:
-    """The different values of a policy's Ready condition while it was watched."""
+    """The successive values of a policy's Ready condition."""
 
     seen: list[tuple[str, str]] = field(default_factory=list)
 
@@ -45,7 +45,7 @@ class Conditions:
 
 @contextlib.asynccontextmanager
 async def watched(rig: Rig) -> AsyncIterator[Conditions]:
-    """Read the condition of the test's policy every tenth of a second."""
+    """Yield the conditions of the test's policy, which a task reads every tenth of a second."""
     conditions = Conditions()
 
     async def look() -> None:
@@ -97,7 +97,7 @@ async def test_the_webhook_configuration_is_taken_away_under_load(
 
 
 async def test_the_mutating_configuration_is_taken_away_under_load(rig: Rig) -> None:
-    """What admission did not change meanwhile is found, of a policy that also has targets."""
+    """Objects that admission missed are changed later, for a policy that also has targets."""
     triggers = await rig.one_to_one(140)
     policy = await rig.get("ClusterPolicy", rig.namespace, "")
     changes = rule(rig.namespace, [], {"metadata": {"labels": {"seen": "yes"}}}, name="changes")
@@ -196,7 +196,7 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
     if await _leader(rig) == leader:
         assert said["rule"].get("objects") == count - len(done) > 0, said
     else:
-        # On an overloaded machine the Lease may be lost; the next leader cannot know the number.
+        # On an overloaded machine the Lease may be lost. The next leader cannot count the objects.
         assert "objects" not in said["rule"]
     assert "depends on how often it runs" in said["rule"]["why"]
     assert "objects" not in said["deleted"]
@@ -205,7 +205,7 @@ async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
 
 
 async def _unsettled(rig: Rig) -> str:
-    """Return what the leader has still to check of earlier outages, which would count as lost."""
+    """Return what catch-up still has to do for earlier outages, which could add lost triggers."""
     if not await rig.metric(CONTROLLER, "catch_up_done_timestamp_seconds"):
         return "the leader has not read all requests"
     lease = await rig.find("Lease", CATCH_UP_LEASE, NAMESPACE)
@@ -215,7 +215,7 @@ async def _unsettled(rig: Rig) -> str:
 
 
 async def _leader(rig: Rig) -> tuple[str, int]:
-    """Return the holder of the leader's Lease, and how often it has changed."""
+    """Return the holder of the leader's Lease, and how often the holder has changed."""
     spec = (await rig.get("Lease", "kube-retrofit-controller", "kyverno"))["spec"]
     return str(spec.get("holderIdentity")), int(spec.get("leaseTransitions") or 0)
 
@@ -259,7 +259,7 @@ async def test_the_definition_of_a_trigger_kind_is_made_again(rig: Rig) -> None:
         async def unsaid() -> str:
             return "" if "KindNotServed" in conditions.reasons else str(conditions.seen)
 
-        await rig.settle(still_there, within=20)
+        await rig.settle(still_there, within=60)
         await rig.settle(unsaid, within=15)
         await rig.create(definition)
         for n in range(15):
@@ -315,8 +315,8 @@ async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> Non
             return rig.running()
 
         await rig.settle(still_there, within=30)
-        # The controller cannot renew its Lease any more, so it ends, as its Pod does. It would
-        # continue if the namespace came back within the seconds in which a Lease is renewed.
+        # The controller can no longer renew its Lease, so it exits, as its Pod would. If the
+        # namespace came back before the time for renewing the Lease is over, it would continue.
         await rig.settle(still_running, within=30)
         await asyncio.to_thread(rig.reinstall)
         await asyncio.to_thread(rig.ensure)

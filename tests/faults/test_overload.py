@@ -1,4 +1,4 @@
-"""More requests wait than the limit allows: one request per rule stands for the rest."""
+"""The waiting limit, above which a rule's triggers share one request, and the hard limit."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -23,18 +23,17 @@ pytestmark = pytest.mark.cluster
 
 LIMIT, HARD, PARALLEL = 50, 80, 16
 SHARES = ("--namespace-share=100", "--policy-share=100")
-"""Without shares, because a test has only one namespace and one policy."""
+"""Shares of 100 percent, because a test has only one namespace and one policy."""
 LIMITS = (f"--waiting-limit={LIMIT}", f"--hard-limit={HARD}", *SHARES)
-UNTOLD = 10  # The leader does not publish a change by fewer requests than this.
+UNTOLD = 10  # The leader does not publish changes by fewer requests than this.
 SETTLE = 2.0
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 OLD = {"data": {"old": "{{ request.oldObject.data.n || 'none' }}"}}
-PAUSED = "kube-retrofit.dev/paused"
 
 
 @pytest.fixture(scope="module")
 def overloaded(binaries: Binaries | Path) -> Iterator[Programs]:
-    """Both programs with low limits; API requests are assumed to take two seconds at most."""
+    """Both programs with low limits; the controller's request timeout is two seconds."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with audited(binaries) as plane:
@@ -51,7 +50,7 @@ def overloaded(binaries: Binaries | Path) -> Iterator[Programs]:
 
 @pytest.fixture
 async def rig(overloaded: Programs, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-    """Both programs running, a namespace of this test's own, and no waiting requests."""
+    """A rig with both programs running, a namespace of the test's own and no waiting requests."""
     name = f"overload-{abs(hash(request.node.name)) % 10**8}"
     async with open_rig(overloaded.cluster, overloaded, name) as rig:
         await until_recording(rig)
@@ -75,12 +74,6 @@ async def counted(rig: Rig, name: str, **labels: str) -> float:
     return await rig.metric(ADMISSION, name, **labels)
 
 
-async def pause(rig: Rig, *, paused: bool = True) -> None:
-    """Pause the test's policy, so that all of its requests wait, or resume it."""
-    change = {"metadata": {"annotations": {PAUSED: "true" if paused else None}}}
-    await rig.merge("ClusterPolicy", rig.namespace, change, namespace="")
-
-
 async def aggregates(rig: Rig) -> list[UpdateRequest]:
     return [item for item in await rig.requests() if item.spec.sequence]
 
@@ -95,7 +88,7 @@ async def events(rig: Rig) -> set[str]:
 
 
 async def settling(rig: Rig) -> None:
-    """Wait until the statuses of request and policy give the reason why the request waits."""
+    """Wait until the statuses of policy and aggregate request report why the request waits."""
 
     async def unsaid() -> Any:
         policy = await rig.get("ClusterPolicy", rig.namespace, "")
@@ -124,7 +117,7 @@ async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> No
     count = 3 * LIMIT
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
-    await pause(rig)
+    await rig.pause()
     sent = triggers(rig, count)
     await rig.create_all(sent)
     (aggregate,) = await aggregates(rig)
@@ -132,7 +125,7 @@ async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> No
     edited["match"]["any"][0]["resources"]["operations"] = ["CREATE"]
     with pytest.raises(ClusterError, match=f"{aggregate.name} represents admitted triggers"):
         await rig.apply(edited)
-    await pause(rig, paused=False)
+    await rig.resume()
     await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
     await rig.finish(count=1, within=60)
     await rig.apply(edited)
@@ -142,7 +135,7 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     count = 250
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
-    await pause(rig)
+    await rig.pause()
     sent = triggers(rig, count)
     await rig.create_all(sent)
     found = await rig.requests()
@@ -160,7 +153,7 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     said = await asyncio.to_thread(CliRunner().invoke, retrofit, ["status", *address])
     assert aggregate.name in said.stdout
 
-    await pause(rig, paused=False)
+    await rig.resume()
     await settling(rig)
     await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
     await rig.finish(count=2, within=30)
@@ -184,10 +177,10 @@ async def test_an_aggregate_request_that_has_ended_is_followed_by_another(rig: R
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(140))
     for begin in (0, 70):
-        await pause(rig)
+        await rig.pause()
         sent = triggers(rig, begin + 70)[begin:]
         await rig.create_all(sent)
-        await pause(rig, paused=False)
+        await rig.resume()
         await rig.applied(wanted([item["metadata"]["name"] for item in sent]), within=60)
         await rig.finish(within=30)
         await until_recording(rig)
@@ -199,7 +192,7 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
     count = 300
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
-    await pause(rig)
+    await rig.pause()
     sending = asyncio.create_task(rig.burst(triggers(rig, count), per_second=40))
 
     async def none_diverted() -> str:
@@ -208,7 +201,7 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
     await rig.settle(none_diverted, within=20)
     await rig.kill(ADMISSION, CONTROLLER)
     await rig.restart(ADMISSION, CONTROLLER)
-    await pause(rig, paused=False)
+    await rig.resume()
 
     async def not_begun() -> Any:
         found = await aggregates(rig)
@@ -235,7 +228,7 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
 
 async def test_what_cannot_be_rebuilt_is_refused_at_the_hard_limit(rig: Rig) -> None:
     await rig.apply(rule(rig.namespace, [target(rig.namespace, "target")], OLD))
-    await pause(rig)
+    await rig.pause()
     burst = await rig.burst(triggers(rig, HARD + 5), per_second=50)
     assert HARD - UNTOLD <= len(await rig.requests()) == len(burst.accepted) <= HARD
     assert not await aggregates(rig)
@@ -250,7 +243,7 @@ async def test_under_ignore_the_loss_is_counted(rig: Rig) -> None:
     await rig.apply(
         rule(rig.namespace, [target(rig.namespace, "target")], OLD), failurePolicy="Ignore"
     )
-    await pause(rig)
+    await rig.pause()
     before = await counted(rig, "requests_lost_total", reason="overload")
     burst = await rig.burst(triggers(rig, HARD + 5), per_second=50)
     assert not burst.refused

@@ -1,4 +1,4 @@
-"""`retrofit run`, `status` and `retry` on a cluster with both programs at work."""
+"""`retrofit run`, `status`, `retry` and `top` on a cluster with both programs running."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
 async def desk(rig: Rig, *words: str, code: int = 0, kubeconfig: Path | None = None) -> Result:
-    """Run a command as a person does."""
+    """Run a `retrofit` command against the cluster, and check its exit code."""
     address = ("--kubeconfig", str(kubeconfig or rig.cluster.kubeconfig))
     done = await asyncio.to_thread(CliRunner().invoke, retrofit, [*words, *address])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -30,7 +30,7 @@ async def desk(rig: Rig, *words: str, code: int = 0, kubeconfig: Path | None = N
 
 
 async def pairs(rig: Rig, count: int) -> dict[str, dict[str, str]]:
-    """Create triggers and their targets; return what the targets are to hold."""
+    """Create triggers and their targets, and return the data expected in the targets."""
     numbers = [f"{number:03}" for number in range(count)]
     place = rig.namespace
     await rig.create_all(config_map(place, f"trigger-{n}", to=f"target-{n}") for n in numbers)
@@ -96,7 +96,7 @@ async def test_every_new_value_of_the_annotation_runs_the_rules_once(rig: Rig) -
 
 
 async def status(rig: Rig, *words: str) -> Any:
-    """Return what `status -o json` says about the test's policy."""
+    """Return the output of `status -o json` for the test's policy."""
     return json.loads((await desk(rig, "status", rig.namespace, "-o", "json", *words)).stdout)
 
 
@@ -138,7 +138,7 @@ async def test_watching_shows_what_waits_and_then_what_is_done(rig: Rig) -> None
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
-    await pause(rig, "true")
+    await rig.pause()
     program = str(Path(sys.executable).with_name("retrofit"))
     words = ("status", place, "--watch", "-o", "json", "--kubeconfig", str(rig.cluster.kubeconfig))
     watching = await asyncio.create_subprocess_exec(
@@ -149,7 +149,7 @@ async def test_watching_shows_what_waits_and_then_what_is_done(rig: Rig) -> None
         await rig.create(config_map(place, "trigger-1"))
         async with asyncio.timeout(30):
             await shown(watching.stdout, pending=1, completed=0)
-            await pause(rig, None)
+            await rig.resume()
             await shown(watching.stdout, pending=0, completed=1)
     finally:
         watching.terminate()
@@ -175,11 +175,6 @@ async def test_top_shows_the_figures_and_who_works(rig: Rig) -> None:
     assert place in shown
     unknown = await desk(rig, "top", f"{place}-other", code=2)
     assert f"the cluster has no ClusterPolicy {place}-other" in unknown.stderr
-
-
-async def pause(rig: Rig, value: str | None) -> None:
-    marks = {"metadata": {"annotations": {"kube-retrofit.dev/paused": value}}}
-    await rig.merge("ClusterPolicy", rig.namespace, marks, namespace="")
 
 
 async def shown(lines: asyncio.StreamReader, **wanted: int) -> None:
