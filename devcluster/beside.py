@@ -69,7 +69,7 @@ _RULES: Final = (
         rf"--(?:requests-)?namespace={REPLACING.namespace}",
         rf"--policy-group={BESIDE.group}, \g<0>",
     ),
-    # In the names of the serving certificate, one name follows the other.
+    # In the DNS names of the serving certificate, the namespace follows the Service's name.
     (
         rf"{re.escape(REPLACING.service)}\.{REPLACING.namespace}\b",
         f"{BESIDE.service}.{BESIDE.namespace}",
@@ -98,7 +98,7 @@ _RULES: Final = (
 def definition(document: dict[str, Any]) -> dict[str, Any]:
     """Return the CustomResourceDefinition of a kind in the other group, with one version.
 
-    It is the version that the programs of a replacing installation use.
+    Its schema is that of the version that the programs of a replacing installation use.
     """
     spec = document["spec"]
     names = spec["names"]

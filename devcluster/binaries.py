@@ -24,7 +24,7 @@ class Binaries:
     """The commands of the control plane's programs.
 
     Attributes:
-        origin: Where they come from, for messages.
+        origin: Where the programs come from, for messages.
         commands: First words of the command line by program name.
     """
 
@@ -91,7 +91,7 @@ def cache_root(environ: Mapping[str, str]) -> Path:
 
 
 def in_folder(folder: Path, origin: str) -> Binaries | None:
-    """Return the programs of a folder, bundled or a file each, or None if one is missing."""
+    """Return the programs of a folder, as a bundle or one file each, or None if one is missing."""
     bundle = folder / BUNDLE
     if _runs(bundle):
         return in_bundle(bundle, origin)
@@ -111,7 +111,7 @@ def named(environ: Mapping[str, str]) -> Binaries | Path | None:
     """Return the target of RETROFIT_CONTROL_PLANE: programs, or the kubeconfig of a cluster.
 
     Raises:
-        InvalidSetting: There is neither at that path.
+        InvalidSetting: The path is neither of the two.
     """
     value = environ.get(VARIABLE)
     if not value:
@@ -142,7 +142,7 @@ def installed(environ: Mapping[str, str]) -> Binaries | None:
 def locate(environ: Mapping[str, str], source: Source) -> Binaries | Path | None:
     """Return a control plane that is on this machine already, or None.
 
-    A path is the kubeconfig of a cluster that runs elsewhere.
+    If the result is a path, it is the kubeconfig of a cluster that runs elsewhere.
 
     Raises:
         InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.

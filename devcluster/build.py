@@ -1,4 +1,4 @@
-"""Build programs with Go, without leaving other files behind."""
+"""Builds of programs with Go, which leave no other files behind."""
 
 import os
 import re
@@ -47,7 +47,7 @@ class Module:
     Attributes:
         sources: Folder with ``go.mod`` and ``go.sum``.
         package: Main package of the module, or of one of its tools.
-        go: Oldest Go that builds it.
+        go: Oldest version of Go that builds the program.
         packages: Approximate number of compiled packages, for progress messages.
     """
 
@@ -134,7 +134,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _on_path(module: Module, environ: Mapping[str, str]) -> str | None:
-    """Return the Go of PATH if it is new enough."""
+    """Return the path of the Go on PATH if it is new enough."""
     go = shutil.which("go", path=environ.get("PATH"))
     if not go:
         return None
@@ -210,7 +210,7 @@ def _watch(
 
 
 def _phase(text: str, expected: int) -> str:
-    """Return Go's current phase, from its output: modules first, then packages."""
+    """Return the current phase of a build from Go's output: modules first, then packages."""
     modules = text.count(_DOWNLOADING)
     packages = sum(_IS_PACKAGE.fullmatch(line) is not None for line in text.splitlines())
     if packages:

@@ -71,9 +71,9 @@ class Cluster:
         """Return the cluster that a kubeconfig names.
 
         Args:
-            kubeconfig: Kubeconfig of its administrator.
-            directory: Folder for files about it.
-            kubectl: Command of kubectl; by default the one on PATH.
+            kubeconfig: Kubeconfig of the administrator.
+            directory: Folder for files about the cluster.
+            kubectl: Command of kubectl, by default the kubectl on PATH.
 
         Raises:
             InvalidSetting: There is no kubectl, or it cannot read the kubeconfig.
@@ -156,7 +156,7 @@ class Cluster:
         )
 
     def stop(self) -> None:
-        """End what was started here; an existing cluster is not changed."""
+        """End the processes that were started for this cluster; an existing cluster has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,14 +185,14 @@ class ControlPlane(Cluster):
     Attributes:
         layout: Paths of the files.
         ports: Ports of the programs.
-        credentials: Files and tokens that it was started with.
+        credentials: Credential files and tokens with which it was started.
         audit_log: Path of the audit log, or None without one.
         start_seconds: Seconds until the API was usable.
         supervision: The processes.
     """
 
     def __init__(self, options: Options, binaries: Binaries) -> None:
-        """Prepare files and start the processes; callers use `start`."""
+        """Prepare the files and start the processes; call `start` instead."""
         clock = SystemClock()
         began = clock.monotonic()
         folder = options.directory or Path(tempfile.mkdtemp(prefix="retrofit-dev-"))
@@ -230,7 +230,7 @@ class ControlPlane(Cluster):
         """Start a control plane and return when its API is usable.
 
         Raises:
-            InvalidSetting: There are no programs on this machine; the message says what to do.
+            InvalidSetting: There are no programs on this machine; the message names the remedy.
             Unavailable: A program ended or did not become ready.
         """
         options = options or Options()
@@ -262,7 +262,7 @@ class ControlPlane(Cluster):
         """Start the API server again, on the same port and data, and wait until it is ready.
 
         Raises:
-            Unavailable: It does not become ready.
+            Unavailable: The API server did not become ready.
         """
         self._run_api_server()
         self._wait_ready()
@@ -289,7 +289,7 @@ class ControlPlane(Cluster):
 
     @override
     def stop(self) -> None:
-        """End all processes, and with them a temporary folder; a second call does nothing."""
+        """End all processes and remove a temporary folder; a second call does nothing."""
         self.supervision.close()
 
     def _start_all(self) -> None:
@@ -301,7 +301,7 @@ class ControlPlane(Cluster):
         )
         flags = parts.controller_manager(self.layout, self.ports, self.credentials, kubeconfig)
         self._run(parts.CONTROLLER_MANAGER, flags)
-        # Its first visible work: from then on, pods and tokens can be created in namespaces.
+        # Its first visible result: from then on, pods and tokens can be created in namespaces.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._wait(lambda: self._get(account) is not None, "the controller manager works")
 
@@ -352,7 +352,7 @@ class ControlPlane(Cluster):
             f"{self.server}{path}",
             headers={"Authorization": f"Bearer {self.credentials.token_of[ADMIN]}"},
         )
-        # Without proxies from the environment.
+        # Proxies from the environment are not used.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._trust)
         )

@@ -36,7 +36,7 @@ def _note(text: str) -> None:
 
 
 def _folder(context: click.Context, directory: Path) -> Path:
-    """Return the cluster's folder: --dir, else that of KUBECONFIG if there is none here."""
+    """Return --dir if it is given or has a cluster, else the folder of KUBECONFIG's cluster."""
     given = context.get_parameter_source("directory") is not ParameterSource.DEFAULT
     if given or state.load(directory):
         return directory

@@ -18,7 +18,7 @@ _RELEASES = {
     "kubernetes": "https://dl.k8s.io/release",
     "etcd": "https://github.com/etcd-io/etcd/releases/download",
 }
-# Until the first answer; a host without internet access must fail fast.
+# Seconds until the first answer; a host without internet access must fail fast.
 _CONNECT = 2.0
 _STALL = 30.0
 _BLOCK = 1 << 20
@@ -40,7 +40,7 @@ def fetch_releases(
     RETROFIT_RELEASES names another server with the same paths, or is ``off``.
 
     Raises:
-        Unavailable: There are no releases, they are not reachable, or a checksum differs.
+        Unavailable: There are no releases, the server is not reachable, or a checksum differs.
     """
     base = environ.get(VARIABLE, "")
     if base == _OFF:
@@ -117,7 +117,7 @@ def _open(address: str, timeout: float) -> HTTPResponse:
     local = address.startswith("http://127.0.0.1:")
     if not local and not address.startswith("https://"):
         raise Unavailable(f"{VARIABLE}: {address} is neither https nor on 127.0.0.1")
-    # Proxies of the environment are for remote hosts, not for this machine.
+    # Proxies from the environment are for remote hosts, not for this machine.
     proxies = urllib.request.ProxyHandler({} if local else None)
     answer = urllib.request.build_opener(proxies).open(address, timeout=timeout)
     assert isinstance(answer, HTTPResponse)  # noqa: S101 - the type for http and https

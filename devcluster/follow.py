@@ -30,7 +30,7 @@ def print_last(files: Mapping[str, Path], count: int, out: Print) -> dict[str, i
 
 
 def follow(files: Mapping[str, Path], ends: dict[str, int], out: Print) -> None:
-    """Print lines that are added to the files, only complete ones, until Ctrl-C."""
+    """Print complete lines as they are added to the files, until Ctrl-C."""
     while True:
         for name, path in files.items():
             ends[name] = _print_new(name, files, ends[name], out) if path.exists() else 0

@@ -63,7 +63,7 @@ def obtain_helm(environ: Mapping[str, str]) -> Path:
     """Return Helm's path; the first use builds it, which takes some minutes.
 
     Raises:
-        Unavailable: There is none, and the build failed; the message states the reason.
+        Unavailable: There is no Helm, and the build failed; the message states the reason.
     """
     found = locate_helm(environ)
     if found:

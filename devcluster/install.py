@@ -69,7 +69,7 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
     definitions = [
         document for document in wanted if document["kind"] == "CustomResourceDefinition"
     ]
-    # In this order, because the rest may contain namespaced objects.
+    # Definitions and namespaces first, because the rest may contain objects that need them.
     first = [document for document in wanted if document["kind"] == "Namespace"]
     rest = [document for document in wanted if document not in (*definitions, *first)]
     _apply(cluster, [*definitions, *first, *rest])
@@ -79,7 +79,7 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
 
 
 def _missing_reports(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the report definitions that the cluster lacks; existing ones are kept."""
+    """Return the CRDs of reports that the cluster lacks; existing ones are not changed."""
     folder = find_manifests() / "crds" / "reports"
     there = cluster.kubectl("get", "crd", "-o", "name").split()
     return [
@@ -96,7 +96,7 @@ def _apply(cluster: Cluster, documents: list[dict[str, Any]]) -> None:
         "--server-side",
         "--force-conflicts",
         "--field-manager=retrofit-dev",
-        # Tests validate these files, and the API server would have to render its OpenAPI for it.
+        # Tests validate these files; here, the API server would have to render its OpenAPI for it.
         "--validate=false",
         "-f",
         "-",

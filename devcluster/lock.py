@@ -13,7 +13,7 @@ def locked(file: Path, *, wait: bool) -> Iterator[None]:
     """Hold a lock file, which the system releases when this process ends in any way.
 
     Args:
-        file: Created if missing; it stays.
+        file: Path of the lock file, which is created if missing and not removed.
         wait: Whether to wait for the holder instead of raising an error.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Get a control plane: found on this machine, downloaded, or built."""
+"""The search for a control plane: on this machine, as a download, or by a build."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
 
     Raises:
         InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.
-        Unavailable: None was found or could be made; the message states what is missing.
+        Unavailable: No control plane was found or made; the message states what is missing.
     """
     found = locate(environ, source)
     if found:
@@ -38,7 +38,7 @@ def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
         progress.update("waiting for another process that gets the control plane")
         with locked(root / "lock", wait=True):
             sweep(root)
-            # Another process may have finished it meanwhile.
+            # Another process may have put it there meanwhile.
             found = locate(environ, source)
             if not found:
                 fetch(source, root, environ, progress)
@@ -55,7 +55,7 @@ def sweep(root: Path) -> None:
 
 
 def fetch(source: Source, root: Path, environ: Mapping[str, str], progress: Progress) -> None:
-    """Put the programs into the cache, by the first method that works; needs the lock.
+    """Put the programs into the cache by the first method that works; the lock must be held.
 
     Raises:
         Unavailable: No method worked; the message names the problem and remedy of each.

@@ -138,7 +138,7 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
 
 
 EVERY_API = ("--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true")
-"""Further flags of the API server, to serve every API that it has."""
+"""Further flags of the API server, with which it serves every API that it has."""
 
 
 def api_server(
@@ -149,7 +149,7 @@ def api_server(
         f"--etcd-servers=http://{HOST}:{ports.etcd}",
         f"--secure-port={ports.api_server}",
         f"--bind-address={HOST}",
-        # Without these two it looks for an address that other machines reach, and may find none.
+        # Without these two, it looks for an address that other machines reach, and may find none.
         f"--advertise-address={HOST}",
         "--endpoint-reconciler-type=none",
         f"--cert-dir={layout.directory / 'certs'}",
@@ -172,7 +172,7 @@ def api_server(
             f"--audit-policy-file={layout.audit_policy}",
             f"--audit-log-path={layout.audit_log}",
             "--audit-log-mode=batch",
-            # With the default of 30 s, readers of the log would have to wait.
+            # With the default of 30 s, programs that read the log would have to wait.
             "--audit-log-batch-max-wait=200ms",
         ]
     return flags

@@ -36,13 +36,13 @@ class Programs:
     """Processes of the programs; they end with this process unless detached.
 
     Each uses a token of its ServiceAccount, so it has the rights that the manifests grant. Several
-    of one kind may run under different names, like replicas. Replicas of the admission server must
+    of one kind may run as replicas under different names. Replicas of the admission server must
     take turns, because the API server has one address for them.
 
     Attributes:
         cluster: Cluster of the programs.
         webhook_port: Port of the admission server.
-        logs: Folder of their output, ``NAME.log``.
+        logs: Folder of the logs, ``NAME.log``.
         supervision: The processes.
     """
 
@@ -71,7 +71,7 @@ class Programs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all of them."""
+        """End all programs."""
         self.stop()
 
     def start(
@@ -91,7 +91,7 @@ class Programs:
             ready: Whether to wait until it answers 200 on /readyz.
 
         Raises:
-            Unavailable: It ended or is not ready in time; the message contains its last lines.
+            Unavailable: It ended or is not ready in time; the message has the end of its log.
             ClusterError: Its ServiceAccount has no token; the manifests are not installed.
         """
         name = name or program
@@ -144,7 +144,7 @@ class Programs:
             ready: Whether to wait until it answers 200 on /readyz.
 
         Raises:
-            Unavailable: It ended or is not ready in time; the message contains its last lines.
+            Unavailable: It ended or is not ready in time; the message has the end of its log.
             ClusterError: Its ServiceAccount has no token; the manifests are not installed.
         """
         (metrics,) = free_ports(1)
@@ -170,7 +170,7 @@ class Programs:
         """Start a program that has ended again, with the same flags; return its process id.
 
         Raises:
-            Unavailable: It still runs, or as for `start`.
+            Unavailable: The program still runs, or one of the reasons of `start`.
         """
         if name in self.supervision.pids and self.supervision.exit_code(name) is None:
             raise Unavailable(f"{name} runs already")
@@ -186,7 +186,7 @@ class Programs:
         """Wait until a program answers 200 on /readyz.
 
         Raises:
-            Unavailable: It ended or is not ready in time; the message contains its last lines.
+            Unavailable: It ended or is not ready in time; the message has the end of its log.
         """
         log = self._programs[name].log
 
@@ -219,7 +219,7 @@ class Programs:
         """Send a signal to a program; after a terminating one, wait until it has exited.
 
         Raises:
-            Unavailable: It still runs.
+            Unavailable: The program still runs.
         """
         self.supervision.kill(name, number)
         if number in {signal.SIGKILL, signal.SIGTERM, signal.SIGINT} and (

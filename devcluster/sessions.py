@@ -1,4 +1,4 @@
-"""Start and end a cluster that outlives the command that started it."""
+"""The start and the end of a cluster that outlives the command that started it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,12 +36,12 @@ class Up:
 
 
 def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
-    """Start what is not running yet, keep it running, and return the state.
+    """Start the processes that do not run yet, detach them, and return the state.
 
-    A cluster that has started stays, even if the installation into it fails.
+    A cluster that has started is kept, even if the installation into it fails.
 
     Raises:
-        RetrofitError: Something did not start.
+        RetrofitError: A process did not start, or the installation failed.
     """
     with locked(wanted.directory / "lock", wait=False):
         there = _what_is_left(wanted.directory, note)
@@ -120,7 +120,7 @@ def _group(supervision: Supervision, health: Mapping[str, str]) -> state.Group:
 
 
 def _what_is_left(directory: Path, note: Note) -> state.State | None:
-    """Return the state of a folder without partial groups, whose remaining processes are ended."""
+    """End the groups of a folder that are incomplete, and return the state without them."""
     there = state.load(directory)
     if not there:
         return None

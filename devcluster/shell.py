@@ -1,4 +1,4 @@
-"""Shell lines that make the documents' commands work, and lines that undo them."""
+"""Shell lines that make the commands of the documentation work, and lines that undo them."""
 
 import os
 import shlex

@@ -19,10 +19,10 @@ class Process:
     """A process that outlives the command that started it.
 
     Attributes:
-        name: Name of the program, as ``kube-apiserver``.
+        name: Name of the program, such as ``kube-apiserver``.
         pid: Process id.
         mark: Start time in the system's format; detects a reused process id.
-        health: URL that answers 200 when it is ready; empty if there is none.
+        health: URL that answers 200 when the process is ready; empty if there is none.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Group:
         """End all processes; those without a running supervisor are killed.
 
         Raises:
-            Unavailable: Some are still running after the limit in seconds.
+            Unavailable: A process is still running after the limit in seconds.
         """
         if self.supervisor.running():
             with contextlib.suppress(ProcessLookupError):
@@ -110,7 +110,7 @@ def save(folder: Path, state: State) -> None:
 
 
 def load(folder: Path) -> State | None:
-    """Return the state of a folder, or None if nothing was started there.
+    """Return the state of a folder, or None if no cluster was started there.
 
     Raises:
         InvalidSetting: The file was not written by kube-retrofit.

@@ -73,8 +73,8 @@ class Supervision:
             log: File to which its output is appended.
             env: Environment variables in addition to those of this process.
             cwd: Working directory; by default that of this process.
-            stop_signal: Signal that asks it to end.
-            grace: Seconds until it is killed after that.
+            stop_signal: Signal that ends the program.
+            grace: Seconds after this signal until the program is killed.
 
         Raises:
             Unavailable: The program could not be started.

@@ -1,12 +1,12 @@
 """Runs child processes, and ends them when the process that started it is gone.
 
-It is a script of its own that uses only the standard library. Orders arrive on standard input and
+This separate script uses only the standard library. Orders arrive on standard input and
 answers are written to standard output, one JSON object per line:
 
     {"do": "start", "name": N, "argv": [..], "env": {..}, "log": FILE, "signal": S, "grace": G}
         -> {"did": "start", "name": N, "pid": P} or {"did": "fail", "name": N, "reason": R}
     {"do": "own", "folder": F} -> {"did": "own"}; F is removed at the end, unless detached
-    {"do": "detach"} -> {"did": "detach"}; from then on the end of the input means nothing
+    {"do": "detach"} -> {"did": "detach"}; from then on the end of the input is ignored
     (by itself)      -> {"did": "exit", "name": N, "code": C}
 
 The end of the input is the only signal that works everywhere: a pipe closes however its writer

@@ -29,10 +29,10 @@ def wait_until(
     Args:
         condition: Called immediately and then after each pause.
         within: Time limit in seconds.
-        what: Description of the condition, as ``the API server answers /readyz``.
+        what: Description of the condition, such as ``the API server answers /readyz``.
         every: Seconds between attempts at first; pauses grow up to half a second, because
             most attempts start a program or call a server that has other work.
-        clock: Measures the time; by default the machine's clock.
+        clock: Clock for the time limit; by default the system's clock.
 
     Raises:
         Unavailable: The time limit has passed.

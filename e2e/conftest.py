@@ -1,4 +1,4 @@
-"""What users have before the first step: kubectl, and a cluster that runs kube-retrofit."""
+"""Fixtures of the end-to-end tests: a cluster that runs kube-retrofit, and a user of it."""
 
 import contextlib
 import os

@@ -52,7 +52,7 @@ class Person:
     def request(
         self, policy: str, fits: Callable[[dict[str, Any]], bool] | None = None
     ) -> dict[str, Any]:
-        """Wait until a policy's only request is Completed or its status fits; return it."""
+        """Return a policy's only request once its status fits, by default once it is Completed."""
         fits = fits or (lambda status: status.get("state") == "Completed")
 
         def found() -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from devcluster import state
 from devcluster.binaries import Binaries
 
 RETROFIT = Path(sys.executable).with_name("retrofit")
-# The limit of the issue, for an idle machine; this machine may have other work.
+# The promised seconds, for an idle machine; this machine may have other work.
 PROMISED = 60.0
 FACTS = (
     r"3 of 5 Deployments restarted: those that mount prices",

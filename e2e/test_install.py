@@ -47,7 +47,7 @@ def test_crds_first_then_an_overlay(empty_cluster: Cluster) -> None:
 
 
 def _generations(cluster: Cluster) -> str:
-    # kubectl's "configured" is no evidence: it patches a Deployment's strategy every time.
+    # "configured" is no evidence of a change: kubectl always patches the strategy of a Deployment.
     columns = "KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation"
     kinds = "deployments,poddisruptionbudgets,customresourcedefinitions"
     return cluster.kubectl("get", kinds, "-A", "-o", f"custom-columns={columns}")

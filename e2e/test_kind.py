@@ -1,4 +1,4 @@
-"""The image in a cluster with nodes: built, loaded into kind, installed, and used."""
+"""The image in a cluster with nodes: it is built, loaded into kind, installed and used."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The frame of the demonstration: its cluster, the scenes, and the cleanup."""
+"""The run of the demonstration: its cluster, the scenes, and the cleanup."""
 
 import shlex
 import shutil
@@ -30,7 +30,7 @@ def run(console: Console, environ: Mapping[str, str], keep: Path | None) -> None
     Args:
         console: Output.
         environ: Environment variables, which may name a control plane.
-        keep: Folder of a cluster that stays; None for a temporary one.
+        keep: Folder of a cluster that is kept; None for a temporary one.
 
     Raises:
         RetrofitError: Something did not start, or a scene's check failed; the message says
@@ -72,7 +72,7 @@ def _binaries(environ: Mapping[str, str]) -> Binaries:
 
 @contextmanager
 def _own(console: Console, binaries: Binaries) -> Iterator[Cluster]:
-    """Run a cluster with both programs that is removed at the end; keep logs of a failure."""
+    """Run a temporary cluster with both programs; keep the logs of a failure."""
     steps = _Steps(console, SystemClock())
     steps.begin("etcd, kube-apiserver, kube-controller-manager")
     with ControlPlane.start(Options(binaries=binaries)) as plane:
@@ -95,7 +95,7 @@ def _own(console: Console, binaries: Binaries) -> Iterator[Cluster]:
 def _kept(
     console: Console, environ: Mapping[str, str], folder: Path, binaries: Binaries
 ) -> Iterator[Cluster]:
-    """Run a cluster with both programs that stays, even after a failure."""
+    """Run a cluster with both programs that is kept, even after a failure."""
     there = state.load(folder)
     if there and any(group.supervisor.running() for group in there.groups()):
         raise InvalidSetting(

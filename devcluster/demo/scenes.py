@@ -283,7 +283,7 @@ SCENES: tuple[Callable[[Stage], str], ...] = (
 
 
 def _heal(stage: Stage) -> float:
-    """Return the seconds until the request was finished."""
+    """Wait until the request is finished, and return the seconds that it took."""
     clock = SystemClock()
     began = clock.monotonic()
     with stage.waiting("waiting until the controller notices"):

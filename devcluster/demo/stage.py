@@ -37,7 +37,7 @@ class Stage:
         self.cluster = cluster
 
     def heading(self, text: str) -> None:
-        """Start a part."""
+        """Print the heading of a scene."""
         heading(self.console, text)
 
     def say(self, text: str) -> None:
@@ -57,7 +57,7 @@ class Stage:
             code = Syntax(part, "yaml", background_color="default", theme="ansi_dark")
             self.console.print(Padding(code, (0, 0, 0, _INDENT)))
         else:
-            # Syntax pads lines with spaces, which does not belong into plain output.
+            # Syntax pads lines with spaces, which plain output must not have.
             self._verbatim(part)
         self.console.print()
 
@@ -94,7 +94,7 @@ class Stage:
         return ""
 
     def install(self, folder: str) -> None:
-        """Apply a folder of the project's own manifests, and show it."""
+        """Apply a folder of the project's manifests, and show the command and its output."""
         self._command("apply", "-k", folder)
         self._verbatim(
             self.cluster.kubectl("apply", "-k", str(find_manifests() / folder)).rstrip()
@@ -106,7 +106,7 @@ class Stage:
         self.kubectl("wait", "--for=condition=Ready", "--timeout=30s", f"clusterpolicy/{name}")
 
     def items(self, *args: str) -> list[dict[str, Any]]:
-        """Return the objects that ``kubectl get`` finds, without showing it."""
+        """Return the objects that ``kubectl get`` finds, without showing the command."""
         listed: list[dict[str, Any]] = json.loads(
             self.cluster.kubectl("get", *args, "-o", "json")
         )["items"]
@@ -152,6 +152,6 @@ class Stage:
 
 
 def heading(console: Console, text: str) -> None:
-    """Print a heading on any console."""
+    """Print a heading on a console."""
     console.print()
     console.rule(Text(text, style="bold"), align="left", style="dim")

@@ -73,7 +73,7 @@ def streaming(cluster: Cluster) -> None:
 
 @pytest.fixture
 def stream(facts: Facts, request: pytest.FixtureRequest) -> Callable[..., Stream]:
-    """A function that opens a stream whose counts become a row of the table."""
+    """A function that returns a stream, whose counts become a row of the table."""
     request.getfixturevalue("streaming")
 
     return partial(opened, request.config, facts)
@@ -86,7 +86,7 @@ def opened(
     per_second: float = 5.0,
     marks: frozenset[str] = MARKS,
 ) -> Stream:
-    """Return a stream with a row of the table."""
+    """Return a stream, and add its row to the table."""
     there = Stream(facts.kubeconfig, scene, per_second, marks)
     config.stash.setdefault(_ROWS, []).append(there.row)
     return there
@@ -118,7 +118,7 @@ def applied(cluster: Cluster, text: str) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the state of the programs to a failure's report, as the node is removed afterwards."""
+    """Add the state of the programs to the report of a failure; the node is removed later."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(cluster, Cluster):

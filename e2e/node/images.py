@@ -26,7 +26,7 @@ class Image:
     """An image in an archive file.
 
     Attributes:
-        names: The names that pods use; the first one is in the file.
+        names: The names that pods use; the file contains the first one.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class Store:
         return self._file("project", names)
 
     def hooks(self, name: str, dockerfile: str, executables: Path) -> Image:
-        """Build the Dockerfile's stage for executables, and on it an image with executables.
+        """Build the Dockerfile's stage for executables, and an image with executables on it.
 
         Args:
             name: The name of the image with executables.
@@ -125,7 +125,7 @@ class Store:
     def _file(self, purpose: str, names: tuple[str, ...]) -> Image:
         """Write an image to a file, unless an earlier run has done so."""
         digest = self._running.ask(*self._buildah, "images", "-q", "--no-trunc", names[0])
-        # The file contains the name of the image too.
+        # The archive contains the image's name too, so the name of the file depends on both.
         content = f"{digest.rpartition(':')[2][:16]}-{re.sub(r'[^a-z0-9]+', '-', names[0])}"
         wanted = self._folder / "files" / f"{purpose}-{content}.tar"
         for file in wanted.parent.glob(f"{purpose}-*"):
@@ -162,7 +162,7 @@ class Store:
             self._commit(name, Path(folder), ("--env", f"PATH={_PATH}", "--cmd", "python3"))
 
     def _mirror(self) -> str:
-        """Return the URL of the repository that this machine has its Debian packages from."""
+        """Return the URL of the repository from which this machine gets its Debian packages."""
         lines = self._running.ask("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)")
         for line in lines.splitlines():
             label, _, place = line.partition(" ")

@@ -1,4 +1,4 @@
-"""The requirements of a node on this machine: a check whether one can run, and the packages."""
+"""The requirements of a node: the checks of this machine, and the Debian packages."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ _CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory", "pids"})
 
 
 def obstacle() -> str:
-    """Return in one line why no node can run here, or an empty string if one can."""
+    """Return in one line why no node can run on this machine, or "" if one can."""
     if not sys.platform.startswith("linux"):
         return "a node needs Linux"
     if os.geteuid() != 0:
@@ -50,7 +50,7 @@ def mounted(*kinds: str) -> list[Path]:
 
 
 def process_of(container: str) -> int:
-    """Return the id of a container's first process."""
+    """Return the process id of a container's first process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

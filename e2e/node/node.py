@@ -41,7 +41,7 @@ _READY = 120.0
 _HOLDER = "namespaces"
 # Seconds to end everything; removing the files of the images takes most of them.
 _REMOVAL = 60.0
-# Values of machine-wide settings that a kubelet requires; files with them are mounted over these.
+# Machine-wide settings that a kubelet requires; files with these values are mounted over them.
 _WANTED = {
     "vm/overcommit_memory": "1",
     "kernel/panic": "10",
@@ -49,7 +49,7 @@ _WANTED = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-# Run as the first process of the namespaces. Its mounts stay there, as none was shared before.
+# Runs as the first process of the namespaces. Its mounts stay there, as none was shared before.
 _BEGIN = """
 hostname $name
 mount --make-rshared /
@@ -79,7 +79,7 @@ class Node:
     """
 
     def __init__(self, folder: Path, binaries: Binaries, running: Running) -> None:
-        """Prepare files and start everything; callers use `started`."""
+        """Prepare the files and start everything; call `started` instead."""
         self.socket = folder / "containerd.sock"
         self.logs = folder / "logs"
         self._folder = folder
@@ -268,7 +268,7 @@ _IS_READY = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
 def started(
     folder: Path, binaries: Binaries, images: Iterable[Image], running: Running
 ) -> Iterator[Node]:
-    """Start a node with images, and remove everything of it at the end."""
+    """Run a node with images, and remove all that belongs to it at the end."""
     remove_cgroups()
     with running.step("starting the cluster"):
         node = Node(folder, binaries, running)
@@ -319,7 +319,7 @@ def cgroups() -> list[Path]:
 
 
 def left_behind(folder: Path, store: Path) -> Mapping[str, object]:
-    """Return what a node has left on this machine; empty if it has left nothing.
+    """Return the processes, mounts, cgroups and folder that a node left behind; empty if none.
 
     Args:
         folder: The folder of the node.

@@ -1,4 +1,4 @@
-"""Runs commands of the rig: prints each step, and shows a command's output if it fails."""
+"""Commands of the node's rig: each step is printed, and the output of a command that fails."""
 
 import contextlib
 import os

@@ -65,7 +65,7 @@ _LOOK_EVERY = 2.0
 
 @dataclass(kw_only=True)
 class Row:
-    """One row of the table."""
+    """The counts of one scene, which are a row of the table."""
 
     scene: str
     accepted: int = 0
@@ -119,7 +119,7 @@ class Stream:
     def _settle(self) -> None:
         """Wait until every accepted trigger has had its effect; count those that had none.
 
-        If the node is slower than the stream, the rest is not lost as long as there is progress.
+        On a node that is slower than the stream, no trigger is lost as long as there is progress.
         """
         left = self._without_effect()
         while left:

@@ -1,4 +1,4 @@
-"""Executables as hooks on a real node, installed as the page for shell-operator users says."""
+"""Executables as hooks on a real node, installed as documented for shell-operator users."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from reconciler.errors import ClusterError
 NAMESPACE = hooks_overlay()["namespace"]
 HERE = ("-n", NAMESPACE)
 EXAMPLE = "example-hooks"
-"""The namespace that the other page uses."""
+"""The namespace in the page about answering the API server."""
 ROLLOUT = 240.0
 BUSYBOX = ("--image=busybox:1.35", "--restart=Never", "--", "sleep", "3600")
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The image with hooks, installed with the rights of the pages, and removed at the end."""
+    """The image with hooks, installed with the commands of both pages and removed at the end."""
     folder = tmp_path_factory.mktemp("hooks").resolve()
     overlay = hooks_overlay()
     overlay["resources"] = [os.path.relpath(ROOT / item, folder) for item in overlay["resources"]]

@@ -41,7 +41,7 @@ ADMISSION, CONTROLLER = ACCOUNTS
 CONTAINERS = {ADMISSION: "admission", CONTROLLER: "controller"}
 KYVERNO = ("-n", "kyverno")
 ROLLOUT = 240.0
-# Cluster-scoped kinds of which kube-retrofit or its users install, create or keep objects.
+# Cluster-scoped kinds whose objects kube-retrofit or its users install, create or keep.
 GLOBAL = (
     "customresourcedefinitions,clusterroles,clusterrolebindings,namespaces,priorityclasses,"
     "validatingwebhookconfigurations,mutatingwebhookconfigurations"
@@ -87,7 +87,7 @@ def run_commands(cluster: Cluster, document: Path, heading: str) -> None:
     assert commands, f"{document.name}, {heading}: no command"
     for command in commands:
         if command[1] == "retrofit":
-            # The program that kubectl runs if it is installed as a plugin.
+            # The program that kubectl would run as a plugin.
             program = Path(sys.executable).with_name("retrofit")
             address = ("--kubeconfig", str(cluster.kubeconfig))
             subprocess.run([program, *command[2:], *address], check=True, timeout=ROLLOUT)
@@ -123,7 +123,7 @@ def test_install_as_readme_says(cluster: Cluster, before: set[str]) -> None:
 
 
 def test_the_first_policy_is_answered_at_once(cluster: Cluster) -> None:
-    # Directly after the installation: no attempt to reach the webhook may fail.
+    # This is directly after the installation: no call of the webhook may fail.
     (policy,) = blocks(README, "Write a first policy", "yaml")
     with pytest.raises(ClusterError, match="deployments") as refused:
         cluster.kubectl("apply", "-f", "-", stdin=policy)
@@ -226,7 +226,7 @@ def test_upgrade_to_another_tag(
 
 def test_tokens_that_expire(cluster: Cluster, stream: Streams, short_tokens: ShortTokens) -> None:
     with stream("ServiceAccount tokens expire") as running:
-        # By then the tokens with which the pods started have expired, and their successors too.
+        # By then, the tokens with which the pods started and their successors have expired.
         pause(LIFE + 10.0)
     assert (running.row.refused, running.row.lost) == (0, 0)
     for token in short_tokens.first:
@@ -309,7 +309,7 @@ async def test_library(
     copy_tree(data.root() / "library", tmp_path / "library")
     shell = make_shell(cluster, facts.kubectl, tools)
     test = loader.load(tmp_path / case, tmp_path)
-    # A script starts five programs, beside the whole node, on two cores.
+    # A script starts five programs, on two cores that the whole node uses too.
     timeouts = replace(test.configuration.timeouts, exec=30.0)
     test = replace(test, configuration=replace(test.configuration, timeouts=timeouts))
     try:
@@ -327,7 +327,7 @@ async def test_library(
 def test_uninstall_leaves_what_the_page_names(
     cluster: Cluster, before: set[str], short_tokens: ShortTokens
 ) -> None:
-    # The annotation of a rule that does not converge, whose last request did not end.
+    # The annotation of a rule that does not converge, after a last request that did not end.
     key = "kube-retrofit.dev/applied"
     cluster.kubectl("annotate", "deployment", "web", "-n", "shop", f"{key}=ur-of-old")
     run_commands(cluster, UNINSTALL, "1. Delete the policies")

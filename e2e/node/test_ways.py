@@ -1,4 +1,4 @@
-"""Ways to install, one after another, on the node as the scenes have left it: without traces."""
+"""More ways to install, one after another, on the node that the scenes left without traces."""
 
 import json
 import os
@@ -250,7 +250,7 @@ def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
     helm("install", *RELEASE, str(CHART), "--create-namespace", *values)
     role, moved = (migrated(text) for text in (ROLE, policy(slice(1))))
     cluster.kubectl("apply", "-f", "-", stdin=role.replace("e2e:stream", "e2e:beside"))
-    # Another mark than that of the installation in the place of a Kyverno.
+    # A mark other than that of the installation in the place of a Kyverno.
     applied(cluster, moved.replace(MARK, "example.com/beside"))
     ready(cluster, "rcpol/stream")
     marks = frozenset({MARK, ADMITTED, "example.com/beside"})

@@ -1,8 +1,8 @@
 """ServiceAccount tokens that expire within a minute, in files that are renewed before that.
 
-The API server issues none for less than ten minutes. So this module signs them with its key and
-keeps them in Secrets, which the pods mount at the usual path. The kubelet renews these files as it
-renews projected tokens.
+The API server issues no token for less than ten minutes. So this module signs the tokens with the
+key of the API server and keeps them in Secrets, which the pods mount at the usual path. The
+kubelet renews these files as it renews projected tokens.
 """
 
 import base64

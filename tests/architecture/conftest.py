@@ -1,4 +1,4 @@
-"""What the tests of the tree look at."""
+"""The files that the architecture tests read."""
 
 import subprocess
 from pathlib import Path
@@ -11,19 +11,19 @@ PACKAGES = (*PRODUCT, "devcluster")
 
 
 def sources(*folders: str) -> list[Path]:
-    """Return the Python files of folders of the project, without caches."""
+    """Return the Python files below folders of the project."""
     return sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))
 
 
 def relative(path: Path) -> str:
-    """Return a path as it stands in messages and test names."""
+    """Return a path relative to the repository, for messages and test names."""
     return path.relative_to(ROOT).as_posix()
 
 
 def tracked_files() -> list[Path]:
-    """Return what is in the repository, and what would be with the next commit.
+    """Return the files of the repository, including new files that git does not ignore.
 
-    Of a tree that is no checkout (an unpacked archive) the calling test is skipped.
+    Skip the calling test if the tree is not a git checkout (an unpacked archive).
     """
     # The checkout may belong to another user than the one who runs the tests, as in CI.
     git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]

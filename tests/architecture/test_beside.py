@@ -1,4 +1,4 @@
-"""Two installations have no object in common; the manifests of one are made of the other's."""
+"""The two installations share no object; the manifests of one are generated from the other's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def identities(files: Iterator[str]) -> set[tuple[str, str, str, str]]:
-    """Return kind, namespace and name of all objects, but for kustomize's own."""
+    """Return API version, kind, namespace and name of all objects except kustomize's own."""
     return {
         (
             item["apiVersion"],
@@ -51,7 +51,7 @@ def test_nothing_else_lies_in_the_folders() -> None:
 
 
 def test_no_object_belongs_to_both() -> None:
-    # What lies in a namespace that users make for it has the same names.
+    # The objects for hooks have equal names: they go to a namespace that users create for them.
     sources = [ROOT / folder for folder in FOLDERS if folder != HOOKS]
     first = identities(
         path.read_text() for folder in (ROOT / "crds", *sources) for path in folder.glob("*.yaml")
@@ -85,7 +85,7 @@ def test_definitions_differ_in_names_and_versions_only() -> None:
 
 
 def test_no_name_that_people_type_is_taken_from_kyverno() -> None:
-    """kubectl takes the first group that has a plural, singular or short name."""
+    """kubectl resolves a plural, singular or short name to the first group that has it."""
 
     def typed(files: Iterator[str]) -> set[str]:
         names = [item["spec"]["names"] for text in files for item in documents(text)]
@@ -115,7 +115,7 @@ def test_kinds_beside_are_followed_and_reported(kind: Any) -> None:
 
 
 def test_names_of_the_two_are_different_where_they_would_meet() -> None:
-    """What lies in the namespace of the programs may have one name in both."""
+    """Objects in the namespace of the programs may have the same name in both installations."""
     for name in ("group", "namespace", "recorded", "prefix", "owner", "plural_prefix"):
         assert getattr(BESIDE, name) != getattr(REPLACING, name)
     assert set(INSTALLATIONS) == {"kyverno.io", "kube-retrofit.dev"}

@@ -1,4 +1,4 @@
-"""The chart says what the programs and the manifests say."""
+"""The chart agrees with the programs and the manifests."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def test_the_chart_has_the_version_of_the_programs() -> None:
 
 
 def test_every_image_has_the_version_of_the_programs() -> None:
-    """The tag that the base sets does not reach the objects of a component."""
+    """kustomize does not apply the image tag of a base to the objects of a component."""
     for folder in ("base", "beside", "components/ui", "components-beside/ui"):
         written = yaml.safe_load((ROOT / "manifests" / folder / "kustomization.yaml").read_text())
         assert [image["newTag"] for image in written["images"]] == [PROJECT["version"]]
@@ -89,9 +89,9 @@ def test_the_chart_holds_the_manifests_themselves() -> None:
 
 
 def test_no_role_is_aggregated_into_another_one() -> None:
-    """Where both are deleted at once, the cluster writes the aggregated one again.
+    """If both roles are deleted at once, the cluster writes the aggregated one again.
 
-    Overlays are left out: their roles stand for those that people add.
+    Overlays are excluded: their roles stand for roles that users add.
     """
     roles = [
         item
@@ -115,7 +115,7 @@ def test_no_role_is_aggregated_into_another_one() -> None:
 
 
 def test_where_nothing_else_can_be_written_there_is_a_tmp() -> None:
-    """The programs end at once where Python finds no folder for temporary files."""
+    """The programs exit at once if Python finds no folder for temporary files."""
     deployments = [
         item for item in objects_in(MANIFESTS, "Deployment") if "template" in item["spec"]
     ]

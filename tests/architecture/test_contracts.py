@@ -1,4 +1,4 @@
-"""The import contracts bite: one forbidden import is planted for each of them."""
+"""The import contracts detect violations: a forbidden import is planted for each of them."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from tests.architecture.conftest import PACKAGES, ROOT
 
-# Contract, module, line that breaks it.
+# Contract, module, line that breaks the contract.
 PLANTED = (
     ("Layers: every arrow points down", "reconciler/api/meta.py", "import reconciler.services"),
     ("Layers: every arrow points down", "reconciler/unplaced.py", ""),
@@ -113,7 +113,7 @@ def verdicts(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the product."""
+    """A copy of the packages and of pyproject.toml."""
     folder = tmp_path_factory.mktemp("tree")
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=only_python)
@@ -123,7 +123,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def planted(tree: Path, module: str, line: str) -> Iterator[Path]:
-    """The copy with one line more in a module, or with a module more."""
+    """The copy with a line added to a module, or with a new module."""
     place = tree / module
     text = place.read_text() if place.exists() else None
     place.write_text(f"{text or ''}\n{line}\n")

@@ -1,4 +1,4 @@
-"""What people read and apply of the CRDs: a word on every field, and no default inside a list."""
+"""The schemas of the CRDs: a description of every field, and no default inside a list."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_every_field_has_a_description(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_nothing_inside_a_list_has_a_default(path: Path) -> None:
-    """Who applies it from a repository would see it differ for ever."""
+    """With a default, an object that is applied from a repository would always show a diff."""
     for schema in schemas(path):
         assert [
             name for name, field in fields(schema) if "[]" in name and "default" in field

@@ -1,4 +1,4 @@
-"""Design notes have one form: status, decision, alternatives, consequences; the index has all."""
+"""Every design note has the same parts, and an index links to every page of the documents."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_index_leads_to_every_page(page: Path) -> None:
     index = ROOT / "docs/index.md"
     if page == index:
         return
-    # What many folders have one of, the page above them leads to.
+    # The README.md of a subfolder is linked from the README.md of the folder above.
     above = page.parent.parent / "README.md"
     source = above if page.name == "README.md" and above.exists() else index
     link = page.relative_to(source.parent).as_posix().removesuffix("README.md")

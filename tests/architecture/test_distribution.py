@@ -1,4 +1,4 @@
-"""The groups of tests that share a control plane name what there is."""
+"""The groups of tests that share a control plane: existing paths, and the group of a test."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The documents say what the code does: flags, words of a request, examples, links."""
+"""The documents agree with the code: flags, words of a request, examples, links, paths."""
 
 import dataclasses
 import re
@@ -41,7 +41,7 @@ def section(title: str, page: Path = SETTINGS) -> str:
 
 
 def flags(settings: type[ProcessSettings]) -> set[tuple[str, str, str]]:
-    """Return flag, variable and default as the document shows them."""
+    """Return flag, environment variable and default of each setting as the document shows them."""
     return {
         (item.name.replace("_", "-"), f"RETROFIT_{item.name.upper()}", default(item))
         for item in dataclasses.fields(settings)
@@ -81,7 +81,7 @@ def test_the_reasons_of_requests_are_those_in_the_table() -> None:
 def test_every_reason_is_given_somewhere() -> None:
     paths = sources("reconciler/services", "reconciler/requests")
     text = "".join(path.read_text() for path in paths)
-    # What a target comes to may be what its request waits for.
+    # The outcome of a target may become the reason of its request.
     given = {item for item in Reason if f"Reason.{item.name}" in text} | set(Outcome)
     assert set(Reason) - given == set()
 
@@ -108,7 +108,7 @@ def test_every_field_and_column_of_a_request_is_documented() -> None:
     assert fields - known - NOT_WRITTEN_YET == set()
 
 
-# In the schema for what is to come; nothing of this version writes them.
+# The schema has these fields for later versions; this version does not write them.
 NOT_WRITTEN_YET = {"startTime"}
 
 
@@ -137,7 +137,7 @@ def examples() -> Iterator[Any]:
 
 @pytest.mark.parametrize("example", [*examples()])
 def test_every_example_works(example: Any) -> None:
-    # What is not an object of a cluster is for CI (tests/unit/cli/test_in_ci.py).
+    # Examples that are not Kubernetes objects are for CI (tests/unit/cli/test_in_ci.py).
     kind = example.get("kind") if isinstance(example, dict) else None
     if isinstance(example, dict) and is_policy(example):
         compiled = compile_policy(example)
@@ -162,7 +162,7 @@ def test_every_make_target_in_the_text_exists(document: Path) -> None:
     assert named - set(targets) == set()
 
 
-# The changelog names what was.
+# The changelog also names paths that no longer exist.
 PRESENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
 
 

@@ -1,7 +1,7 @@
-"""Objects are whole when they are made: nobody else sets their attributes afterwards.
+"""Objects are complete when they are created: no other module sets their attributes later.
 
-A record that only its own module knows is changed there. What happens is told by `Signal`, to
-which others subscribe, and not by an attribute that somebody sets.
+A module may change the records that it declares itself. Components publish events with `Signal`,
+to which others subscribe, and not by calling an attribute that another component has set.
 """
 
 import ast
@@ -17,7 +17,7 @@ FOREIGN = {
     "reconciler/cli/desk/suite/report.py",  # elements of XML
     "reconciler/controller/settings.py",  # kopf's settings
 }
-"""What these set belongs to other libraries' objects, and is called as something of ours."""
+"""Modules that set attributes of library objects whose names also occur in the product."""
 
 
 def fields(module: ast.Module) -> set[str]:
@@ -63,7 +63,7 @@ def is_own(target: ast.Attribute) -> bool:
 
 
 def set_from_outside(module: ast.Module, declared: set[str]) -> list[str]:
-    """Return what a module sets at objects of classes that are declared elsewhere."""
+    """Return the assignments of a module to attributes that only other modules declare."""
     elsewhere = declared - fields(module)
     return [
         f"line {target.lineno}: {ast.unparse(target)}"

@@ -1,4 +1,4 @@
-"""The glossary has each word once, and the names that code and wire have for it."""
+"""The glossary lists each term once, with names that exist in the code and on the wire."""
 
 import ast
 import re

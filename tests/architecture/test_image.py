@@ -1,4 +1,4 @@
-"""The image is built as the linter of Dockerfiles wants it, for both kinds of machines."""
+"""The Dockerfile passes its linter and builds for both machine architectures."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_the_linter_finds_nothing() -> None:
 
 
 def test_nothing_in_it_is_for_one_kind_of_machine() -> None:
-    """A base for one platform, or a file of one, would end the build for the other."""
+    """A base image or a file of one platform would break the build for the other."""
     text = (ROOT / "Dockerfile").read_text()
     assert "--platform" not in text
     assert [name for name in ("amd64", "arm64", "x86_64", "aarch64") if name in text] == []

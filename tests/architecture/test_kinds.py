@@ -1,4 +1,4 @@
-"""Every kind of policies that is known is installed, and may be read and told about."""
+"""Every kind of policy has a CRD, and the programs may read it and write its status."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,12 +13,12 @@ from tests.architecture.conftest import ROOT
 
 
 def granted(name: str) -> set[tuple[str, str, str]]:
-    """Return group, resource and verb of all that a file of roles grants without a name."""
+    """Return group, resource and verb of the rights in a file of roles, without named objects."""
     return rights(yaml.safe_load_all((ROOT / "manifests/base" / name).read_text()))
 
 
 def granted_with(kind: Kind, part: str) -> set[tuple[str, str, str]]:
-    """Return the same of what comes with an optional kind for one of the programs."""
+    """Return the rights on an optional kind that its dialect's role grants to one program."""
     (dialect,) = (item.name for item in DIALECTS if kind in item.kinds)
     file = ROOT / "manifests/dialects" / dialect / "rbac.yaml"
     roles = yaml.safe_load_all(file.read_text())
@@ -59,9 +59,9 @@ class TestAKindOfPolicies:
             assert get | follows <= granted("rbac-admission.yaml")
             assert get | follows | status <= granted("rbac-controller.yaml")
         else:
-            # Where it is not installed, nobody has rights on it.
+            # Without an installed dialect, no role grants rights on its kinds.
             assert granted_with(kind, "admission") == follows
-            # What only validates has no requests that outlive it.
+            # A policy that only validates has no requests that could outlive it.
             read = follows if kind.kind.endswith("ValidatePolicy") else get | follows
             assert granted_with(kind, "controller") == read | status
             assert not get & granted("rbac-controller.yaml")

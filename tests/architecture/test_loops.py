@@ -1,6 +1,6 @@
-"""What is done again and again goes by `services.jobs.repeat`: one cadence, one backoff.
+"""Repeated work of the services runs in `services.jobs.repeat`: one cadence, one backoff.
 
-A loop that waits by itself has to be named here, with its reason.
+A function that waits in a loop of its own has to be listed here, with its reason.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Metrics, their reference, the dashboard and the alerts name the same things."""
+"""Metrics, their reference, the dashboard and the alerts agree on names and labels."""
 
 import json
 import re
@@ -21,7 +21,7 @@ HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 
 def metrics() -> Iterator[tuple[str, str, Counter | Gauge | Histogram]]:
-    """Yield field, name on the wire and metric."""
+    """Yield field, exposed name and metric."""
     made = create_metrics()
     for field in Metrics.__dataclass_fields__:
         found = getattr(made, field)
@@ -33,7 +33,7 @@ def metrics() -> Iterator[tuple[str, str, Counter | Gauge | Histogram]]:
 
 
 def labels() -> dict[str, set[str]]:
-    # The library shows the labels of a metric nowhere else before it has values.
+    # The library has no other way to read the labels of a metric that has no values yet.
     return {name: set(metric._labelnames) for _, name, metric in metrics()}  # noqa: SLF001
 
 

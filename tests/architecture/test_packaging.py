@@ -1,4 +1,4 @@
-"""What is shipped, and that every module of it loads on a machine without a cluster."""
+"""The wheels and their pinned dependencies, and importing all modules without a cluster."""
 
 import os
 import re
@@ -43,7 +43,7 @@ PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==\S+(?: ; [^\\]+)?")
 
 
 def built(project: Path, folder: Path) -> Path:
-    """Build the wheel of a project now, and return its file."""
+    """Build the wheel of a project and return its path."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
         cwd=project,
@@ -109,7 +109,7 @@ def test_both_wheels_are_one_version() -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A virtual environment that has every dependency of this one, and nothing of the project."""
+    """The bin folder of a virtual environment with all dependencies and without the project."""
     there = tmp_path / "dependencies"
     there.mkdir()
     for item in Path(sysconfig.get_path("purelib")).iterdir():
@@ -158,7 +158,7 @@ def test_the_extra_brings_the_local_control_plane(
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
-    """A virtual environment that has what requirements/run.txt pins, and nothing else."""
+    """The bin folder of a virtual environment with only the pins of requirements/run.txt."""
     there = tmp_path / "pinned"
     there.mkdir()
     for pin in pins("run.txt"):
@@ -183,7 +183,7 @@ def installed(name: str) -> bool:
 
 
 def test_the_wheel_alone_gives_the_desk(product: Path, empty: Path) -> None:
-    """As pipx installs it: what is pinned for the image, and no checkout."""
+    """As installed with pipx: with the pinned dependencies of the image, and no checkout."""
     install(empty, product)
     files = [ROOT / "docs/examples" / f"{name}.yaml" for name in ("reload-web", "configmap")]
     targets = ROOT / "docs/examples/deployments.yaml"
@@ -219,7 +219,7 @@ def test_every_program_shows_its_help(script: str) -> None:
 
 
 def pins(name: str) -> dict[str, list[str]]:
-    """Return what follows each pin of a requirements file, comments left out."""
+    """Return the options after each pin of a requirements file, without comments."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
     for line in (ROOT / "requirements" / name).read_text().splitlines():
@@ -252,7 +252,7 @@ def test_every_dependency_is_pinned() -> None:
 
 
 def test_pages_name_this_version() -> None:
-    """What people copy: images, the action, hooks for pre-commit, a revision of the chart."""
+    """Users copy these from the pages: images, the action, pre-commit hooks, a chart revision."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     copied = re.compile(r"(?:kube-retrofit[:@]v?|rev: v|targetRevision: v)(\d+\.\d+\.\d+)")
     named = {version for page in pages for version in copied.findall(page.read_text())}

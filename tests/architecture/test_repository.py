@@ -1,4 +1,4 @@
-"""What no file of the repository may hold, and what the Makefile owes to people."""
+"""Text that no file of the repository may contain, required files, and rules of the Makefile."""
 
 import os
 import re
@@ -23,7 +23,7 @@ TARGET = re.compile(r"^([a-z][a-z0-9-]*):(?!=)(.*)$", re.MULTILINE)
 
 
 def lines(pattern: re.Pattern[str]) -> Iterator[str]:
-    """Yield each line of the repository that fits, with its place."""
+    """Yield each line of the repository that matches a pattern, with its file and number."""
     for path in tracked_files():
         try:
             text = path.read_text()
@@ -37,9 +37,9 @@ def lines(pattern: re.Pattern[str]) -> Iterator[str]:
 
 
 def here() -> re.Pattern[str]:
-    """Return what names this machine: the checkout, the folder around it, a home."""
+    """Return a pattern for paths of this machine: the checkout, its parent, home folders."""
     places = {str(ROOT), str(ROOT.parent), str(Path.home())}
-    # Too general to mean this machine where a checkout lies directly below them.
+    # Too general to identify this machine if the checkout lies directly below one of them.
     places -= {"/", "/tmp", tempfile.gettempdir(), "/src", "/app"}
     named = "|".join(re.escape(place) for place in sorted(places))
     return re.compile(rf"(?<![\w.-])(?:{named})/|{HOME.pattern}")

@@ -1,6 +1,6 @@
-"""Scenes on the node follow pages by their headings, and CI comes to them last.
+"""Scenes on the node find sections of pages by their headings, and CI runs these scenes last.
 
-So a heading that is worded anew is found here, within a second.
+This test finds a renamed heading within a second.
 """
 
 import ast
@@ -16,7 +16,7 @@ READERS = {"run_commands", "blocks", "section"}
 
 
 def pages() -> dict[str, Path]:
-    """Return the pages by the constants that the scenes have for them."""
+    """Return the pages by the names of the constants that the scenes use for them."""
     return {
         target.id: ROOT / str(path)
         for module in MODULES
@@ -31,7 +31,7 @@ def pages() -> dict[str, Path]:
 
 
 def named() -> Iterator[tuple[str, str]]:
-    """Yield the constant of a page and a heading, as the scenes name them."""
+    """Yield the constant of a page and the heading for every section that the scenes read."""
     for module in MODULES:
         for call in ast.walk(module):
             if (

@@ -1,4 +1,4 @@
-"""What tests share has types, which mypy checks, and nothing of the product is replaced in them.
+"""Fixtures have types, which mypy checks, and no test replaces a part of the product.
 
 Ruff keeps private members of the product out of tests.
 """
@@ -11,7 +11,7 @@ import pytest
 from tests.architecture.conftest import PACKAGES, relative, sources
 
 FIXTURE, SETTER = "pytest.fixture", "setattr"
-"""What a module holds that is worth taking apart."""
+"""A module is parsed only if its text contains one of these."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -24,7 +24,7 @@ def fixtures(tree: ast.Module) -> Iterator[Function]:
 
 
 def untyped(tree: ast.Module) -> list[str]:
-    """Return the fixtures that leave something for mypy to guess."""
+    """Return the names of the fixtures whose signatures are not fully annotated."""
     return [
         node.name
         for node in fixtures(tree)
@@ -53,7 +53,7 @@ def test_an_untyped_fixture_would_be_found(source: str) -> None:
 
 
 def imported(tree: ast.Module) -> set[str]:
-    """Return the names by which a module has something of ours."""
+    """Return the names that a module's imports from the product define."""
     return {
         (alias.asname or alias.name).partition(".")[0]
         for node in ast.walk(tree)
@@ -64,7 +64,7 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 def replaced(tree: ast.Module) -> list[str]:
-    """Return what of the product is replaced while a test runs."""
+    """Return the calls that replace a part of the product while a test runs."""
     ours = imported(tree)
     found = []
     for node in ast.walk(tree):
@@ -73,7 +73,7 @@ def replaced(tree: ast.Module) -> list[str]:
         if isinstance(node.func, ast.Attribute) and node.func.attr in {SETTER, "__setattr__"}:
             what, frozen = node.args[0], node.func.attr == "__setattr__"
             names = {item.id for item in ast.walk(what) if isinstance(item, ast.Name)}
-            # A text is the way to a module; an instance is the test's own.
+            # A string is the path of a module's attribute; an instance belongs to the test.
             if frozen or isinstance(what, ast.Constant | ast.JoinedStr) or names & ours:
                 found.append(ast.unparse(node))
     return found

@@ -1,4 +1,4 @@
-"""A new policy language is a folder and a line: one is planted, and every driver works with it."""
+"""A new dialect takes one folder and one line: the toy dialect then works with every driver."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ TOY = ROOT / "tests/architecture/toy"
 LINE = "DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)\n"
 
 
-# It copies the tree and starts programs of the copy: half a minute of work.
+# Copying the tree and running pytest in the copy takes half a minute.
 @pytest.mark.timeout(300)
 def test_a_language_is_a_folder_and_a_line(tmp_path: Path) -> None:
     for package in ("reconciler", "admission", "tests"):

@@ -1,4 +1,4 @@
-"""Rules of the tree that neither ruff nor mypy nor import-linter can see."""
+"""Rules of the source tree that neither ruff nor mypy nor import-linter can check."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ PURE.append(ROOT / "reconciler/errors.py")
 MOST_LINES = 450
 MOST_WIRING = 120
 MOST_HANDLER = 15
-# By these the core would reach what the contracts keep from it: I/O, the time, random numbers.
+# With these the core could bypass the import contracts: they forbid I/O, time, random numbers.
 REACHING_OUT = {"__import__", "import_module", "open", "eval", "exec", "input", "breakpoint"}
 CONTAINERS = {"list", "dict", "set", "bytearray", "defaultdict", "deque", "Counter"}
 NOT_GIVEN = {"importlib", "time", "random", "secrets", "uuid", "io", "sys", "tempfile", "logging"}
@@ -42,7 +42,7 @@ def called(module: ast.Module) -> Iterator[str]:
 
 
 def longer(paths: list[Path], most: int) -> dict[str, int]:
-    """Return the modules that have more lines, with their number."""
+    """Return the modules with more lines than the limit, with their numbers of lines."""
     lengths = {relative(path): len(path.read_text().splitlines()) for path in paths}
     return {path: lines for path, lines in lengths.items() if lines > most}
 
@@ -81,7 +81,7 @@ def test_the_core_keeps_no_state(core: dict[str, ast.Module]) -> None:
 
 
 def filled_later(module: ast.Module) -> Iterator[str]:
-    """Yield empty containers of a module; one with content is a table."""
+    """Yield the empty containers of a module, which code fills; one with content is a table."""
     for node in module.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue

@@ -1,4 +1,4 @@
-"""One word for one thing: names and phrases that were given up do not come back."""
+"""One word for one thing: retired names and phrases are not used again."""
 
 import ast
 import io
@@ -19,7 +19,7 @@ PHRASES = {
 
 
 def pattern(phrase: str) -> str:
-    """Return what finds a phrase; dots stand for a few words."""
+    """Return a regular expression for a phrase, in which dots stand for up to five words."""
     words = phrase.replace(" ... ", r"(?: [^\s.;:]+){0,5} ").replace(" ", r"\s+")
     return rf"\b{words}\b"
 
@@ -43,16 +43,16 @@ def names(text: str) -> set[str]:
 
 
 def retired(text: str) -> dict[str, str]:
-    """Return the retired words that are names in a module, with what to use instead."""
-    # Most modules hold none, not even in a comment, and taking a module apart is slow.
+    """Return the retired words that are names in a module, with their replacements."""
+    # Most modules contain none, not even in a comment, and tokenizing a module is slow.
     used = names(text) & set(WORDS) if RETIRED.search(text) else set[str]()
     return {word: WORDS[word] for word in sorted(used)}
 
 
 def messages(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what a module may say to a person, each text with its line.
+    """Yield the texts of a module that users may see, each with its line.
 
-    A docstring counts where a command shows it as its help.
+    A docstring counts if a command shows it as its help.
     """
     tree = ast.parse(text)
     bare = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -68,7 +68,7 @@ def messages(text: str) -> Iterator[tuple[int, str]]:
 def explanations(text: str) -> Iterator[tuple[int, str]]:
     """Yield the docstrings and the comments of a module, each with its line.
 
-    Comments on lines that follow one another are one text: a phrase may go on in the next line.
+    Comments on consecutive lines are one text: a phrase may continue on the next line.
     """
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(value := node.value, ast.Constant):
@@ -86,7 +86,7 @@ def explanations(text: str) -> Iterator[tuple[int, str]]:
 
 
 def avoided(text: str) -> list[str]:
-    """Return what of the list a text says, and what it could say."""
+    """Return the avoided phrases that a text contains, with their replacements."""
     if not AVOIDED.search(text):
         return []
     return [

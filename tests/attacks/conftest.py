@@ -1,4 +1,4 @@
-"""Fixtures: both programs running, a tenant's namespace under attack, and a neighbour's."""
+"""Fixtures: rigs for an attacked and a neighbouring tenant, a peer, and the users' roles."""
 
 import contextlib
 import uuid
@@ -18,7 +18,7 @@ from tests.faults.rig import Rig, open_rig, rule, target
 
 @pytest.fixture
 async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
-    """The attacked namespace, with the rights of the cluster's administrator."""
+    """A rig for the attacked namespace, with the rights of the cluster's administrator."""
     name = f"attack-{uuid.uuid4().hex[:8]}"
     async with open_rig(live_programs.cluster, live_programs, name) as rig:
         await asked_about_policies(rig)
@@ -26,7 +26,7 @@ async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
 
 
 async def asked_about_policies(rig: Rig) -> None:
-    """Wait until the webhook for policies is registered, which takes a moment after a start."""
+    """Wait until the webhook reviews policies, which takes a moment after the programs' start."""
     made = rule(rig.namespace, [target(NAMESPACE, "x")], {"data": {"got": "it"}})
     policy: Object = {
         "apiVersion": "kyverno.io/v1",
@@ -54,7 +54,7 @@ async def neighbour(live_programs: Programs) -> AsyncIterator[Neighbour]:
 
 @pytest.fixture
 def peer(live_programs: Programs) -> Peer:
-    """A Pod without credentials."""
+    """A Pod without credentials that can reach the webhook's port."""
     return Peer(url=f"https://{HOST}:{live_programs.webhook_port}")
 
 

@@ -34,10 +34,10 @@ def names(namespace: str) -> dict[str, str]:
 
 
 def rights(namespace: str, users: dict[str, str]) -> list[Object]:
-    """Return the RBAC objects that give each user the rights of their role, and no more."""
+    """Return the RBAC objects that grant each user the rights of their role, and no more."""
     return [
         _bind(namespace, namespace, users["namespace-admin"], "ClusterRole", "admin"),
-        # As the overlay ``tenants`` grants it.
+        # The overlay ``tenants`` grants this role in the same way.
         _bind(
             f"tenant-{namespace}",
             namespace,
@@ -93,7 +93,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a peer; status 0 if there was no HTTP answer at all."""
+    """The webhook's answer to a peer, with status 0 if there was no HTTP response."""
 
     status: int
     body: Any = None
@@ -111,7 +111,7 @@ class Peer:
     url: str
 
     async def post(self, review: Any, path: str = RESOURCE_PATH, within: float = 60.0) -> Answer:
-        """Send a review as the API server would, or arbitrary bytes."""
+        """Send a review, as the API server does, or arbitrary bytes."""
         return await asyncio.to_thread(self._post, review, path, within)
 
     def _post(self, review: Any, path: str, within: float) -> Answer:
@@ -145,7 +145,7 @@ class Neighbour:
     refused: list[str] = field(default_factory=list)
 
     async def work(self, mark: str = "0") -> None:
-        """Create ConfigMaps until cancelled; another call needs another mark."""
+        """Create ConfigMaps until cancelled; each call needs a mark of its own for their names."""
         number = 0
         while True:
             begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Unauthenticated clients of the webhook port, and one that reuses its connection."""
+"""Unauthenticated clients of the webhook port, and a well-behaved one that is measured."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ HEAD = b"POST /validate/fail HTTP/1.1\r\nHost: a\r\nContent-Type: application/js
 _AT_ONCE = 60
 _PIECE = 64 * 1024
 _SECONDS = 3.0
-"""How long a stranger tries to connect and send."""
+"""Seconds for which a stranger tries to connect and send."""
 _OFTEN = 0.05
 _LARGE = "x" * 200_000
 
@@ -30,9 +30,9 @@ class Stranger:
     """The behaviour of an unauthenticated client.
 
     Attributes:
-        sends: The bytes to send at once, as far as the server reads them.
-        drips: The bytes to send once a second after that.
-        tls: Whether it performs a TLS handshake first.
+        sends: The bytes to send immediately, as far as the server reads them.
+        drips: The bytes to send every second after that.
+        tls: Whether the client performs a TLS handshake first.
     """
 
     sends: bytes = b""
@@ -79,9 +79,9 @@ async def crowd(port: int, strangers: Sequence[Stranger]) -> AsyncIterator[Seque
 
 
 async def flood(port: int, sent: bytes, number: int) -> None:
-    """Let ``number`` strangers send the same bytes and abort, from a separate process.
+    """Open ``number`` connections in another process, send the same bytes on each, and abort.
 
-    Sending takes CPU time, which must not delay the clients that this process measures.
+    Sending costs CPU time and must not delay the clients that are measured in this process.
     """
     command = (sys.executable, "-m", __name__, str(port), str(number))
     process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
@@ -108,7 +108,7 @@ async def _come(port: int, stranger: Stranger) -> Held | None:
 
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Sends reviews as the API server does: small and large ones in turns, over one connection.
+    """Sends reviews as the API server does: small and large in turn, over one connection.
 
     Attributes:
         seconds: The duration of each review.

@@ -1,4 +1,4 @@
-"""Authors of policies borrow the rights that users granted to policies, and nothing more."""
+"""The rights that authors borrow through policies: those granted to policies, and no others."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def asking(place: str, path: str, **call: Any) -> Object:
 
 
 async def refusal(rig: Rig, made: Object) -> str:
-    """Return the error with which a policy with a rule is refused."""
+    """Return the error with which a policy with this rule is refused."""
     with pytest.raises(ClusterError) as refused:
         await rig.apply(made)
     return str(refused.value)
@@ -92,7 +92,7 @@ async def test_a_value_leads_an_honest_policy_nowhere_else(roles: Roles, rig: Ri
 
 
 async def test_a_value_makes_no_other_path_of_a_call(roles: Roles, rig: Rig) -> None:
-    """The only protection of the Secret is that a value stays one segment of the path."""
+    """Only the check that a value is one segment of the path protects the Secret."""
     place = rig.namespace
     meta = {"name": "treasure", "namespace": place}
     treasure = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}

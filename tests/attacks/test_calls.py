@@ -1,4 +1,4 @@
-"""Calls of policies reach nothing on the node, do not run without end, and name no metric."""
+"""Calls of policies: none reaches the node, stays open without end, or names a metric."""
 
 import asyncio
 import urllib.request
@@ -34,7 +34,7 @@ async def node() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 async def _is_refused(rig: Rig, call: dict[str, Any], words: str) -> None:
-    """Wait until the request of a rule with this call reports why the call is not made."""
+    """Assert that the request of a rule with this call reports why the call is not made."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     entry = {"name": "answer", "apiCall": call}

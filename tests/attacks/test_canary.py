@@ -23,7 +23,7 @@ from reconciler.cli.main import retrofit
 from tests.attacks.conftest import asked_about_policies
 from tests.faults.rig import Rig, config_map, open_rig, rule, target
 
-# The first test includes the fixture that creates and deletes the Secrets of all ways.
+# The time of the first test includes the fixture that creates and deletes all Secrets.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 _AT_A_TIME: Final = 8
 
@@ -47,7 +47,7 @@ _PER_FUNCTION: Final = (
     f"items({PASSWORD}, 'a', 'b')",
     f"time_to_cron({PASSWORD})",
 )
-"""Expressions that fail on the content, or return a value that no label may have."""
+"""Expressions that fail on the content or return an invalid value for a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Canary:
         return {key: base64.b64encode(value.encode()).decode() for key, value in parts.items()}
 
     def found(self, text: str) -> list[str]:
-        """Return the surroundings of the first occurrences of the value in a text."""
-        # Only the part of the encoded value that does not depend on the bytes before and after.
+        """Return the text around the first occurrences of the value in a text."""
+        # Search only the part of the encoded value that does not depend on adjacent bytes.
         encoded = base64.b64encode(self.token.encode()).decode()[4:-4]
         lower = text.lower()
         places = [*_places(lower, self.token), *_places(text, encoded)]
@@ -99,7 +99,7 @@ def secret(namespace: str, canary: Canary, **labels: str) -> Object:
 
 
 def label(expression: str) -> Object:
-    """Return a patch that sets a label to the value of an expression, which no label may have."""
+    """Return a patch that sets a label to the value of an expression, which is invalid there."""
     return {"metadata": {"labels": {"x": f"{{{{ {expression} }}}}"}}}
 
 
@@ -113,7 +113,7 @@ def _entry(**source: Any) -> list[Object]:
 
 
 def _ways(place: str) -> dict[str, Object]:
-    """Return, by name, the fields of rules that use the content; `_rules` adds the rest."""
+    """Return the ways to use the content: fields of a rule by name; `_rules` adds the rest."""
     path = f"/api/v1/namespaces/{place}"
     read = {"patch": {"data": {"x": "{{ entry }}"}}}
     secrets = f"{path}/secrets/{{{{ request.name }}}}"
@@ -139,7 +139,7 @@ def _ways(place: str) -> dict[str, Object]:
                 ]
             },
         },
-        # With an API call, so that the admission server leaves it to the controller.
+        # The API call makes the admission server leave the precondition to the controller.
         "precondition-unmet": {
             **named,
             "context": _entry(apiCall={"urlPath": path}),
@@ -264,7 +264,7 @@ def _rules(place: str, way: str) -> list[Object]:
 
 
 async def dump(rig: Rig) -> dict[str, str]:
-    """Return all data that users without access to the Secret may read, by its place."""
+    """Return all data that users without access to the Secret may read, by location."""
     for kind in REPORTS:
         group = "wgpolicyk8s.io/v1alpha2" if "Report" in kind else "kyverno.io/v2"
         await rig.learn(group, kind)
@@ -282,7 +282,7 @@ def _metrics(rig: Rig, program: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Desk:
-    """Runs commands, one at a time because they share the output of this process."""
+    """Runs ``retrofit`` commands, one at a time because they share the output of this process."""
 
     folder: Path
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -310,7 +310,7 @@ class _Desk:
 
 
 async def _ended(rig: Rig, operations: int) -> None:
-    """Wait until each operation has a request with an ended attempt."""
+    """Wait until there is a request per operation and each request has had an attempt."""
 
     async def missing() -> Any:
         found = await rig.requests()
@@ -330,7 +330,7 @@ class World:
 
     Attributes:
         said: The output of the commands for each way, or the error that ended it early.
-        seen: The data that users without access to the Secrets may read, by its place.
+        seen: The data that users without access to the Secrets may read, by location.
         recorded: The Secrets that may contain the content.
     """
 
@@ -357,7 +357,7 @@ async def _gone_its_way(rig: Rig, way: str, canary: Canary, desk: _Desk) -> dict
 
 
 async def _all_ways(programs: Programs, canaries: Mapping[str, Canary], folder: Path) -> World:
-    """Try all ways, some at a time; remove nothing before all data has been collected."""
+    """Try all ways, several at a time, and collect all data before anything is removed."""
     cluster, desk, gate = programs.cluster, _Desk(folder=folder), asyncio.Semaphore(_AT_A_TIME)
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(open_rig(cluster, programs, _name()))
@@ -394,7 +394,7 @@ def world(
     canaries: dict[str, Canary],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> World:
-    """The data after all ways; the controller may read and change the Secrets."""
+    """The data after all ways were tried, with a controller that may read and change Secrets."""
     folder = tmp_path_factory.mktemp("canary")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_all_ways(live_programs, canaries, folder))

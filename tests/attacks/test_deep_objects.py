@@ -49,7 +49,7 @@ async def group(rig: Rig) -> AsyncIterator[str]:
 
 
 async def gadget(rig: Rig, group: str, name: str, levels: int) -> None:
-    """Create an object whose spec has ``levels`` levels."""
+    """Create an object whose spec is nested to ``levels`` levels."""
     meta = {"name": name, "namespace": rig.namespace}
     shown = {"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": meta, "spec": "DEEP"}
     deep = '{"a":' * levels + "1" + "}" * levels

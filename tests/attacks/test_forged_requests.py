@@ -1,4 +1,4 @@
-"""UpdateRequests written by users can ask for work, but cannot set what only programs record."""
+"""UpdateRequests written by users, who may request work but not set what programs record."""
 
 import contextlib
 import uuid
@@ -29,7 +29,7 @@ FORGED_OBJECT = {"object": {"metadata": {"name": "never-existed"}, "data": {"to"
 
 
 def update_request(rig: Rig, name: str = "", namespace: str = NAMESPACE, **spec: Any) -> Object:
-    """Return a request for an existing trigger as a user writes it by hand."""
+    """Return a request for a trigger, as a user writes it by hand."""
     resource = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -60,7 +60,7 @@ async def one_rule(rig: Rig) -> None:
 
 @contextlib.asynccontextmanager
 async def person(rig: Rig, *verbs: str, resource: str = _REQUESTS) -> AsyncIterator[Rig]:
-    """A user with rights on requests that no shipped role grants."""
+    """Yield the rig of a user with rights on requests that no shipped role grants."""
     name = f"person-{uuid.uuid4().hex[:8]}"
     on = ("-n", NAMESPACE)
     kubectl = rig.cluster.kubectl
@@ -215,7 +215,7 @@ async def test_a_request_in_a_tenants_namespace_does_nothing(rig: Rig) -> None:
         context=FORGED_CONTEXT,
         recorded={"object": {"metadata": {"name": "trigger-1"}}},
     )
-    # As if a tenant had been allowed to write requests in their namespace.
+    # Simulate a tenant who is allowed to write requests in their namespace.
     stored = await rig.create(forged)
     # A later real request is completed, so the forged one would have been processed by now.
     await rig.create(config_map(place, "trigger-2"))

@@ -1,4 +1,4 @@
-"""Reviews that no API server sent: for objects that never existed, with other users' names."""
+"""Reviews that no API server sent: for objects that never existed, in other users' names."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ FOLLOWED = (
 
 @pytest.fixture
 def readable(live_programs: Programs) -> Iterator[None]:
-    """A role that lets the admission server read Secrets, as in the how-to."""
+    """A role that allows the admission server to read Secrets, as in the how-to."""
     cluster = live_programs.cluster
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(ROLE))
     account = "system:serviceaccount:kyverno:kyverno-admission-controller"
@@ -58,14 +58,14 @@ def readable(live_programs: Programs) -> Iterator[None]:
 
 @pytest.fixture
 def unguarded(live_programs: Programs) -> Iterator[Peer]:
-    """A peer of a replica that does not require client certificates."""
+    """A peer that reaches a replica which does not require client certificates."""
     with Programs(live_programs.cluster, ask_callers=False) as programs:
         programs.start(ADMISSION, name="unguarded")
         yield Peer(url=f"https://{HOST}:{programs.webhook_port}")
 
 
 def deletion(namespace: str, served: Kind = CONFIG_MAPS, **meta: Any) -> Object:
-    """Return the review of a deletion by a user who may do everything."""
+    """Return the review of a deletion by a user with all rights."""
     old = config_map(namespace, "trigger-invented", value="forged")
     old |= {"apiVersion": served.api_version, "kind": served.kind}
     old["metadata"] |= {"uid": "forged", "resourceVersion": "1", **meta}
@@ -140,7 +140,7 @@ async def test_a_peer_without_a_certificate_sees_that_and_leaves_nothing(
 async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
     rig: Rig, unguarded: Peer
 ) -> None:
-    """With the rights of the base alone: for kinds that `view` may read and that are watched."""
+    """The rights of the base suffice to check kinds that `view` may read, and watched kinds."""
     kinds = (CONFIG_MAPS, *FOLLOWED)
     async with rig.granted(*(kind.resource for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS))):
         await follow_deletions(rig, *kinds)

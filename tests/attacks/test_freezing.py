@@ -1,4 +1,4 @@
-"""Policies and objects of one user do not slow down others by their compilation or evaluation."""
+"""Compilation, evaluation, connections and service calls of one user do not slow down others."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ WILD = "*".join(["a"] * 2_000)
 FITS_NEARLY = "a" * 200_000 + "b"
 DEEP = 1_200
 PATIENT = 3.0
-"""Seconds that a slow service needs for an answer."""
+"""Seconds after which the slow service answers."""
 
 
 def aliases() -> str:
@@ -173,7 +173,7 @@ NESTED_KIND: Object = {
 
 @pytest.fixture
 async def nests(rig: Rig) -> AsyncIterator[Rig]:
-    """A kind whose objects may contain anything."""
+    """The rig of a cluster with a custom kind whose objects may contain anything."""
     cluster = rig.cluster
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(NESTED_KIND))
     role = {
@@ -230,11 +230,11 @@ IDLERS = (
     Stranger(sends=HEAD, drips=b"X"),
     Stranger(sends=HEAD + ENDLESS),
 )
-"""Nothing; half a handshake; half a header, at once or dripping; a header without an end."""
+"""They send nothing, half a handshake, half a header at once or in drips, an endless header."""
 
 
 async def test_whoever_sends_no_request_keeps_nobody_out(rig: Rig, neighbour: Neighbour) -> None:
-    """Twice as many strangers as connections are allowed."""
+    """There are about twice as many strangers as allowed connections."""
 
     async def attack(_mark: str) -> None:
         async with crowd(rig.programs.webhook_port, IDLERS * 200) as held:
@@ -246,7 +246,7 @@ async def test_whoever_sends_no_request_keeps_nobody_out(rig: Rig, neighbour: Ne
 
 @pytest.fixture
 def unguarded(live_programs: Programs) -> Iterator[Programs]:
-    """A replica that does not require client certificates and so reads bodies."""
+    """A replica that requires no client certificates and therefore reads bodies."""
     with Programs(live_programs.cluster, ask_callers=False) as programs:
         programs.start(ADMISSION, name="admission-unguarded")
         yield programs
@@ -255,7 +255,7 @@ def unguarded(live_programs: Programs) -> Iterator[Programs]:
 async def test_unfinished_bodies_stay_within_the_memory(
     rig: Rig, neighbour: Neighbour, unguarded: Programs
 ) -> None:
-    """120 strangers, and another 120 as soon as the connections of these are aborted."""
+    """120 strangers send bodies, and another 120 once the first connections are aborted."""
     length = b"Content-Length: 8388608\r\n\r\n"
     sent = HEAD + length + b"x" * (7 * 1024 * 1024)
     pid, port = unguarded.supervision.pids["admission-unguarded"], unguarded.webhook_port
@@ -292,7 +292,7 @@ class Slow:
     """A service that answers after some seconds.
 
     Attributes:
-        asked: How often it was called.
+        asked: How often the service was called.
     """
 
     address: str = ""

@@ -1,4 +1,4 @@
-"""A tenant's Hook stays in its namespace, whatever rights the controller has."""
+"""Hooks of a tenant do not act outside their namespace, whatever rights the controller has."""
 
 import json
 import uuid
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 async def rig(rig: Rig) -> AsyncIterator[Rig]:
-    """A cluster that serves Hooks."""
+    """The rig of a cluster that serves Hooks."""
     async with with_hooks(rig) as found:
         yield found
 
@@ -40,7 +40,7 @@ def elsewhere(place: str) -> list[Object]:
 
 
 async def tried(rig: Rig, name: str, operations: Sequence[Object]) -> list[str]:
-    """Run a hook per operation for one event, each in its own queue; return the hooks' names."""
+    """Run a hook per operation for one event, each in its own queue, and return their names."""
     names = [f"{name}-{index}" for index in range(len(operations))]
     for own, operation in zip(names, operations, strict=True):
         run = {"foreach": "contexts[?type=='Event']", "operations": [operation]}
@@ -110,7 +110,7 @@ FREEING: list[Object] = [
         },
     },
 ]
-"""Ways to get another user's object deleted, or kept forever, with the controller's rights."""
+"""Operations by which the controller's rights would delete, or keep, another user's object."""
 
 
 async def test_no_hook_changes_what_decides_over_a_deletion(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""A tenant's OverridePolicy sends no Secret that its author may not read."""
+"""OverridePolicies of a tenant send no Secret that their author may not read."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""A rule for all kinds under Fail, without an admission server: the cluster stays alive."""
+"""A rule for all kinds under Fail, without an admission server, does not lock the cluster."""
 
 import json
 import shlex
@@ -40,7 +40,7 @@ TOKEN = {
     "kind": "TokenReview",
     "spec": {"token": "of nobody"},
 }
-# A signing request without a certificate request, for an unknown signer: nothing signs it.
+# A signing request for an unknown signer, without a certificate request: it is never signed.
 SIGNING = {
     "apiVersion": "certificates.k8s.io/v1",
     "kind": "CertificateSigningRequest",
@@ -50,7 +50,7 @@ SIGNING = {
 
 
 def everything(**annotations: str) -> dict[str, Any]:
-    """Return the policy that the page shows, with annotations."""
+    """Return the policy from the page, with annotations."""
     (text,) = (item.text for item in blocks(PAGE) if item.kind == "yaml")
     policy: dict[str, Any] = yaml.safe_load(text)
     policy["metadata"]["annotations"] = annotations
@@ -66,7 +66,7 @@ def commands(*words: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def guarded(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]]:
-    """A cluster of its own with both programs."""
+    """A control plane for this module alone, with both programs."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with ControlPlane.start(Options(binaries=binaries)) as plane:
@@ -77,7 +77,7 @@ def guarded(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]
 
 @pytest.fixture
 def locked(guarded: tuple[ControlPlane, Programs]) -> tuple[ControlPlane, Programs]:
-    """The cluster while all writes go to a webhook and the admission server is down."""
+    """The cluster while a webhook covers all kinds and the admission server is down."""
     plane, programs = guarded
     for name in (ADMISSION, CONTROLLER):
         if programs.supervision.exit_code(name) is not None:

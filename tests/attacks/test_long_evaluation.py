@@ -1,4 +1,4 @@
-"""A rule that uses its whole allowance costs neither the Lease nor other tenants' time."""
+"""Rules that use up their allowance neither cost the Lease nor delay other tenants."""
 
 import pytest
 
@@ -17,7 +17,7 @@ WORTH = 40
 DATA = {f"k{at}": "x" for at in range(8)}
 TENFOLD = f"[{', '.join(['@'] * 10)}][]"
 SLOW = f"request.object.data | keys(@) | {TENFOLD} | {TENFOLD} | map(&parse_yaml('a: 1'), @)"
-"""One of the expressions with the most time per step."""
+"""One of the expressions that take the most time per counted step."""
 
 
 def attack(place: str) -> Object:
@@ -54,14 +54,14 @@ async def test_slow_triggers_of_a_tenant_hold_up_nobody_else(
     vitals.check()
     failed = await rig.requests(state=State.FAILED)
     assert failed == []
-    # Its evaluations would occupy a core for a minute and slow down the next tests.
+    # The remaining evaluations would occupy a core for a minute and slow down later tests.
     await rig.kill(CONTROLLER)
 
 
 async def test_a_slow_projection_of_an_entry_holds_up_nobody_else(
     rig: Rig, neighbour: Neighbour
 ) -> None:
-    """Each change of the data causes all projections to be evaluated again."""
+    """Each change of the data causes a new evaluation of all projections."""
     place = rig.namespace
     copies = f"[{', '.join(['@'] * 50)}][]"
     slow = f"{copies} | {copies} | length(map(&parse_json('[1,2,3]'), @))"
@@ -93,5 +93,5 @@ async def test_a_slow_projection_of_an_entry_holds_up_nobody_else(
     await rig.delete("GlobalContextEntry", place, "")
     assert share(vitals.works, 0.9) < WORKED, vitals
     vitals.check()
-    # Its evaluations would occupy a core for a minute and slow down later tests.
+    # The remaining evaluations would occupy a core for a minute and slow down later tests.
     await rig.kill(CONTROLLER)

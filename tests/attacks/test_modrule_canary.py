@@ -1,4 +1,4 @@
-"""The content of a Secret shows up nowhere else, whatever a ModRule does with it."""
+"""The content of a Secret shows up nowhere else, however a ModRule uses it."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ WAYS: dict[str, Object] = {
     "path": {"path": "/data/#0/x", "select": "$.data[*]", "value": "{{ .SelectedItem }}"},
     "regex": {"value": f'{{{{ regexFind ({PASSWORD}) "x" }}}}'},
 }
-"""Patches that fail on the content, or whose result is no valid object."""
+"""Patches that fail on the content or whose result is not a valid object."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_what_stands_in_a_secret_is_seen_nowhere(rig: Rig) -> None:
 
         await rig.settle(unready, within=60.0)
     # The rules are also evaluated for new objects: a rule refuses one of them, and the API server
-    # refuses the other as a rule has changed it.
+    # refuses the other because of the change that a rule made.
     for name in (place, "another"):
         written = secret(place, canary)
         written["metadata"]["name"] = name

@@ -1,4 +1,4 @@
-"""A policy that names an account works with that account's rights, and with no others."""
+"""Policies that name a ServiceAccount use the rights of that account, and no others."""
 
 import asyncio
 from itertools import product
@@ -55,7 +55,7 @@ async def permit(rig: Rig, name: str, granted: Object, subject: Object) -> None:
 
 
 async def employ(rig: Rig) -> str:
-    """Create an account in the namespace that policies may use; return its full name."""
+    """Create an account that policies of the namespace may use, and return its user name."""
     await rig.learn("v1", "ServiceAccount")
     meta = {"name": NAME, "namespace": rig.namespace}
     await rig.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
@@ -102,7 +102,7 @@ async def refusal(rig: Rig, made: Object) -> str:
 
 @pytest.fixture
 async def worker(rig: Rig) -> str:
-    """The full name of an account of the attacked namespace."""
+    """The user name of an account of the attacked namespace."""
     return await employ(rig)
 
 
@@ -126,7 +126,7 @@ async def test_each_policy_works_as_its_own_account_and_as_no_other(
             own = await tenant.calls(verb, "configmaps", name=name, user=accounts[place])
             assert own == made
         foreign = {BACKGROUND, *accounts.values()} - {accounts[place]}
-        # Catch-up lists metadata for all policies at once.
+        # Catch-up lists metadata once for all policies.
         for user, verb in set(product(foreign, VERBS)) - {(BACKGROUND, "list")}:
             assert await tenant.addresses(verb, "configmaps", user=user) == []
 

@@ -37,7 +37,7 @@ def requests(place: str, mark: str) -> list[Object]:
 
 @pytest.fixture
 async def accounts(rig: Rig) -> AsyncIterator[dict[str, Rig]]:
-    """A rig for the account of each program."""
+    """A rig per program that acts as the program's account."""
     users = {"admission": ADMISSION_USER, "controller": CONTROLLER_USER}
     async with contextlib.AsyncExitStack() as stack:
         found = {}
@@ -49,7 +49,7 @@ async def accounts(rig: Rig) -> AsyncIterator[dict[str, Rig]]:
 
 
 async def store(item: Object, author: Rig, controller: Rig) -> str:
-    """Store a request and its status, as far as they are accepted; return which were."""
+    """Store a request and its status, and return which of the two were accepted."""
     status = item.pop("status", None)
     try:
         await author.create(item)

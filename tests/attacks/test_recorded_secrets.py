@@ -1,4 +1,4 @@
-"""A Secret with recorded fields is deleted together with its request; no other Secret is."""
+"""The Secret with recorded fields is deleted together with its request; no other Secret is."""
 
 import base64
 import json
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.cluster
 
 
 def secret(request: str, namespace: str, **labels: str) -> Object:
-    """Return a Secret with the name for a request's recorded fields."""
+    """Return a Secret with the name under which a request's recorded fields are stored."""
     meta = {"name": recorded_name(request), "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
 
 
 def update_request(rig: Rig, name: str) -> Object:
-    """Return a request whose spec says that fields were recorded in a Secret."""
+    """Return a request whose spec names a Secret with recorded fields."""
     resource = {"apiVersion": "v1", "kind": "Secret", "namespace": rig.namespace, "name": "gone"}
     return {
         "apiVersion": "kyverno.io/v2",
@@ -46,7 +46,7 @@ def update_request(rig: Rig, name: str) -> Object:
 
 
 async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
-    """A Secret may have the name for a request's recorded fields without being one of ours."""
+    """A Secret with the name for recorded fields, but without their label, is not deleted."""
     ours, other = (f"ur-{uuid.uuid4().hex}" for _ in range(2))
     await rig.create(secret(ours, REPLACING.recorded, **{LABEL_RECORDED: "true"}))
     await rig.create(secret(other, REPLACING.recorded))
@@ -65,7 +65,7 @@ async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
 
 
 async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: Rig) -> None:
-    """A deleted Secret cannot be read any more when its failed request is processed again."""
+    """The retry needs the recorded fields, because the deleted Secret can no longer be read."""
     place = rig.namespace
     gone = {"apiVersion": "v1", "kind": "Secret", "data": {"key": "djE="}}
     gone["metadata"] = {"name": "gone", "namespace": place}

@@ -1,4 +1,4 @@
-"""Each role has the rights of its work and no more, so a successful attack is our fault."""
+"""The attackers' roles grant only the rights of their work, so a successful attack is a bug."""
 
 import pytest
 

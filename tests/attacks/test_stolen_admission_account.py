@@ -1,4 +1,4 @@
-"""An attacker with the admission server's token gets access to no other account."""
+"""An attacker with the admission server's token gains access to no other account."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 
 def secret_with_a_token(namespace: str, account: str, name: str = "") -> Object:
-    """Return a Secret into which Kubernetes would put a token of an account."""
+    """Return a Secret into which Kubernetes would write a token of an account."""
     marks = {"kubernetes.io/service-account.name": account}
     name = name or f"stolen-{uuid.uuid4().hex[:8]}"
     return {
@@ -35,7 +35,7 @@ def secret_with_a_token(namespace: str, account: str, name: str = "") -> Object:
 
 
 async def refusal(cluster: Cluster, user: str, obj: Object, *words: str) -> str:
-    """Write an object as a user and return why it is refused."""
+    """Write an object as a user, and return the error with which it is refused."""
     args = ("-f", "-", "--as", user, "--as-group", "system:authenticated")
     with pytest.raises(ClusterError) as refused:
         await asyncio.to_thread(cluster.kubectl, *words, *args, stdin=json.dumps(obj))
@@ -53,7 +53,7 @@ async def test_it_gets_no_token_in_the_namespace_of_the_programs(
 
 
 async def test_it_gets_no_token_through_a_secret_that_it_may_fill(rig: Rig) -> None:
-    """Garbage-collected for a nonexistent owner, the Secret could be created again as a token."""
+    """A Secret with a nonexistent owner is garbage-collected and could come back as a token."""
     for name in (CA_SECRET, TLS_SECRET):
         before = await rig.get("Secret", name, NAMESPACE)
         forged = secret_with_a_token(NAMESPACE, CONTROLLER, name)

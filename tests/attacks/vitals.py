@@ -17,9 +17,9 @@ from tests.faults.rig import Rig, config_map
 ALLOWED = {ADMISSION: 384 * 1024, CONTROLLER: 512 * 1024}
 """The memory limits of the programs in the manifests, in KiB."""
 WRITTEN = 1.0
-"""Seconds within which 99 of 100 writes of another tenant are done."""
+"""Seconds within which 99 of 100 writes of another tenant have to be done."""
 WORKED = 2.0
-"""Seconds within which 9 of 10 triggers of another tenant have changed their target."""
+"""Seconds within which 9 of 10 triggers of another tenant must have changed their target."""
 _LEASE = "kube-retrofit-controller"
 _LEASE_DURATION = 5.0
 _OFTEN = 0.1
@@ -60,7 +60,7 @@ class Vitals:
             await asyncio.sleep(_OFTEN)
 
     async def work(self, mark: str) -> None:
-        """Create triggers of the neighbour, each when the last one is applied, until cancelled."""
+        """Create triggers of the neighbour until cancelled, each after the last one is applied."""
         other, number = self.neighbour.rig, 0
         while True:
             name = f"trigger-{mark}-{number}"
@@ -71,7 +71,7 @@ class Vitals:
             self.works.append(time.monotonic() - begun)
 
     async def unworked(self) -> str:
-        """Return what is missing while no trigger of the neighbour has been applied."""
+        """Return a message until a trigger of the neighbour has been applied."""
         return "" if self.works else "a trigger of the neighbour"
 
     @property
@@ -84,7 +84,7 @@ class Vitals:
         return share(self.written, 0.99) < WRITTEN and share(self.works, 0.9) < WORKED
 
     def check(self) -> None:
-        """Assert what even a busy machine keeps: no refusal, the same leader, memory in limits."""
+        """Assert what a busy machine must not affect: no refusal, one leader, memory in limits."""
         assert self.neighbour.refused == []
         assert len(self.transitions) == 1, "the Lease was lost"
         assert max(self.gaps) < _LEASE_DURATION, "the Lease was not renewed in time"
@@ -113,7 +113,7 @@ def share(seconds: Iterable[float], part: float) -> float:
 @contextlib.asynccontextmanager
 async def measured(rig: Rig, neighbour: Neighbour, mark: str) -> AsyncIterator[Vitals]:
     """Measure until the context ends; the neighbour has the rule of `Rig.one_to_one`."""
-    # A new list, so that earlier measurements stay as they are for the report.
+    # Use a new list, so that earlier measurements stay unchanged for the report.
     neighbour = replace(neighbour, seconds=[])
     vitals = Vitals(rig=rig, neighbour=neighbour)
     jobs = [vitals.look(), neighbour.work(mark), vitals.work(mark)]
@@ -138,14 +138,14 @@ async def endure(
 ) -> Vitals:
     """Attack up to three times, until one attack does not affect others; print the figures.
 
-    A machine that runs other tests at the same time may be slow once. What an attack slows is slow
-    each time.
+    A machine that runs other tests at the same time may be slow once. If the attack is the cause,
+    others are slowed down each time.
 
     Args:
         title: The title of the printed figures.
         rig: Access to the attacked namespace.
         neighbour: The tenant who must not be affected.
-        attack: Attacks once; names its objects by the mark that it is called with.
+        attack: Attacks once; it is called with a mark for the names of its objects.
         served: Returns whether the users that only ``attack`` measures were served as well.
     """
     await neighbour.rig.one_to_one(1)

@@ -1,8 +1,8 @@
-"""Measures creates of objects that rules change, beside a webhook that only allows them.
+"""Measures the creation of objects that rules change, beside a webhook that only allows them.
 
 All runs are on one control plane, which slows down after a minute of work, and on a machine whose
 speed varies by the second. So the bare webhook serves one namespace all the time, each run creates
-objects there and in its own namespace in turns, and the ratio counts.
+objects there and in its own namespace in turns, and the ratio is what counts.
 """
 
 import asyncio
@@ -263,7 +263,7 @@ async def make_namespace(wire: Wire, name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Measures namespaces, each in turns with that of the bare webhook.
+    """Measures namespaces, each in turns with the namespace of the bare webhook.
 
     Attributes:
         sort: The kind of object to create in both.

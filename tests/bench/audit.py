@@ -21,9 +21,9 @@ _AT_MOST = 15.0
 
 
 async def position(log: Path) -> int:
-    """Return the end of the log once it has no new calls of ours; it is written in batches.
+    """Return the end of the log, after a second without new calls of the programs or after 15 s.
 
-    Other clients make calls all the time, so their lines are ignored.
+    The log is written in batches. Other clients make calls all the time and are ignored.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _AT_MOST
@@ -60,7 +60,7 @@ def count(log: Path, begin: int, end: int) -> Calls:
 def rate(log: Path, between: tuple[int, int], namespace: str, verb: str = "patch") -> float:
     """Return the patches, or other writes, per second to ConfigMaps of a namespace by any client.
 
-    Timed from when the API server received the first until it had answered the last.
+    The time is measured from the receipt of the first call until the answer to the last one.
     """
     spans = [
         tuple(datetime.fromisoformat(event[f"{name}Timestamp"]) for name in _SPAN)

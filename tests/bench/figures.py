@@ -55,7 +55,7 @@ class Calls:
     """API calls of both programs in a run.
 
     Attributes:
-        by_what: Numbers of calls by verb and resource, as ``create updaterequests``.
+        by_what: Numbers of calls by verb and resource, such as ``create updaterequests``.
         aside: The same for watches, Leases and Events, which do not grow with the triggers.
     """
 

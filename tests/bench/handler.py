@@ -29,7 +29,7 @@ class Handler:
         none: Seconds of a request that no policy matches.
         one: Seconds of a request that one policy matches.
         other: Seconds of a request of a kind that no policy names.
-        bytes_per_policy: By how much each policy makes the index grow.
+        bytes_per_policy: Bytes by which each policy makes the index grow.
     """
 
     policies: int
@@ -58,7 +58,7 @@ def measure(policies: int) -> Handler:
 
 def _loaded(policies: int) -> tuple[PolicyStore, int]:
     index = PolicyStore()
-    index.apply(_policy(policies))  # memory that all policies share does not count
+    index.apply(_policy(policies))  # memory that all policies share is not measured
     texts = [json.dumps(_policy(number)) for number in range(policies)]
     gc.collect()
     tracemalloc.start()

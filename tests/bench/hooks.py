@@ -1,4 +1,4 @@
-"""Measures hooks: declared ones, beside a client that makes the same calls, and executables."""
+"""Measures declared hooks, beside a client that makes the same calls, and executables."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ _REQUESTS: Final = "/apis/kyverno.io/v2/namespaces/{}/updaterequests"
 _MAPS: Final = "/api/v1/namespaces/{}/configmaps"
 _EVENT, _ANSWER = {"event": "yes"}, {"answer": "yes"}
 _IDLE: Final = 40
-"""Number of events that come one by one, each when all work of the previous one is done."""
+"""Number of events that are sent one by one, each after the work of the previous one."""
 _BURST: Final = 1_000
 _SETTLED: Final = 120.0
 _FILTER: Final = ".metadata.labels"
@@ -86,7 +86,7 @@ async def measure(
         programs: The running programs.
         wire: The client.
         events: Number of events in a burst for declared hooks.
-        parallel: How many of them are sent at a time.
+        parallel: Number of events that are sent at a time.
         watched: Number of Pods that an executable watches.
     """
     definitions = str(find_manifests() / "crds" / "hooks")
@@ -154,7 +154,7 @@ async def _event(wire: Wire, namespace: str, number: int) -> None:
 
 
 async def _until_answered(wire: Wire, namespace: str, events: int) -> None:
-    # Without a selector the API server reports how many items it did not list.
+    # Without a selector, the API server reports the number of items that it did not list.
     path = f"{_MAPS.format(namespace)}?limit=1"
 
     def all_are_there(answer: Object) -> bool:
@@ -223,7 +223,7 @@ async def _one_by_one(wire: Wire, namespace: str, number: int, runs: Path) -> fl
 
 
 async def _until_done(wire: Wire, namespace: str) -> int:
-    """Return how many events the requests of a namespace hold, once all have completed."""
+    """Wait until all requests of a namespace are completed; return how many events they hold."""
     path = _REQUESTS.format(namespace)
     ended = {"Completed"}
 
@@ -242,7 +242,7 @@ def _events_of(answer: Object) -> int:
 
 
 async def _filters() -> list[Figure]:
-    """Return for how many Pods per second a jq program is evaluated."""
+    """Return the number of Pods per second for which a jq program is evaluated."""
     pods = [_pod(f"pod-{number}") for number in range(_FILTERED)]
     jq = JqWorkers()
     try:

@@ -20,7 +20,7 @@ from reconciler.engine.run import RuleRun
 from tests.bench.admit import PODS, mod_rule
 
 _LEAST: Final = 0.2
-"""Least CPU seconds of all runs of a work together, enough for the clock's resolution. The best
+"""Minimum CPU seconds of all runs of a measurement, enough for the clock's resolution. The best
 run counts; the others include the effects of other work on the machine."""
 _RUNS: Final = 5
 _MICRO: Final = 1e6

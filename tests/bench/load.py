@@ -103,7 +103,7 @@ async def burst(wire: Wire, pairs: list[Pair], parallel: int) -> Phase:
 
 
 async def steady(wire: Wire, pairs: list[Pair], rate: float) -> Phase:
-    """Create ``rate`` triggers per second, whether the earlier ones were answered or not."""
+    """Create ``rate`` triggers per second, without waiting for earlier answers."""
     bodies = {pair.name: pair.trigger for pair in pairs}
     async with _watching(wire, pairs) as times:
         async with asyncio.TaskGroup() as group:
@@ -116,7 +116,7 @@ async def steady(wire: Wire, pairs: list[Pair], rate: float) -> Phase:
 
 
 async def all_final(wire: Wire) -> int:
-    """Wait until every UpdateRequest is final or the time is over; return how many are not."""
+    """Wait up to a minute until every UpdateRequest is final; return how many are not."""
     deadline = perf_counter() + _SETTLE
     path = requests_path("status.state!=Completed,status.state!=Skip,status.state!=Failed")
     while True:
@@ -135,7 +135,7 @@ async def _create(wire: Wire, pair: Pair, body: bytes, times: Times) -> None:
 
 
 async def _all_patched(times: Times) -> None:
-    """Wait until every accepted trigger had its effect, or nothing has changed for a minute."""
+    """Wait until every accepted trigger has had its effect, or nothing changes for a minute."""
     while not times.accepted.keys() <= times.patched.keys():
         times.changed.clear()
         try:

@@ -52,7 +52,7 @@ async def measured(pids: Mapping[str, int]) -> AsyncIterator[dict[str, Memory]]:
 
 
 async def _sample(pids: Mapping[str, int], found: dict[str, Memory]) -> None:
-    # Each call of ps costs a process.
+    # Without /proc, each sample starts a ps process.
     interval = 0.1 if _PROC.is_dir() else 0.5
     while True:
         await asyncio.sleep(interval)

@@ -69,7 +69,7 @@ class Settings:
     watched: int
 
     def wants(self, phase: str) -> bool:
-        """Return whether a phase is to run."""
+        """Return whether a phase runs."""
         return self.only in {"", phase}
 
 
@@ -197,7 +197,7 @@ async def _bare(plane: ControlPlane, settings: Settings, figures: Figures) -> No
     async with _wire(plane, settings) as wire:
         work = pairs(_BARE, settings.pairs + _WARM_UP)
         await load.make_targets(wire, work, settings.parallel)
-        # Warm up connections and caches, so that they do not count.
+        # Connections and caches are warmed up first, so that they do not count.
         await load.bare(wire, work[:_WARM_UP], settings.parallel)
         figures.bare = await load.bare(wire, work[_WARM_UP:], settings.parallel)
 

@@ -246,7 +246,7 @@ class _Bench:
 
     def _add(self, where: list[T], figure: T) -> None:
         where.append(figure)
-        # Printed at once, because a run takes many minutes and may end early.
+        # Each figure is printed at once, because a run takes many minutes and may end early.
         click.echo(str(figure), err=True)
 
     def _spent(self) -> dict[str, float]:
@@ -268,7 +268,7 @@ def _sweeping(namespace: str) -> dict[str, Any]:
 
 
 async def _stored(wire: Wire, path: str, body: bytes) -> None:
-    """Create an object; try again if a webhook asks for it, as it may on a busy machine."""
+    """Create an object; retry if a webhook asks for it, which may happen on a busy machine."""
     while True:
         try:
             await wire.send("POST", path, body)
@@ -295,7 +295,7 @@ def _trigger(wire: Wire) -> Callable[[Pair], Awaitable[None]]:
 async def _pause(wire: Wire, value: str | None) -> None:
     patch = {"metadata": {"annotations": {"kube-retrofit.dev/paused": value}}}
     await wire.send("PATCH", f"{_CLUSTER_POLICIES}/{POLICY}", orjson.dumps(patch), MERGE)
-    # There is no sign that the leader has seen the change; a watch takes much less time than this.
+    # Nothing shows that the leader has seen the change; a watch event takes much less than this.
     await asyncio.sleep(_SETTLED)
 
 

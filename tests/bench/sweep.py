@@ -1,7 +1,7 @@
 """Measures a ModRule on existing objects, beside a client that only patches.
 
-All are timed by the API server's log, from the first patch that it received to the last that it
-answered, so the interval of the checks whether the work is done has no influence.
+All rates come from the API server's log, from the first patch that it received to the last that it
+answered. So the interval at which this module polls for the end of the work has no influence.
 
 The client runs twice: first as an administrator, for whom the API server looks up no rights, then
 with the controller's calls, which impersonate the same account and are validated strictly. The
@@ -72,7 +72,7 @@ async def measure(
         log: The audit log.
         pids: The process ids of the programs, with the controller first.
         counts: The numbers of objects.
-        parallel: How many patches the bare client sends at a time.
+        parallel: Number of patches that the bare client sends at a time.
     """
     await wire.send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", _role())
     return [await _sweep(wire, worker, log, pids, count, parallel) for count in sorted(counts)]

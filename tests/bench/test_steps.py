@@ -192,7 +192,7 @@ def evaluating(source: str) -> Callable[[Allowance], object]:
 
 
 def in_everyday_steps(work: Callable[[Allowance], object]) -> float:
-    """Return the time of a step, as a multiple of that of everyday expressions.
+    """Return the time of a step as a multiple of the time of an everyday step.
 
     The speed of a machine changes within minutes, so both are measured one right after the other,
     and up to three times until the result is below the limit.

@@ -1,4 +1,4 @@
-"""A cheap API client: raw bytes over persistent connections."""
+"""An API client of little cost, which sends raw bytes over persistent connections."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -49,7 +49,7 @@ class Wire:
         """Send a request and return the body of the answer.
 
         Raises:
-            Refused: The status is an error.
+            Refused: The API server answered with an error.
         """
         async with self.session.request(
             method, self.server + path, data=body, headers={"Content-Type": media}

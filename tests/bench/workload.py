@@ -109,7 +109,7 @@ def requests_path(selector: str = "") -> str:
 
 
 def rights() -> dict[str, Any]:
-    """Return the ClusterRole that lets the controller change Secrets, by aggregation."""
+    """Return the ClusterRole that allows the controller to change Secrets, by aggregation."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

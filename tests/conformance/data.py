@@ -1,4 +1,4 @@
-"""Where the conformance data lies, and what its absence means."""
+"""The location of the conformance data, and whether its absence is a failure."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,11 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def root() -> Path:
-    """Return the folder of the data, present or not."""
+    """Return the folder of the data, which need not exist."""
     named = os.environ.get("CONFORMANCE_DATA")
     return Path(named) if named else PROJECT.parent / "shared" / "conformance"
 
 
 def required() -> bool:
-    """Whether absent data is a failure instead of a skip."""
+    """Return whether absent data is a failure instead of a skip."""
     return os.environ.get("CONFORMANCE_REQUIRED") == "1"

@@ -1,4 +1,4 @@
-"""What a kubeconfig says, as an HTTP client needs it."""
+"""Reads a kubeconfig for an HTTP client."""
 
 import base64
 import ssl
@@ -20,7 +20,7 @@ class Access:
 
 
 def read(path: Path) -> Access:
-    """Return the access of the current context; tokens and client certificates are understood."""
+    """Return the access of the current context, with a token or a client certificate."""
     config = yaml.safe_load(path.read_text())
     context = _named(config["contexts"], config["current-context"])["context"]
     cluster = _named(config["clusters"], context["cluster"])["cluster"]
@@ -30,7 +30,7 @@ def read(path: Path) -> Access:
     )
     certificate = _text(user, "client-certificate", path.parent)
     if certificate:
-        # OpenSSL reads certificates of its own from files only.
+        # OpenSSL loads client certificates only from files.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
             pair.write(f"{certificate}\n{_text(user, 'client-key', path.parent)}")
             pair.flush()

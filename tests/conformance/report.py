@@ -1,6 +1,6 @@
-"""Counts conformance cases: one line in every run, a table per folder when asked for.
+"""Counts conformance cases: one line in every run, a table of the folders on request.
 
-A case is a test with the marker ``conformance(folder)``. It counts by how it ended; a skip counts
+A case is a test with the marker ``conformance(folder)``. It counts by how it ended. A skip counts
 by the first words of its reason.
 """
 
@@ -30,10 +30,10 @@ class End(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class ConformanceReport:
-    """A pytest plugin.
+    """The pytest plugin that counts cases.
 
     Attributes:
-        full: Print the table.
+        full: Whether to print the table.
         ends: The end of each case, by its folder and name.
         surprises: Cases that passed although they are listed as not yet.
     """
@@ -43,13 +43,13 @@ class ConformanceReport:
     surprises: list[str] = field(default_factory=list)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Note on a case to which folder it belongs; the note travels with its reports."""
+        """Record the folder of a case in its user properties, which its reports contain."""
         folder = _folder(item)
         if folder:
             item.user_properties.append((PROPERTY, folder))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in how a phase of a test ended."""
+        """Record how a phase of a test ended."""
         folder = str(dict(report.user_properties).get(PROPERTY, ""))
         if not folder:
             return
@@ -61,7 +61,7 @@ class ConformanceReport:
             self.surprises.append(report.nodeid)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what was counted."""
+        """Print the counts."""
         if not self.ends:
             return
         if self.full:
@@ -75,7 +75,7 @@ class ConformanceReport:
 
 
 def end_of(report: pytest.TestReport) -> End | None:
-    """Return what a report says about the end of its case, None if nothing."""
+    """Return the end of a case according to a report, or None if the report shows none."""
     if report.failed:
         return End.FAILED
     if report.skipped:
@@ -89,7 +89,7 @@ def end_of(report: pytest.TestReport) -> End | None:
 
 
 def line(ends: Iterable[End]) -> str:
-    """Return the one counted line."""
+    """Return the line with the counts."""
     counted = Counter(ends)
     shown = [f"{counted[end]} {end}" for end in End if end is not End.SKIPPED]
     if counted[End.SKIPPED]:
@@ -98,7 +98,7 @@ def line(ends: Iterable[End]) -> str:
 
 
 def table(ends: dict[tuple[str, str], End]) -> Table:
-    """Return a row per folder."""
+    """Return a table with a row per folder."""
     rows: defaultdict[str, Counter[End]] = defaultdict(Counter)
     for (folder, _), end in ends.items():
         rows[folder][end] += 1

@@ -1,4 +1,4 @@
-"""The counted report and the two lists that it leans on."""
+"""The report of conformance cases, and the two lists of cases that need not pass."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which cases are not expected to pass, and why: `deviations.yaml` and `stage.yaml`."""
+"""The cases that are not expected to pass, and why: `deviations.yaml` and `stage.yaml`."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ class Verdict:
 
     Attributes:
         reason: One sentence, which begins with DEVIATION or NOT_YET.
-        attempt: Whether a full run tries it nevertheless.
+        attempt: Whether a full run tries the case nevertheless.
     """
 
     reason: str
@@ -26,7 +26,7 @@ class Verdict:
 
 
 def read(folder: Path = HERE) -> dict[str, Verdict]:
-    """Return a verdict per pattern of folders; deviations come first.
+    """Return a verdict per pattern of folders, deviations first.
 
     Entries of `deviations.yaml` without ``folder`` are for other suites.
     """
@@ -43,7 +43,7 @@ def read(folder: Path = HERE) -> dict[str, Verdict]:
 
 
 def verdict_of(case: str, verdicts: dict[str, Verdict]) -> Verdict | None:
-    """Return the first verdict whose pattern fits, None for a case that has to pass."""
+    """Return the first verdict whose pattern matches, or None for a case that must pass."""
     for pattern, verdict in verdicts.items():
         if fnmatchcase(case, pattern):
             return verdict
@@ -51,13 +51,13 @@ def verdict_of(case: str, verdicts: dict[str, Verdict]) -> Verdict | None:
 
 
 def idle_patterns(cases: list[str], verdicts: dict[str, Verdict]) -> list[str]:
-    """Return the patterns that fit no case: what they were for has gone or was misspelt."""
+    """Return the patterns that match no case: a case was removed, or a pattern is misspelt."""
     return [
         pattern for pattern in verdicts if not any(fnmatchcase(case, pattern) for case in cases)
     ]
 
 
 def entries(name: str, folder: Path = HERE) -> list[dict[str, Any]]:
-    """Return the entries of one of the lists, as they stand in its file."""
+    """Return the entries of one of the lists as they are in its file."""
     path = folder / f"{name}.yaml"
     return (yaml.safe_load(path.read_text()) or []) if path.is_file() else []

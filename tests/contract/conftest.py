@@ -1,4 +1,4 @@
-"""Both adapters of the ports behind one arrangement: one suite holds them to one behaviour."""
+"""Both adapters of the ports behind one fixture: one suite checks that they behave the same."""
 
 import asyncio
 import uuid
@@ -76,7 +76,7 @@ WIDGETS = {
 
 @dataclass(kw_only=True)
 class World:
-    """The ports, and what a test arranges behind their back."""
+    """The ports under test, and methods that change the cluster without them."""
 
     kinds: Kinds
     reader: Reader
@@ -101,7 +101,7 @@ class World:
         return self.backend.writes()
 
     async def limited(self, resource: str, verbs: Sequence[str]) -> "World":
-        """Return the same world for somebody who has only these rights on a core resource."""
+        """Return the same world for an account with only these rights on a core resource."""
         return await self.backend.limited(self, resource, verbs)
 
     async def deny(self, resource: str, message: str) -> None:
@@ -219,7 +219,7 @@ class KubeBackend:
                 await asyncio.sleep(0.1)
 
     async def close(self, namespace: str) -> None:
-        # A control plane of the tests ends soon, and is asked for each kind to end a namespace.
+        # Deleting a namespace costs calls for each kind; the tests' own control plane ends soon.
         if not isinstance(self._cluster, ControlPlane):
             await self._client.request("DELETE", f"/api/v1/namespaces/{namespace}")
         for path in self._deletions:
@@ -235,7 +235,7 @@ def _named(api_version: str, kind: str, namespace: str, name: str) -> Object:
 
 @pytest.fixture(params=["memory", pytest.param("kube", marks=pytest.mark.cluster)])
 def cluster(request: pytest.FixtureRequest) -> Cluster | None:
-    """None for the in-memory cluster, else the real one."""
+    """None for the in-memory cluster, or else the real cluster."""
     if request.param == "memory":
         return None
     found: Cluster = request.getfixturevalue("installed_cluster")

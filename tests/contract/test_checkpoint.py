@@ -1,4 +1,4 @@
-"""What tells the controller that triggers may be missing, on a real API server."""
+"""The Leases that record that triggers may be missing, on a real API server."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ def leases(client: Client, place: str) -> KubeLeases:
 async def servers(
     client: Client, place: str
 ) -> AsyncIterator[tuple[Callable[[], Heartbeat], Callable[[Heartbeat], Awaitable[None]]]]:
-    """Return a function that starts the heartbeat of a server, and one that ends it in order."""
+    """A function that starts the heartbeat of a server, and one that shuts it down cleanly."""
     tasks = {}
 
     def start():
@@ -105,7 +105,7 @@ async def test_a_server_that_saw_nobody_before_it_says_that_triggers_may_be_miss
         return heartbeat if heartbeat.missed != before.missed else None
 
     heartbeat = await until(noted)
-    # Signs of life alone say nothing of that kind.
+    # A renewal alone does not report missing triggers.
     later = await until(lambda: _renewed(port, heartbeat.renewed))
     assert later.missed == heartbeat.missed
 
@@ -126,7 +126,7 @@ async def test_servers_that_follow_one_another_leave_no_gap(leases, servers):
     missed = await until(noted)
     before = await holder(leases)
     start()
-    # The second one sees the first at work.
+    # The second server sees renewals of the first.
     renewed = (await port.heartbeat()).renewed
     for _ in range(4):
         renewed = (await until(lambda text=renewed: _renewed(port, text))).renewed

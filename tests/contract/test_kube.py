@@ -1,4 +1,4 @@
-"""What only the real API server can say about the adapter for it."""
+"""Behaviour of the Kubernetes adapter that only a real API server can confirm."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
 
 @pytest.fixture
 async def place(client: Client, installed_cluster: Cluster) -> AsyncIterator[str]:
-    """A namespace of this test's own."""
+    """The name of a namespace for this test only."""
     name = f"kube-{uuid.uuid4().hex[:8]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await client.request("POST", "/api/v1/namespaces", body=orjson.dumps(body))
@@ -214,7 +214,7 @@ async def test_named_secrets_have_one_first_writer(client, place):
     assert await secrets.get("ca") == stored
     assert stored.data == {"k": b"\x00one"}
     assert "one" not in repr(stored)
-    # Whoever makes it again, or applies the manifests again, takes nothing out.
+    # Restoring the Secret again does not remove its data.
     await secrets.restore("ca")
     assert (await secrets.get("ca")).data == {"k": b"\x00one"}
     with pytest.raises(NotFound):
@@ -224,7 +224,7 @@ async def test_named_secrets_have_one_first_writer(client, place):
 async def test_a_restored_secret_takes_no_field_from_who_installed_it(
     client, place, control_plane
 ):
-    """Helm labels what it installs, and gives up where somebody else has the label."""
+    """Helm labels its objects, and fails if another field manager owns the label."""
     secrets = NamedSecrets(client, place)
 
     def install(owner: str) -> None:
@@ -273,18 +273,18 @@ async def test_rights_are_reviewed(client, place):
     poor = AccessReviews(client, namespace=place, service_account="poor")
     here = Right.of("get", CONFIG_MAPS, namespace=place)
     async with asyncio.timeout(20):
-        # The authorizer's own view of the binding follows a moment later.
+        # The authorizer's cache sees the binding a moment later.
         while not await rich.may(here):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert not await rich.may(Right.of("get", CONFIG_MAPS))
     assert not await rich.may(Right.of("patch", CONFIG_MAPS, namespace=place))
     assert not await poor.may(here)
-    # The tests run as an administrator, who may everything.
+    # The tests run as an administrator with all rights.
     assert await OwnAccess(client).may(Right.of("patch", CONFIG_MAPS))
 
 
 class Candidate:
-    """One elector with a log of what it was told."""
+    """An elector with queues of its signals and of the holders that it reports."""
 
     def __init__(self, client, place, pod=""):
         self.signals = asyncio.Queue()
@@ -349,7 +349,7 @@ async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candida
     spec = {
         "holderIdentity": "dead",
         "leaseDurationSeconds": 2,
-        # A clock that is a day ahead must not matter.
+        # A holder's clock that is far ahead must not matter.
         "renewTime": "2036-01-01T00:00:00.000000Z",
         "leaseTransitions": 6,
     }
@@ -369,7 +369,7 @@ async def test_the_lease_of_a_container_that_was_restarted_is_not_waited_for(
     pod, other = "pod-1", "pod-2"
     spec = {
         "holderIdentity": new_identity(pod),
-        # No candidate would outlive it here.
+        # Longer than any candidate of this test waits.
         "leaseDurationSeconds": 3600,
         "renewTime": "2026-01-01T00:00:00.000000Z",
         "leaseTransitions": 6,

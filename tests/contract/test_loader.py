@@ -1,4 +1,4 @@
-"""What every adapter does when a context entry asks for something of the API server."""
+"""Loads of context entries from the API server, in every adapter."""
 
 from collections.abc import AsyncIterator
 

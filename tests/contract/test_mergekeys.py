@@ -1,4 +1,4 @@
-"""Merge keys: from the API server's documents, from definitions, and from the shipped table."""
+"""Merge keys from the API server's documents, from CRDs, and from the shipped table."""
 
 import asyncio
 import uuid
@@ -33,7 +33,7 @@ CRDS = Kind(
 
 
 def definition(group: str, *keys: str) -> dict[str, Any]:
-    """A kind whose routes are told apart by some keys, and hold a list that is keyed as well."""
+    """Return a CRD with a list of routes, keyed as given, that contain another keyed list."""
     texts = {name: {"type": "string"} for name in ("host", "path", "note")}
     plain = {"type": "array", "items": {"type": "object", "properties": texts}}
     headers = {
@@ -110,7 +110,7 @@ MERGED = {
 
 @dataclass
 class Moved:
-    """The clock, put forward by a test."""
+    """The system clock, which a test can advance."""
 
     by: float = 0.0
 
@@ -159,7 +159,7 @@ def test_definitions_at_the_desk_give_the_keys():
     keys = asyncio.run(cluster.merge_keys("desk.example/v1"))
     gate = {**GATE, "apiVersion": "desk.example/v1"}
     assert merge(gate, PATCH, keys) == {**gate, **MERGED}
-    # Nobody says what the lists are: they are replaced.
+    # The shipped table does not have this kind, so its lists are replaced.
     assert merge(gate, PATCH, SHIPPED)["spec"]["routes"] == PATCH["spec"]["routes"]
 
 
@@ -237,14 +237,14 @@ async def test_the_shipped_table_counts_where_nothing_can_be_read(control_plane,
 
 
 async def test_every_built_in_document_says_what_the_shipped_table_says(client):
-    """Of a control plane of the same version, whichever of its APIs are on."""
+    """The control plane must have the version of the table, and may serve any of its APIs."""
     version = (await client.json("GET", "/version"))["gitVersion"]
     if not version.startswith(f"v{keytable.VERSION}."):
         pytest.skip(f"the control plane is {version}, the table of {keytable.VERSION}")
     for place in (await client.json("GET", "/openapi/v3"))["paths"]:
         kind, _, group = place.partition("/")
         group = group.partition("/")[0] if kind == "apis" else ""
-        # What other tests define is none of the control plane's own.
+        # The CRDs of other tests are not built in.
         if kind not in {"api", "apis"} or ("." in group and not group.endswith(".k8s.io")):
             continue
         kinds = read_document(await client.json("GET", f"/openapi/v3/{place}"))

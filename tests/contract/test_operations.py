@@ -1,4 +1,4 @@
-"""What every adapter does with what a hook answers, and the public cases of it on both."""
+"""The operations in a hook's answer on every adapter, with the public conformance cases."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def runner_of(world: World) -> AsyncIterator[OperationRunner]:
 
 
 async def _collect(world: World) -> None:
-    """Do what the garbage collector does, which the local control plane does not have."""
+    """Finish foreground deletions: the local control plane has no garbage collector."""
     while True:
         page = await world.reader.list_page(CONFIG_MAPS, namespace=world.namespace)
         for obj in page.items:

@@ -1,4 +1,4 @@
-"""What every adapter does when objects are read."""
+"""Reading objects and finding kinds, in every adapter."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every adapter does with the durable requests and with policies."""
+"""Storing requests and the status of policies, in every adapter."""
 
 import asyncio
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""Strategic merge beside the API server's own: the same patch on the same objects.
+"""Strategic merge compared with the API server's own: the same patch on the same objects.
 
-What differs on purpose stands in `test_what_differs_on_purpose`, and in docs/reference/parity.md.
+Intended differences are in `test_what_differs_on_purpose` and in docs/reference/parity.md.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def kind_of(group: str, kind: str, plural: str) -> Kind:
     return Kind(group=group, version="v1", kind=kind, plural=plural, namespaced=True)
 
 
-# Of a kind that nobody serves: the garbage collector cannot tell that it is not there.
+# Its kind is not served, so the garbage collector cannot find out that the owner is absent.
 OWNER = {"apiVersion": "example.org/v1", "kind": "Nothing", "name": "owner"}
 META = {
     "name": "base",
@@ -97,7 +97,7 @@ def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def directed(inner: Any) -> Any:
-    """A map that may also be deleted, replaced, or told what to retain."""
+    """Return a strategy for a map that may also be deleted, replaced, or have $retainKeys."""
     return st.one_of(
         inner,
         inner,
@@ -110,7 +110,7 @@ def directed(inner: Any) -> Any:
 
 @st.composite
 def keyed(draw: Any, field: str, key: str, names: Any, element: Any) -> dict[str, Any]:
-    """A keyed list in all forms, with or without an order."""
+    """Draw a keyed list in any form of a patch, with or without an order."""
     listed = draw(
         st.lists(
             st.builds(
@@ -132,11 +132,11 @@ def keyed(draw: Any, field: str, key: str, names: Any, element: Any) -> dict[str
     kept = [item[key] for item in listed if "$patch" not in item]
     rest = [name for name in names if name not in kept]
     if len(kept) < len(listed):
-        # Where something is deleted, the API server forgets where the others stood.
+        # If the patch deletes an element, the API server loses the positions of the others.
         kept += rest
     elif form == "order":
         kept += draw(st.lists(st.sampled_from(rest), unique=True)) if rest else []
-    # The order must repeat that of the patch: the API server insists on it.
+    # The API server requires the order to agree with that of the patch.
     return {field: listed, f"$setElementOrder/{field}": [{key: name} for name in kept]}
 
 
@@ -229,7 +229,7 @@ PATCHES: dict[str, Any] = {
 
 
 class Server:
-    """The API server, asked without an event loop of the caller's own."""
+    """A synchronous client of the API server, which runs its own event loop."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
         self._runner = asyncio.Runner()
@@ -289,13 +289,13 @@ def ours(server: Server, kind: Kind, patch: dict[str, Any]) -> Any:
         merged = merge(server.live(kind), patch, SHIPPED)
     except EvaluationError:
         return REFUSED
-    # A controller may have touched it meanwhile.
+    # A controller may have changed the object meanwhile.
     meta = {key: value for key, value in merged["metadata"].items() if key != "resourceVersion"}
     return server.put(kind, {**merged, "metadata": meta})
 
 
 def comparable(value: Any, schema: Schema | None, patch: Any) -> Any:
-    """The value with keyed lists sorted unless the patch orders them: ours differ there."""
+    """Return the value with keyed lists sorted, unless the patch orders them."""
     if isinstance(value, dict):
         patch = patch if isinstance(patch, dict) else {}
         return {
@@ -326,7 +326,7 @@ def seen(obj: Any, patch: Any) -> Any:
         return obj
     left_out = ("managedFields", "resourceVersion", "generation", "creationTimestamp")
     meta = {key: value for key, value in obj["metadata"].items() if key not in left_out}
-    # The Deployment's controller may have come in between.
+    # The deployment controller may have written meanwhile.
     content = {key: value for key, value in obj.items() if key != "status"}
     marks = {k: v for k, v in (meta.get("annotations") or {}).items() if k != REVISION}
     return comparable(
@@ -367,7 +367,7 @@ TWO_PORTS = [{"port": 80, "name": "x"}, {"port": 80, "name": "y", "protocol": "U
 @pytest.mark.parametrize(
     ("kind", "path", "by", "patch", "theirs", "mine"),
     [
-        # New and patched elements come first, as the reference has it.
+        # New and patched elements come first, as in the reference.
         ("Service", OWNERS, "uid", [*NEW_OWNERS], ["u1", "u2", "u3"], ["u2", "u3", "u1"]),
         # One element is replaced, not the whole list.
         (
@@ -378,10 +378,10 @@ TWO_PORTS = [{"port": 80, "name": "x"}, {"port": 80, "name": "y", "protocol": "U
             [],
             ["u1", "u2"],
         ),
-        # These two directives for whole lists are the reference's.
+        # Only the reference supports these two directives for whole lists.
         ("Service", OWNERS, "uid", [{"$patch": "merge"}], REFUSED, ["u1", "u2"]),
         ("Service", OWNERS, "uid", [{"$patch": "delete"}], REFUSED, []),
-        # All merge keys count, not only the first.
+        # The merge compares all merge keys, and the API server only the first.
         ("Service", PORTS, "name", TWO_PORTS, ["y", "metrics"], ["x", "y", "metrics"]),
     ],
 )
@@ -399,7 +399,7 @@ def test_what_differs_on_purpose(
 def test_what_differs_on_purpose_in_maps(server: Server) -> None:
     maps = next(item for item in BASES if item.kind == "ConfigMap")
     for patch, theirs, mine in (
-        # A null in what replaces a map deletes; there it becomes an empty text.
+        # A null in a replacing map deletes; the API server stores an empty string.
         ({"$patch": "replace", "app": None}, {"app": ""}, None),
         ({"$patch": "merge", "app": "n"}, REFUSED, {"app": "n", "tier": "front"}),
     ):

@@ -1,4 +1,4 @@
-"""What every adapter does when objects are written."""
+"""Writing objects, in every adapter."""
 
 import contextlib
 import copy
@@ -127,7 +127,7 @@ async def test_a_scale_is_read_and_written_as_such(world):
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": POD}
     await world.create(DEPLOYMENTS, "a", spec=spec, metadata={"annotations": {"keep": "me"}})
     written = None
-    while written is None:  # until the deployment controller is not in between
+    while written is None:  # until no write of the deployment controller conflicts
         before = await world.reader.get(scale, world.namespace, "a")
         assert (before["apiVersion"], before["kind"]) == ("autoscaling/v1", "Scale")
         assert before["spec"]["replicas"] == 1

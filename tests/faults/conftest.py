@@ -1,4 +1,4 @@
-"""A fixture: a namespace for each test, on a control plane that the test may break."""
+"""The fixture of fault tests: a namespace per test, on a control plane that tests may break."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from tests.faults.rig import Rig, open_rig
 
 @pytest.fixture
 async def rig(binaries: Binaries | Path, live_programs: Programs) -> AsyncIterator[Rig]:
-    """Both programs running, and a namespace of this test's own."""
+    """A rig with both programs running and a namespace of the test's own."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     cluster, name = live_programs.cluster, f"fault-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""Hooks in the namespace of a test, and their statuses."""
+"""Helpers that create Hooks in the namespace of a test and read their statuses."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +24,7 @@ ROLE = {
 
 @contextlib.asynccontextmanager
 async def with_hooks(rig: Rig) -> AsyncIterator[Rig]:
-    """Serve Hooks and grant what these tests need; remove the hooks and the role at the end."""
+    """Install the CRDs of hooks and grant rights to hooks; remove hooks and role at the end."""
     rig.cluster.kubectl("apply", "--server-side", "-k", str(find_manifests() / "crds" / "hooks"))
     await rig.learn(API, "Hook")
     await rig.learn(API, "ClusterHook")
@@ -46,7 +46,7 @@ async def with_hooks(rig: Rig) -> AsyncIterator[Rig]:
 
 
 def hook(namespace: str, name: str, **spec: Any) -> Object:
-    """Return a Hook; without a namespace a ClusterHook."""
+    """Return a Hook, or a ClusterHook if the namespace is empty."""
     meta = {"name": name, **({"namespace": namespace} if namespace else {})}
     kind = "Hook" if namespace else "ClusterHook"
     return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
@@ -83,7 +83,7 @@ async def status_of(rig: Rig, name: str) -> Mapping[str, Any]:
 
 
 async def following(rig: Rig, *names: str) -> None:
-    """Wait until Hooks are Ready in their stored generation."""
+    """Wait until Hooks of the test's namespace are Ready in their current generation."""
 
     async def missing() -> list[str]:
         found = [await rig.get("Hook", name) for name in names]
@@ -104,6 +104,6 @@ def _ready(obj: Object) -> bool:
 
 
 async def made(rig: Rig, label: str = "made-by=hook") -> set[str]:
-    """Return the names of the ConfigMaps that hooks have created."""
+    """Return the names of the ConfigMaps that hooks have created, selected by their label."""
     items = await rig.items("ConfigMap", labelSelector=label)
     return {item["metadata"]["name"] for item in items}

@@ -1,4 +1,4 @@
-"""A proxy between the programs and the API server that simulates a bad network or server."""
+"""A proxy between the programs and the API server that injects network and server faults."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,14 @@ _STARTED_WITHIN = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """What the proxy does to calls; only `silent` and `delay` apply to watches.
+    """The faults that the proxy injects; only `silent` and `delay` apply to watches.
 
     Attributes:
         delay: Seconds before a call is forwarded.
-        every: With 4, every fourth call is disturbed as the next three say; 0 for none.
-        status: The call is answered with this status code and not forwarded.
-        reset: The call is not forwarded, and its connection is aborted.
-        unanswered: The call is forwarded, and its connection is aborted before the answer.
+        every: Every n-th call gets the fault that the next three attributes select; 0 for no call.
+        status: The proxy answers the call with this status code and does not forward it.
+        reset: The proxy aborts the connection and does not forward the call.
+        unanswered: The proxy forwards the call and aborts the connection before the answer.
         silent: Watches stay open and deliver nothing, not even their end.
         kinds: The plurals whose watches are silent; empty for all.
     """
@@ -57,9 +57,9 @@ class Proxy:
 
     Attributes:
         disturbance: The current disturbance; may be set from any thread.
-        silenced: How often a silent watch has held back a chunk or its end.
+        silenced: How often a chunk or the end of a silent watch was held back.
         server: The URL of the proxy.
-        bundle: The CA certificate that its clients have to trust.
+        bundle: The CA certificate that clients of the proxy have to trust.
     """
 
     def __init__(self, upstream: str, trust: ssl.SSLContext) -> None:
@@ -169,13 +169,13 @@ class Proxy:
                     async for chunk in answer.content.iter_any():
                         await self._heard(request.path)
                         await response.write(chunk)
-                    # A silent watch does not deliver its end either.
+                    # The end of a silent watch is held back too.
                     await self._heard(request.path)
                 finally:
                     self._watches.remove(request)
                 return response
         except (aiohttp.ClientError, OSError):
-            # A connection that breaks on the API server's side breaks on the client's side too.
+            # If the connection to the API server breaks, break the one to the client too.
             _break(request)
             return web.Response()
 

@@ -1,4 +1,4 @@
-"""A validating webhook of another product, beside ours."""
+"""A validating webhook of another product, beside those of kube-retrofit."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ from tests.https import HOST, serve_https
 
 
 class Sibling:
-    """Reviews the ConfigMaps of one namespace for the API server.
+    """A webhook server that reviews the ConfigMaps of one namespace.
 
-    It denies objects with the label ``deny``, holds back those with ``hold`` until `release`,
-    takes a second for those with ``slow``, and allows the rest.
+    It denies objects with the label ``deny`` and allows all others: those with ``slow`` after a
+    second, those with ``hold`` only after `release`.
 
     Attributes:
-        held: The names of the objects that wait, or waited, for the release.
+        held: The names of the objects whose reviews are, or were, held back.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Sibling:
 
 @contextlib.asynccontextmanager
 async def open_sibling(rig: Rig) -> AsyncIterator[Sibling]:
-    """Yield a webhook that is in force for the ConfigMaps of the rig's namespace."""
+    """Yield a webhook that the API server calls for the ConfigMaps of the rig's namespace."""
     sibling, name = Sibling(), f"sibling-of-{rig.namespace}"
     ca = make_ca(SystemClock().now())
     app = web.Application()
@@ -67,7 +67,7 @@ async def open_sibling(rig: Rig) -> AsyncIterator[Sibling]:
 
 
 def labelled(obj: Object, label: str) -> Object:
-    """Return an object with a label that tells the sibling what to do."""
+    """Return a copy of an object with the label that selects the sibling's answer."""
     return {**obj, "metadata": {**obj["metadata"], "labels": {label: "yes"}}}
 
 

@@ -1,4 +1,4 @@
-"""The API server stops while requests are processed, and comes back."""
+"""An outage of the API server while requests are processed."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 TRIGGERS = 90
-# Longer than the outage, as a leader that cannot renew its Lease has to end itself.
+# Longer than the outage, because a leader that cannot renew its Lease has to exit.
 PATIENT = ("--lease-duration=60s", "--lease-renew=50s", "--lease-retry=1s")
 
 
@@ -59,7 +59,7 @@ async def test_a_policy_acts_at_once_after_an_outage(rig: Rig) -> None:
             place, [target(place, "target")], {"data": {"{{ request.object.metadata.name }}": ""}}
         )
     )
-    # Ready promises that from now on no trigger is missed.
+    # Once the policy is Ready, no trigger may be missed.
     names = [f"trigger-{n}" for n in range(20)]
     await rig.create_all(config_map(place, name) for name in names)
     await rig.applied({"target": dict.fromkeys(names, "")}, within=15)

@@ -1,4 +1,4 @@
-"""Without the admission server, only requests for objects that policies match are refused."""
+"""An outage of the admission server: only writes of objects that policies match are refused."""
 
 import pytest
 
@@ -64,7 +64,7 @@ async def test_a_policy_on_labels_in_one_namespace_holds_up_no_other_object(rig:
         assert await rig.refused(labelled(place, "three", **label))
         with pytest.raises(ClusterError):
             await rig.merge("ConfigMap", "plain", {"metadata": {"labels": label}})
-        # The webhook matches the new object, which does not have the label any more.
+        # The webhook is matched against the new object, which no longer has the label.
         await rig.merge("ConfigMap", "one", {"metadata": {"labels": {"reload": None}}})
     finally:
         await rig.delete("ConfigMap", place, "default")

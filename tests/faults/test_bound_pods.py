@@ -1,4 +1,4 @@
-"""A Pod that is bound while the controller is dead gets its node's name and what depends on it."""
+"""Pods bound while the controller is down get the node's name and the fields derived from it."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 @pytest.fixture
 async def nodes(rig: Rig) -> AsyncIterator[Rig]:
-    """The rig in a cluster whose ModRules may read Nodes, besides changing Pods."""
+    """The rig of a cluster that serves ModRules and whose admission server may read Nodes."""
     await install(rig, "manifests/dialects/kubemod")
     await rig.learn("v1", "Node")
     name = f"nodes:{rig.namespace}"
@@ -88,6 +88,6 @@ async def test_a_pod_that_is_bound_while_nobody_leads_learns_its_zone(nodes: Rig
     annotations = (await rig.get("Pod", "asks"))["metadata"]["annotations"]
     assert annotations == {**ASKS, "ref.kubemod.io/nodename": place}
     assert "annotations" not in (await rig.get("Pod", "silent"))["metadata"]
-    # Each binding has one request, which also applies what the annotation causes, in one write.
+    # Each binding has one request; the annotation and the label that needs it are one write.
     await rig.finish(2, f"{place}/zone")
     assert await rig.calls("patch", "pods", code=200, user=None) == 1

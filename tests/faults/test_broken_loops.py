@@ -1,4 +1,4 @@
-"""A program in which one loop has failed reports it and ends, instead of running without it."""
+"""A program in which a loop fails reports that and exits, instead of running without the loop."""
 
 from pathlib import Path
 

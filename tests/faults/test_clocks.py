@@ -1,4 +1,4 @@
-"""A wrong clock on the controller's machine has no influence on the processing of triggers."""
+"""A wrong clock on the controller's machine does not affect the processing of triggers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""kill -9 of the controller whenever it processes one request: that request is given up."""
+"""kill -9 of the controller during every attempt of one request: that request fails."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
         return found
 
     async def end_the_controller(noted: int) -> None:
-        """Kill the controller while it processes the request and has recorded that attempt."""
+        """Kill the controller in an attempt, once the request has ``noted`` interruptions."""
 
         async def missing() -> str:
             times = (await request()).status.interruptions

@@ -1,4 +1,4 @@
-"""Hooks whose program is killed: events are delivered once and in order, deletions too."""
+"""Hooks whose controller is killed: each event is delivered once, deletions included."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 async def rig(rig: Rig) -> AsyncIterator[Rig]:
-    """A cluster that serves Hooks."""
+    """The rig of a cluster that serves Hooks."""
     async with with_hooks(rig) as found:
         yield found
 
 
 EVENTS = 60
 SHARES = (1, 7, 11)
-"""Numbers of objects that are created between two kills."""
+"""How many more objects the hook has to create before each kill."""
 NAME = "{{ element.object.metadata.name }}-{{ to_lower(element.watchEvent) }}"
 ONCE = {
     "foreach": "contexts[?type=='Event']",

@@ -1,4 +1,4 @@
-"""kill -9 of the programs during work: all triggers that the API server accepted are applied."""
+"""kill -9 of the programs under load: all triggers that the API server accepted are applied."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def test_both_killed_under_load(rig: Rig) -> None:
         return [item.name for item in found if item.spec.resource.name not in burst.refused]
 
     await rig.settle(open_requests, within=10)
-    # Requests that were recorded but not answered before the kill: their triggers do not exist.
+    # These requests were recorded, but the kill prevented the answer: their triggers do not exist.
     for request in await rig.requests(state=State.PENDING):
         assert request.status.reason in {"", "Unconfirmed"}
     untouched = {f"target-{name.rpartition('-')[2]}" for name in burst.refused}

@@ -14,14 +14,14 @@ from tests.integration.test_modrules import install, labelling, labels
 pytestmark = pytest.mark.timeout(300)
 
 COUNT = 800
-"""More objects than a page of a list, and enough for a kill in the middle of each turn."""
+"""More objects than a page of a list, and enough for all kills to occur before the end."""
 KILLS = 3
 PACE = "250/s"
 """Slow enough for a kill before the end, on a machine that is busy with other tests."""
 
 
 async def unlabelled(rig: Rig, name: str) -> str:
-    """Return what is missing until a ConfigMap is changed; a sweep goes in order of names."""
+    """Return a message until a ConfigMap is changed; sweeps process objects in order of name."""
     return "" if await labels(rig, name) else f"{name} has no label"
 
 
@@ -34,7 +34,7 @@ async def test_800_objects_are_changed_once_although_the_controller_is_killed_th
     rig: Rig,
 ) -> None:
     await install(rig, "manifests/dialects/kubemod")
-    # One less, because the control plane creates one in each namespace.
+    # One fewer, because the control plane creates a ConfigMap in each namespace.
     await rig.create_all(config_map(rig.namespace, f"it-{n:03}") for n in range(COUNT - 1))
     rule = labelling(rig, annotations={ANNOTATION_EXISTING: "true", RATE: PACE})
     await rig.create(rule)
@@ -51,7 +51,7 @@ async def test_800_objects_are_changed_once_although_the_controller_is_killed_th
 
     await rig.settle(left, within=120.0)
     assert await changed(rig) == COUNT
-    # The next controller may repeat a write of a killed one, which is a conflict and not counted.
+    # The next controller may repeat a write of the killed one; such a conflict is not counted.
     assert await rig.calls("patch", "configmaps", user=None, code=200) == COUNT
     (request,) = await rig.requests(f"{rig.namespace}/rule")
     assert request.status.sweep is not None

@@ -39,7 +39,7 @@ async def test_an_own_write_fires_nothing_unless_a_rule_wants_it(rig: Rig) -> No
     )
     await rig.create(config_map(place, "a", n="1"))
     await rig.applied({"b": {"n": "1"}, "d": {"n": "1"}}, within=20)
-    # Requests are recorded before the write is stored, so no more can follow.
+    # Requests are recorded before a write is stored, so no further request can follow.
     assert await asked(rig, "b-c") == []
     assert await asked(rig, "b-d") == [BACKGROUND]
     assert await rig.data("c") == {"n": "0"}
@@ -105,7 +105,7 @@ async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: R
     await rig.apply(rule(place, [target(place, "fought")], red, names="fought"))
 
     async def paint() -> None:
-        # The behaviour of a controller that enforces its own value.
+        # Behave like a controller that enforces its own value.
         while True:
             live = await rig.get("ConfigMap", "fought")
             if live["data"]["color"] == "red":

@@ -1,4 +1,4 @@
-"""Two controllers: one leads, the other takes over at once or after the Lease has expired."""
+"""Two replicas of the controller: a takeover at once, or after the Lease has expired."""
 
 import asyncio
 import signal
@@ -26,7 +26,7 @@ async def leader(rig: Rig) -> str:
 
 
 async def follow(rig: Rig, name: str, within: float) -> None:
-    """Wait until a program leads."""
+    """Wait until the program with this name leads."""
 
     async def missing() -> str:
         leads = await leader(rig)
@@ -54,7 +54,7 @@ async def test_one_leads_and_another_takes_over(rig: Rig) -> None:
     await rig.controller(*SHORT_LEASE, name="third")
     await asyncio.to_thread(rig.programs.kill, "second", signal.SIGTERM)
     assert rig.programs.supervision.exit_code("second") == 0
-    # A released Lease is free at the next retry; otherwise its five seconds would have to pass.
+    # A released Lease is free at the next retry. Otherwise its five seconds would have to pass.
     await follow(rig, "third", within=3)
     await rig.create(config_map(place, "trigger-last", n="0"))
     await rig.applied({"target-0": {"got": "trigger-last"}}, within=10)
@@ -77,7 +77,7 @@ async def test_the_leader_finishes_its_work_before_it_ends(rig: Rig) -> None:
     await rig.settle(some_applied, within=20)
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     assert rig.programs.supervision.exit_code(CONTROLLER) == 0
-    # The controller finished what it had begun: each changed target is in a request's status.
+    # The controller finished its open attempts: each write has a completed request.
     done = {
         item.spec.resource.name
         for item in await rig.requests()
@@ -114,7 +114,7 @@ async def test_a_leader_that_was_frozen_does_nothing_more(rig: Rig) -> None:
     rig.programs.kill(CONTROLLER, signal.SIGSTOP)
     await follow(rig, "second", within=20)
     rig.programs.kill(CONTROLLER, signal.SIGCONT)
-    # The controller has lost its Lease and ends, so that its restart makes it a candidate again.
+    # The controller has lost its Lease and exits, so that its restart makes it a candidate again.
     exits = rig.programs.supervision
     assert await asyncio.to_thread(exits.wait_exit, CONTROLLER, 15.0) == 1
     burst = await sending

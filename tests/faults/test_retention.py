@@ -1,4 +1,4 @@
-"""Finished requests are removed, many with one call."""
+"""The retention of finished requests: one call removes many of them."""
 
 import pytest
 
@@ -71,7 +71,7 @@ async def test_figures_of_a_policy_outlive_its_requests_and_its_controller(rig: 
 
     async def uncounted() -> str:
         found = await triggers(rig)
-        # Catch-up of the next leader records triggers again, as their requests are removed.
+        # Catch-up of the next leader records triggers again, because their requests are removed.
         return "" if found > TRIGGERS else f"{found} triggers"
 
     await rig.settle(uncounted, within=60)

@@ -1,4 +1,4 @@
-"""Many triggers change one object: all are applied, in few writes, and no other change is lost."""
+"""Many triggers for one target: all are applied, in few writes, and no other change is lost."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def test_many_writers_of_one_trigger_cost_no_more_than_their_changes(rig: 
     async def write() -> None:
         nonlocal stored
         for number in numbers:
-            # On a slow machine one writer may lose to the others until its time is over.
+            # On a slow machine one writer may lose to the others until its call times out.
             with contextlib.suppress(Unavailable):
                 await rig.merge("ConfigMap", "trigger-1", {"data": {"last": str(number)}})
                 stored += 1
@@ -101,7 +101,7 @@ async def test_a_client_that_keeps_writing_the_target(rig: Rig) -> None:
     async def disturb() -> None:
         nonlocal written
         while True:
-            # As users' tools do: read the object, change it, and write it back as a whole.
+            # Read, change and write back the whole object, as users' tools do.
             live = await rig.get("ConfigMap", "busy")
             live["data"] = (live.get("data") or {}) | {f"foreign-{written}": "y"}
             with contextlib.suppress(Conflict):

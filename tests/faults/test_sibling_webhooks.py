@@ -1,4 +1,4 @@
-"""Other webhooks decide beside ours: a recorded trigger may not be stored."""
+"""Webhooks of other products that delay or deny: a recorded trigger may never be stored."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A watch stays open without delivering events: caches are outdated without any error."""
+"""Watches that stay open without delivering events: caches are outdated without any error."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ def proxied(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs,
 async def behind(
     proxied: tuple[ControlPlane, Programs, Proxy],
 ) -> AsyncIterator[tuple[Rig, Proxy]]:
-    """A namespace of the test's own."""
+    """A rig that bypasses the proxy, with a namespace of the test's own, and the proxy."""
     plane, programs, proxy = proxied
     async with open_rig(plane, programs, "silence") as rig:
         yield rig, proxy
@@ -56,7 +56,7 @@ async def test_the_labels_of_a_namespace_change_unheard(behind: tuple[Rig, Proxy
     }
     await rig.apply(selecting)
     await rig.create_all(config_map(place, f"target-{n}") for n in range(COUNT))
-    # Longer than it takes to detect a silent watch: a watch without events is not taken for one.
+    # Longer than it takes to detect a silent watch: an idle watch must not be taken for one.
     burst = await rig.burst(
         (config_map("quiet", f"trigger-{n}", n=str(n)) for n in range(COUNT)), per_second=5
     )

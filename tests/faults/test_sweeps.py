@@ -1,4 +1,4 @@
-"""A sweep over many triggers continues after its controller was killed."""
+"""Sweeps over many triggers continue after their controller was killed."""
 
 import asyncio
 from typing import Any

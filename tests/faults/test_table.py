@@ -1,4 +1,4 @@
-"""The short form of the table of faults: all kinds of faults, with few triggers."""
+"""The short form of the fault table: all kinds of faults, with few triggers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ SHORT = [item for item in scenarios() if item.short]
 
 @pytest.fixture(scope="module")
 def house(binaries: Binaries | Path) -> Iterator[House]:
-    """Both programs behind a proxy, on a control plane of this module's own."""
+    """Both programs behind a proxy, on a control plane for this module alone."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with open_house(binaries, Setting()) as house:

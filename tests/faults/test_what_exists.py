@@ -1,4 +1,4 @@
-"""Rules without targets on existing objects: each is changed once, without useless writes."""
+"""Rules without targets on existing objects: one change per object, no useless writes."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
 
 
 async def write(rig: Rig, kind: str, patch: Object, **annotations: str) -> None:
-    """Create the test's policy, with one rule for a kind in the test's namespace."""
+    """Create the test's policy, with one rule for a kind, and wait until it is Ready."""
     resources = {"kinds": [kind], "namespaces": [rig.namespace]}
     rule = {
         "name": "rule",
@@ -72,7 +72,7 @@ async def test_500_deployments_are_changed_once_although_the_controller_is_kille
 
 
 async def _unchanged(rig: Rig, name: str) -> str:
-    """Return what is missing until a Deployment is changed; a sweep goes in order of names."""
+    """Return a message until a Deployment is changed; sweeps process objects in order of name."""
     return "" if _is_changed(await rig.get("Deployment", name)) else f"{name} is as it was"
 
 

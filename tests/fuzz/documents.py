@@ -1,4 +1,4 @@
-"""JSON documents: any, and ones that somebody damaged."""
+"""Strategies for arbitrary JSON values and for damaged documents."""
 
 import copy
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ Place = tuple[Any, ...]
 
 
 def places(document: Any) -> Iterator[Place]:
-    """Yield the path of every value below a document."""
+    """Yield the path of every value inside a document."""
     waiting: list[tuple[Place, Any]] = [((), document)]
     while waiting:
         path, value = waiting.pop()
@@ -64,7 +64,7 @@ def places(document: Any) -> Iterator[Place]:
 
 @st.composite
 def damaged(draw: st.DrawFn, documents: st.SearchStrategy[Any], deepest: int = 300) -> Any:
-    """Draw a document, and drop, retype, double, swap or deepen some of its values."""
+    """Draw a document; drop, retype, double, swap, deepen or rename up to three of its values."""
     document = copy.deepcopy(draw(documents))
     for _ in range(draw(st.integers(0, 3))):
         known = sorted(places(document), key=repr)
@@ -94,7 +94,7 @@ def _damage(draw: st.DrawFn, document: Any, known: list[Place], deepest: int) ->
 
 
 def nested(value: Any, levels: int) -> Any:
-    """Return a value with so many objects around it."""
+    """Return a value inside the given number of nested objects."""
     for _ in range(levels):
         value = {"a": value}
     return value

@@ -1,4 +1,4 @@
-"""What a fuzzer is, and how one is run for so many inputs."""
+"""Fuzzers: the generated inputs of an entry point, and the check of each input."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ from structlog.testing import capture_logs
 T = TypeVar("T")
 
 Check = Callable[[Any], None]
-"""Takes one input, and fails where it is not met with an answer that somebody can use."""
+"""Passes one input to the programs, and fails if they do not handle it as they must."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fuzzer:
-    """One way into the programs.
+    """An entry point of the programs, with generated inputs and their check.
 
     Attributes:
-        inputs: Draws what somebody may send.
-        open: Gives the check while what it needs is there.
-        short: How many inputs are tried in `make test`.
+        inputs: Strategy for the inputs of the entry point.
+        open: Returns a context manager that yields the check and runs what it needs.
+        short: Number of inputs in `make test`.
     """
 
     name: str
@@ -34,8 +34,8 @@ class Fuzzer:
     short: int
 
     def run(self, inputs: int, tried: Callable[[], None] = lambda: None) -> None:
-        """Try so many inputs; the first that fails is made as small as it can be, and raised."""
-        # What is logged of bad input would bury what is found.
+        """Try a number of inputs; after a failure, shrink its input and raise the error."""
+        # Log lines about bad input would hide the findings; a logged exception is a failure.
         with capture_logs(processors=[format_exc_info]) as log, self.open() as check:
 
             def attempt(value: Any) -> None:
@@ -51,14 +51,14 @@ class Fuzzer:
                 deadline=None,
                 print_blob=False,
                 report_multiple_bugs=False,
-                # To explain a failure takes longer than to find it; what failed once fails again.
+                # No explain phase, which takes longer than the search; reuse retries old failures.
                 phases=(Phase.reuse, Phase.generate, Phase.shrink),
                 suppress_health_check=list(HealthCheck),
             )(tested)()
 
 
 def samples(inputs: st.SearchStrategy[T], count: int) -> list[T]:
-    """Return so many inputs, the same ones each time."""
+    """Return a number of inputs, the same ones on each call."""
     found: list[T] = []
 
     @given(inputs)
@@ -76,7 +76,7 @@ def samples(inputs: st.SearchStrategy[T], count: int) -> list[T]:
 
 
 class Loop:
-    """An event loop for one check after another, in which nothing fails unseen."""
+    """An event loop for consecutive checks, in which unhandled errors fail the check."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
@@ -84,7 +84,7 @@ class Loop:
         runner.get_loop().set_exception_handler(self._take)
 
     def run(self, work: Awaitable[Any], *, within: float) -> Any:
-        """Return what some work gives, which has to end in time and leave no fault behind."""
+        """Return the result of an awaitable; fail if it is late or leaves unhandled errors."""
         result = self._runner.run(_within(work, within))
         faults, self._faults = self._faults, []
         assert not faults, faults
@@ -101,6 +101,6 @@ async def _within(work: Awaitable[Any], seconds: float) -> Any:
 
 @contextlib.contextmanager
 def event_loop() -> Iterator[Loop]:
-    """Give an event loop, and close it."""
+    """Yield an event loop, and close it at the end."""
     with asyncio.Runner() as runner:
         yield Loop(runner)

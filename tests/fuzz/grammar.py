@@ -1,6 +1,6 @@
-"""Policies as people write them, from the grammar of the language, and objects for them.
+"""Strategies for policies, from the grammar of the policy language, and for their objects.
 
-Most of them compile: what is wrong with a policy hides what is wrong with us.
+Most policies compile, because a policy that is refused does not reach the rest of the programs.
 """
 
 from collections.abc import Callable
@@ -55,27 +55,27 @@ _FORMS = (
 
 @cache
 def _index(count: int) -> st.SearchStrategy[int]:
-    # To make a strategy takes many times as long as to draw from it.
+    # Creating a strategy takes many times longer than drawing from it.
     return st.integers(0, count - 1)
 
 
 class Author:
-    """Writes parts of policies; every decision is drawn, so that a failure can be made small."""
+    """Generates parts of policies; every decision is drawn, so that failures can be shrunk."""
 
     def __init__(self, draw: st.DrawFn, fields: tuple[str, ...] = _TRIGGER) -> None:
         self._draw = draw
         self._fields = fields
 
     def within(self, fields: tuple[str, ...]) -> "Author":
-        """Return one who may write other fields."""
+        """Return an author whose expressions use other fields."""
         return Author(self._draw, fields)
 
     def pick(self, *options: T) -> T:
-        """Return one of several."""
+        """Return one of the options."""
         return options[self._draw(_index(len(options)))]
 
     def some(self, make: Callable[[], T], least: int = 0, most: int = 2) -> list[T]:
-        """Return a list of so many."""
+        """Return a list of ``least`` to ``most`` items."""
         return [make() for _ in range(least + self._draw(_index(most - least + 1)))]
 
     def maybe(self, **parts: Callable[[], Any]) -> Object:
@@ -88,7 +88,7 @@ class Author:
         return "a" if any(mark in repr(value) for mark in ("{{", "$(")) else value
 
     def expression(self, depth: int = 3) -> str:
-        """Return an expression over the known fields."""
+        """Return a JMESPath expression over the known fields."""
         form = self.pick("field", "field", "step", "pair", "call", "call") if depth else "field"
         if form == "step":
             step = self.pick(".a", "[0]", "[]", "[*]", "[1:]", ".*", "[?a]", ".{x: a}")
@@ -106,7 +106,7 @@ class Author:
         return self.pick(*self._fields)
 
     def text(self) -> str:
-        """Return a text, with variables or without."""
+        """Return a text with or without variables."""
         form = self.pick(
             *("a", "b", "7", "a*", "2h", "1Gi", "1.2.3", "10-20"),
             *("{{{{ {} }}}}", "{{{{ {} }}}}", "a-{{{{ {} }}}}-b", "{{{{ {} }}}}{{{{ {} }}}}"),
@@ -116,11 +116,11 @@ class Author:
         return form.format(self.expression(), self.pick(*self._fields))
 
     def value(self) -> Any:
-        """Return any value, or a text."""
+        """Return a text that may have variables, or any value without variables."""
         return self.text() if self._draw(_index(2)) else self.plain()
 
     def conditions(self) -> list[Object]:
-        """Return conditions."""
+        """Return one or two conditions."""
         return self.some(
             lambda: {
                 "key": self.value(),
@@ -135,7 +135,7 @@ class Author:
         return self.maybe(any=self.conditions, all=self.conditions)
 
     def entry(self) -> Object:
-        """Return a context entry."""
+        """Return a context entry without its name."""
         match self.pick("configMap", "apiCall", "variable", "value"):
             case "configMap":
                 return {"configMap": {"name": self.text(), "namespace": self.text()}}
@@ -158,7 +158,7 @@ class Author:
         return self.some(lambda: {"name": "other", **self.entry()})
 
     def merge(self, depth: int = 3) -> Any:
-        """Return a part of a strategic patch."""
+        """Return a part of a strategic merge patch."""
         if depth and self._draw(_index(2)):
             return {self.pick(*_FIELDS): self.merge(depth - 1) for _ in range(self.pick(1, 2))}
         if depth and self.pick(0, 0, 1):
@@ -166,12 +166,12 @@ class Author:
         return self.value()
 
     def path(self) -> str:
-        """Return a path of a JSON patch."""
+        """Return a path for an operation of a JSON patch."""
         steps = ("data", "spec", "a", "0", "-", "a~1b", "{{ request.object.data.a }}")
         return "".join(f"/{step}" for step in self.some(lambda: self.pick(*steps), 1, 3))
 
     def operation(self) -> str:
-        """Return a line of a JSON patch."""
+        """Return a line of a JSON patch in YAML, which may be malformed."""
         match self.pick("value", "value", "remove", "from", "odd"):
             case "value":
                 op = self.pick("add", "replace", "test")
@@ -186,20 +186,20 @@ class Author:
                 return self.pick("- &a [*a]", "- *b", "? [a]", "- {op: add", "- 7", "&a {b: *a}")
 
     def patch(self) -> Object:
-        """Return what changes a target."""
+        """Return a strategic merge patch or a JSON patch."""
         if self._draw(_index(2)):
             merged = {self.pick(*_FIELDS): self.merge() for _ in range(self.pick(1, 2))}
             return {"patchStrategicMerge": merged}
         return {"patchesJson6902": "\n".join(self.some(self.operation, 1, 3))}
 
     def edits(self, depth: int = 2) -> Object:
-        """Return a patch, or loops with patches."""
+        """Return a patch, or ``foreach`` entries with patches."""
         if not depth or self.pick(0, 1):
             return self.patch()
         return {"foreach": self.some(lambda: self.loop(depth), 1)}
 
     def loop(self, depth: int) -> Object:
-        """Return a foreach."""
+        """Return an entry of ``foreach``."""
         inner = self.within(_ELEMENT)
         elements = self.pick("request.object.data.*", "target.spec.containers", "`[1, {}]`", "")
         return {
@@ -218,13 +218,13 @@ class Author:
         return {key: self.pick("a", "b", "") for key in keys}
 
     def requirement(self) -> Object:
-        """Return a requirement of a selector."""
+        """Return a requirement of a label selector."""
         operator = self.pick("In", "NotIn", "Exists", "DoesNotExist")
         values = {"values": ["a", "b"]} if operator.endswith("In") else {}
         return {"key": self.pick("app", "env"), "operator": operator, **values}
 
     def selector(self) -> Object:
-        """Return a selector."""
+        """Return a label selector."""
         more = self.maybe(matchExpressions=lambda: self.some(self.requirement, 1))
         return {"matchLabels": self.labels(1), **more}
 
@@ -234,7 +234,7 @@ class Author:
         return self.some(lambda: self.pick("ConfigMap", *known), 1)
 
     def filter(self, users: bool) -> Object:
-        """Return a filter of match or exclude."""
+        """Return a filter for match or exclude, which may name users if ``users`` is true."""
         resources = {
             "kinds": self.kinds(),
             **self.maybe(
@@ -254,7 +254,7 @@ class Author:
         return {"resources": resources, **(whose if users else {})}
 
     def block(self, users: bool) -> Object:
-        """Return match or exclude."""
+        """Return the value of ``match`` or ``exclude``."""
         form = self.pick("", "any", "all")
         if not form:
             return self.filter(users)
@@ -353,7 +353,7 @@ class Author:
         }
 
     def thing(self) -> Object:
-        """Return an object of the cluster."""
+        """Return an object that may be a trigger or a target."""
         meta = {"name": self.pick(*_NAMES), "namespace": self.pick("a", "a", "b")}
         containers = [{"name": "c", "image": "nginx:1"}, {"name": "d", "image": "a.io/b@sha256:1"}]
         return {

@@ -1,4 +1,4 @@
-"""The webhooks over HTTP: any bytes, reviews of any shape, policies of any shape."""
+"""Fuzzers of the webhooks over HTTP: raw bytes, admission reviews, and policies."""
 
 import asyncio
 import contextlib
@@ -18,9 +18,9 @@ from tests.fuzz.grammar import OBJECTS, OPERATIONS, POLICIES, WRITTEN, Object
 from tests.unit.admission.serving import World
 
 DEADLINE = 5.0
-"""Seconds within which every answer has to be there: half of what a webhook has."""
+"""Seconds within which the server must answer: half of a webhook's default timeout."""
 _UNREAD = 0.3
-"""Seconds that the head or the body of a request may take here."""
+"""Seconds after which the server stops waiting for the head or the body of a request."""
 _IN_FORCE = 6
 _PATHS = st.sampled_from(
     [
@@ -152,7 +152,7 @@ async def _post(world: World, path: str, body: bytes) -> tuple[int, bytes]:
 
 
 def judge(status: int, answer: bytes) -> None:
-    """Fail where an answer is none that the API server, or a person, can use."""
+    """Fail unless both the API server and the user can use an answer."""
     assert b"Traceback" not in answer
     decoded = orjson.loads(answer)
     if status != 200:
@@ -251,7 +251,7 @@ _LINES = st.one_of(
 
 @st.composite
 def _messages(draw: st.DrawFn) -> list[bytes]:
-    """Draw the bytes of a request, as they are sent one after another."""
+    """Draw the head of a request and two parts of its body, to be sent one after another."""
     body = draw(_bodies(damaged(REVIEWS)) | st.binary(max_size=30))
     heads = ["Host: a", *draw(_HEADS)][draw(st.sampled_from([0, 0, 0, 1])) :]
     if draw(st.booleans()):
@@ -279,7 +279,7 @@ def _wire() -> Iterator[Check]:
 
 
 async def _exchange(world: World, parts: list[bytes]) -> bytes:
-    """Return all that comes back until the server closes the connection, or has no more to say."""
+    """Send the parts; return what is received until the server closes, or b"" after a reset."""
     reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
     answer = b""
     with contextlib.suppress(ConnectionError):

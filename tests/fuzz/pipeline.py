@@ -1,4 +1,4 @@
-"""The controller's half: whatever is stored as a policy or a request is worked on to an end."""
+"""Fuzzers of lint and of the controller, which must finish any stored policy or request."""
 
 import contextlib
 import copy
@@ -22,15 +22,15 @@ from tests.fuzz.schema import draw_value, stored_schema
 from tests.unit.services.conftest import World, make_object, make_policy
 
 DEADLINE = 20.0
-"""Seconds for one input: an attempt may cost some five, and several rules may fire."""
+"""Seconds for one input: an attempt may take about five, and several rules may fire."""
 _LONGEST_INT = 2**63 - 1
 _ROUNDS = 10
 _PAUSE = 301.0
-"""Seconds until the next round: longer than the longest pause between two attempts."""
+"""Seconds between two rounds: longer than the longest pause between two attempts."""
 
 
 def _linted(obj: Any) -> None:
-    """Fail where lint does not say what is wrong, and where."""
+    """Fail if lint raises an error, or reports a finding without a text or a code."""
     if not isinstance(obj, dict):
         return
     match obj.get("kind"):
@@ -51,7 +51,7 @@ def _lint() -> Iterator[Check]:
 
 
 async def _end(world: World) -> None:
-    """Let the dispatcher work, and time pass."""
+    """Run the dispatcher for some rounds until nothing waits; advance the clock between them."""
     for _ in range(_ROUNDS):
         await world.settle()
         if not world.dispatcher.waiting:
@@ -60,7 +60,7 @@ async def _end(world: World) -> None:
 
 
 def _judge(status: RequestStatus) -> None:
-    """Fail where a request says nothing that a person can act on."""
+    """Fail if a request that is not Completed has no reason and message for the user."""
     if status.state is State.COMPLETED:
         return
     assert status.reason, status
@@ -175,7 +175,7 @@ def _survives(loop: Loop, obj: Object) -> None:
 
 
 async def _beside(obj: Object) -> None:
-    """Work on a request beside one of somebody else's."""
+    """Process a generated request together with a valid one, which must complete."""
     world = World()
     policy = world.install({**make_policy(), "metadata": {"name": "p", "uid": "uid-of-p"}})
     old = make_policy("old", patch={"data": {"x": "{{ request.oldObject.data.a || 'none' }}"}})
@@ -199,7 +199,7 @@ async def _beside(obj: Object) -> None:
 
 
 def _fits(status: Any) -> None:
-    """Fail where a status is one that the API server refuses for its numbers."""
+    """Fail if a status has an integer beyond 64 bits, which the API server refuses."""
     waiting = [status]
     while waiting:
         value = waiting.pop()

@@ -1,4 +1,4 @@
-"""Tries inputs for minutes, each way in by turns (`make fuzz`)."""
+"""Runs the fuzzers in turns for some minutes (`make fuzz`)."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from tests.fuzz.fuzzing import Fuzzer
 
 FUZZERS = {fuzzer.name: fuzzer for fuzzer in (*http.FUZZERS, *pipeline.FUZZERS)}
 _TURN = 200
-"""Inputs of one turn; the servers are new in the next one."""
+"""Inputs of one turn; the next turn starts new servers."""
 
 
 @click.command()
@@ -41,7 +41,7 @@ def main(minutes: float, only: tuple[str, ...]) -> None:
 
 
 def _turn(fuzzer: Fuzzer, tried: Counter[str], console: Console) -> bool:
-    """Try some inputs, and tell whether all were met as they should be."""
+    """Run a fuzzer for one turn, print a failure, and return whether there was none."""
     try:
         fuzzer.run(_TURN, lambda: tried.update([fuzzer.name]))
     except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for

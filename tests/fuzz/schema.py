@@ -1,4 +1,4 @@
-"""Any object that a CustomResourceDefinition accepts."""
+"""Generates values that the schema of a CustomResourceDefinition accepts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _TIMES = st.sampled_from(
 
 
 def stored_schema(file: str) -> Mapping[str, Any]:
-    """Return the schema of the version that a definition of ours stores."""
+    """Return the schema of the storage version of a CRD of kube-retrofit."""
     definition = yaml.safe_load((ROOT / "crds" / file).read_text())
     (version,) = (item for item in definition["spec"]["versions"] if item["storage"])
     schema: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
@@ -35,9 +35,9 @@ def draw_value(draw: st.DrawFn, schema: Mapping[str, Any], known: Mapping[str, A
     """Draw a value that a schema accepts.
 
     Args:
-        draw: Makes the decisions.
-        schema: Of the value, as a definition writes it.
-        known: By the name of a field, values that mean something to the programs.
+        draw: Draw function of Hypothesis.
+        schema: Schema of the value, as in a CRD.
+        known: Strategies by field name, mostly used instead of the schema, for meaningful values.
     """
     if enum := schema.get("enum"):
         return draw(st.sampled_from(enum))

@@ -1,4 +1,4 @@
-"""The short form of `make fuzz`: each way in, for so many inputs."""
+"""The short form of `make fuzz`: each fuzzer with a small number of inputs."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.fuzz.fuzzing import Fuzzer
 FUZZERS = (*http.FUZZERS, *pipeline.FUZZERS)
 
 
-# What fails is made small for up to five minutes, and says nothing where that is cut off.
+# Hypothesis shrinks a failure for up to five minutes, and a timeout would hide the failure.
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda fuzzer: fuzzer.name)
 def test_bad_input_is_refused_by_its_place_and_good_input_has_its_end(fuzzer: Fuzzer) -> None:

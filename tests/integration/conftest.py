@@ -1,4 +1,4 @@
-"""Both programs at work, and a namespace of each test's own."""
+"""The running programs, with a separate namespace for each test."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.faults.rig import Rig, open_rig
 
 @pytest.fixture
 async def rig(live_programs: Programs) -> AsyncIterator[Rig]:
-    """Both programs at work, and a namespace of this test's own."""
+    """The running programs, with a namespace for this test only."""
     name = f"live-{uuid.uuid4().hex[:8]}"
     async with open_rig(live_programs.cluster, live_programs, name) as rig:
         yield rig

@@ -1,7 +1,7 @@
 """The admission server as a process, called by a real API server.
 
-Nothing plays the controller here: the test writes the webhook configurations that the leader
-would write, and looks at the UpdateRequests that are left waiting.
+No controller runs: the tests write the webhook configurations that the leader would write, and
+check the UpdateRequests, which stay pending.
 """
 
 import base64
@@ -79,7 +79,7 @@ def policy(name, namespace, resources, *, patch="yes", **rule):
 
 
 class World:
-    """A control plane with the admission server, and the part of the leader."""
+    """A control plane with the admission server; it registers webhooks in the leader's place."""
 
     def __init__(self, plane, programs):
         self.plane, self.programs = plane, programs
@@ -91,7 +91,7 @@ class World:
         return self.plane.kubectl(*args, **options)
 
     def send(self, method, path, body=None):
-        """Ask the API server: what is asked again and again would cost a process each time."""
+        """Call the API server over HTTP; kubectl would start a process for each repeated call."""
         patch = method == "PATCH"
         headers = {
             "Authorization": f"Bearer {self.plane.credentials.token_of[ADMIN]}",
@@ -121,7 +121,7 @@ class World:
         return text in (self.programs.logs / f"{ADMISSION}.log").read_text()
 
     async def register(self):
-        """Write the configurations for all stored policies, and wait until they are in force."""
+        """Write the webhook configurations for all stored policies, as the leader would."""
         index = PolicyStore()
         for item in self.get("clusterpolicies")["items"] + self.get("policies", "-A")["items"]:
             index.apply(item)
@@ -149,7 +149,7 @@ class World:
         return [parse_request(item) for item in items if item["spec"]["policy"] == name]
 
     def recorded(self, name, operation):
-        """Wait for the one request of an operation."""
+        """Wait until a policy has a request for an operation, and return this only request."""
 
         def found():
             return [item for item in self.requests(name) if item.spec.operation == operation]
@@ -185,7 +185,7 @@ def world(binaries: Binaries | Path) -> Iterator[World]:
 
 @pytest.fixture
 def place(world: World, request: pytest.FixtureRequest) -> str:
-    """A namespace with the name of a policy."""
+    """A new namespace, whose name the test's policy has too."""
     name: str = request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
     world.kubectl("create", "namespace", name)
     wait_until(lambda: world.logged("serving"), within=5, what="the server serves")
@@ -193,7 +193,7 @@ def place(world: World, request: pytest.FixtureRequest) -> str:
 
 
 async def enforce(world, item):
-    """Apply a policy and return when the API server asks about what it matches."""
+    """Apply a policy, and wait until a probe of its kind, if there is one, calls the webhook."""
     name = item["metadata"]["name"]
     resources = item["spec"]["rules"][0]["match"]["any"][0]["resources"]
     world.apply(item)
@@ -214,7 +214,7 @@ async def enforce(world, item):
         world.send("DELETE", f"{path}/{meta['name']}")
         return world.requests(name)
 
-    # The API server learns of its own configurations by a watch.
+    # The API server loads webhook configurations through a watch, so they take effect later.
     wait_until(in_force, within=60, every=0.2, what="the webhook is in force")
     world.kubectl("delete", "ur", "--all", "-n", "kyverno")
 
@@ -293,7 +293,7 @@ async def test_a_deletion_keeps_what_the_rule_reads(world, place):
 
 @pytest.fixture
 def secrets_are_readable(world: World) -> Iterator[None]:
-    """A right that a policy about Secrets needs before it is taken."""
+    """The right to get Secrets, without which a policy on Secrets is refused."""
     name, label = "deleted-secrets", "rbac.kyverno.io/aggregate-to-background-controller=true"
     world.kubectl("create", "clusterrole", name, "--verb=get", "--resource=secrets")
     world.kubectl("label", "clusterrole", name, label)
@@ -364,7 +364,7 @@ async def test_a_dry_run_records_nothing(world, place):
 
 
 async def test_a_binding_is_kept_because_nobody_can_read_it(world, place):
-    # The shipped settings leave bindings alone; they are read while the server runs.
+    # The shipped settings filter out bindings; a running server applies changed settings.
     settings = json.dumps({"data": {"resourceFilters": "[*/*,kube-system,*]"}})
     world.kubectl("patch", "configmap", "kyverno", "-n", "kyverno", "--type=merge", "-p", settings)
     await enforce(
@@ -504,7 +504,7 @@ def run(argv):
 
 
 def one_error(done):
-    """Return the one line that a program that cannot start ends with."""
+    """Return the one error line of a program that failed to start."""
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert len(lines) == 1, done.stderr
@@ -532,7 +532,7 @@ def test_a_token_that_is_not_accepted_is_one_clear_line(world, tmp_path):
 
 @pytest.fixture
 def away(world: World, tmp_path: Path) -> Path:
-    """A kubeconfig whose API server is not there."""
+    """A kubeconfig with an address at which no API server listens."""
     document = yaml.safe_load(world.plane.kubeconfig.read_text())
     (port,) = free_ports(1)
     document["clusters"][0]["cluster"]["server"] = f"https://{HOST}:{port}"
@@ -547,7 +547,7 @@ def test_an_api_server_that_is_away_is_waited_for_as_long_as_said(away):
 
 
 class Started:
-    """A program that a test started itself."""
+    """An admission server that a test started."""
 
     def __init__(self, argv, log):
         self.metrics = next(int(flag.split("=")[1]) for flag in argv if "metrics-port" in flag)

@@ -1,4 +1,4 @@
-"""Rules without targets on a real API server: what they change is stored, and nothing else."""
+"""Rules without targets on a real API server, which change objects before they are stored."""
 
 import asyncio
 import contextlib
@@ -159,7 +159,7 @@ async def test_a_namespace_itself_and_objects_of_a_new_kind_are_changed(rig: Rig
 
 
 async def define(rig: Rig, group: str) -> None:
-    """Make a kind Widget of a group."""
+    """Create the CRD of a kind Widget in a group."""
     names = {"kind": "Widget", "plural": "widgets"}
     version = {
         "name": "v1",
@@ -217,7 +217,7 @@ async def test_a_rule_reads_a_config_map_and_an_api_path_in_the_call(rig: Rig) -
 
 @pytest.fixture
 async def silence() -> AsyncIterator[str]:
-    """The address of a service that takes connections and does not answer."""
+    """The URL of a service that accepts connections and never answers."""
     taken: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: taken.append(writer), "127.0.0.1", 0)
     yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
@@ -231,7 +231,7 @@ async def silence() -> AsyncIterator[str]:
 
 @pytest.fixture
 async def calling(rig: Rig) -> AsyncIterator[Rig]:
-    """An admission server that may call services of this machine."""
+    """The rig with an admission server that may call services on this machine."""
     await asyncio.to_thread(rig.programs.kill, ADMISSION, signal.SIGTERM)
     settings = ProgramSettings(flags=("--service-hosts=127.0.0.1",))
     await asyncio.to_thread(rig.programs.start, ADMISSION, settings, name="calls-here")
@@ -384,7 +384,7 @@ async def test_what_a_later_mutation_made_is_seen_and_nothing_is_added_twice(rig
 
 
 def labelling(rig: Rig, name: str) -> Object:
-    """Return what labels objects by the API server itself, once they have the label `first`."""
+    """Return a MutatingAdmissionPolicy and its binding, which label objects labelled ``first``."""
     group = "admissionregistration.k8s.io/v1"
     rules = [
         {
@@ -396,7 +396,7 @@ def labelling(rig: Rig, name: str) -> Object:
     ]
     chosen = {"matchLabels": {"kubernetes.io/metadata.name": rig.namespace}}
     later = 'Object{metadata: Object.metadata{labels: {"later": "yes"}}}'
-    # Only what was called before is called again, so it is called about everything.
+    # Only a policy that was invoked before is reinvoked, so this one matches all ConfigMaps.
     first = 'has(object.metadata.labels) && "first" in object.metadata.labels'
     expression = f"{first} ? {later} : Object{{}}"
     policy = {
@@ -425,7 +425,7 @@ def labelling(rig: Rig, name: str) -> Object:
 
 
 async def unlabelled(rig: Rig) -> str:
-    """Tell that the API server does not label yet; it learns of it by its own watch."""
+    """Return an empty text once the API server applies the policy, which it loads by a watch."""
     trial = config_map(rig.namespace, "trigger-trial")
     args = ("create", "--dry-run=server", "-o", "json", "-f", "-")
     made = json.loads(await kubectl(rig, *args, stdin=trial))
@@ -434,7 +434,7 @@ async def unlabelled(rig: Rig) -> str:
 
 @pytest.fixture
 async def cases(rig: Rig) -> AsyncIterator[dict[str, Case]]:
-    """Have a policy in force for each case, whose object has the name that it is given under."""
+    """The cases by the names of their objects, with a policy in force for each."""
     found = {f"case-{index}": case for index, case in enumerate(CASES.values())}
     made = [
         policy_of(case, f"{rig.namespace}-{name}", names=[name], namespaces=[rig.namespace])
@@ -461,7 +461,7 @@ async def test_what_is_stored_is_what_the_desk_shows(
 
 
 def content(obj: Object) -> Object:
-    """Return what people write of an object, but for its name."""
+    """Return the fields of an object that users write, without its name."""
     meta = obj["metadata"]
     said = {key: meta.get(key) for key in ("labels", "annotations")}
     return {"spec": obj.get("spec"), "data": obj.get("data"), **said}
@@ -491,8 +491,8 @@ async def test_an_entry_that_may_not_be_read(rig: Rig, failure_policy: str) -> N
 
 @pytest.fixture
 async def lenient(rig: Rig) -> AsyncIterator[Rig]:
-    """A controller under which no policy stops a request."""
-    # It gives its Lease back at once.
+    """The rig with a controller that runs every policy under Ignore."""
+    # SIGTERM makes the controller release its Lease at once.
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     await rig.controller("--force-failure-policy-ignore", name="lenient")
     yield rig

@@ -1,4 +1,4 @@
-"""The audit log of both programs: who triggered what, and what became of it."""
+"""The audit logs of both programs: the user behind a trigger, and the outcome."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
 def lines(rig: Rig, program: str) -> list[Any]:
-    """Return the lines about the test's own policy."""
+    """Return the lines of a program's audit log about the test's policy."""
     text = audit_log(rig.cluster, program).read_text()
     found = [json.loads(line) for line in text.splitlines()]
     return [line for line in found if line["policy"] == rig.namespace]
@@ -42,7 +42,7 @@ async def test_a_line_of_each_program_tells_who_changed_what(rig: Rig) -> None:
     assert (asked["trigger"]["namespace"], asked["trigger"]["name"]) == (place, "trigger-1")
 
     async def unsaid() -> str:
-        # The controller writes it after the status that tells the end.
+        # The controller writes the line after the final status of the request.
         return "" if lines(rig, CONTROLLER) else "no line of the controller"
 
     await rig.settle(unsaid, within=10)

@@ -1,4 +1,4 @@
-"""Two installations and a living Kyverno in one cluster: none touches what the others have."""
+"""Two installations and a live Kyverno in one cluster, which do not touch each other's objects."""
 
 import json
 import ssl
@@ -64,12 +64,12 @@ TYPED = {
     "rcpol": BESIDE,
     "retrofitclusterpolicies": BESIDE,
 }
-"""What people type, and of which group it is to be."""
+"""Resource names that users type, each with the installation to whose group it resolves."""
 
 
 @pytest.fixture(scope="module")
 def plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
-    """A control plane with what a Kyverno has, and the namespace of the tests."""
+    """A control plane with the objects of a live Kyverno and the namespace of the tests."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which gets no second installation")
     with audited(binaries) as found, living_kyverno(found):
@@ -80,13 +80,13 @@ def plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def scraped() -> dict[str, int]:
-    """The port of each program whose metrics not everybody reads."""
+    """The secure metrics port of each program, by the program's name."""
     return dict(zip((ADMISSION, CONTROLLER), free_ports(2), strict=True))
 
 
 @pytest.fixture(scope="module")
 def beside(plane: ControlPlane, scraped: dict[str, int]) -> Iterator[Programs]:
-    """The programs beside it, with the policy as `retrofit migrate` makes it."""
+    """The programs beside Kyverno, with the policy that `retrofit migrate` generates."""
     settings = install(plane, "beside-kyverno")
     folder = find_manifests() / "manifests/components-beside/metrics-auth"
     plane.kubectl("apply", "-f", str(folder / "rbac.yaml"))
@@ -114,7 +114,7 @@ def trigger(plane: ControlPlane, name: str) -> None:
 
 
 def names(plane: ControlPlane, installation: Installation) -> list[str]:
-    """Return the names of the policies of a group."""
+    """Return the names of the cluster policies in an installation's API group."""
     kind = kinds_of(installation).cluster_policies
     items = json.loads(plane.kubectl("get", kind.resource, "-o", "json"))["items"]
     return [item["metadata"]["name"] for item in items]
@@ -221,14 +221,14 @@ def test_metrics_are_read_by_whom_a_role_lets(
         *("create", "clusterrolebinding", account, f"--serviceaccount=shop:{account}"),
         "--clusterrole=kube-retrofit-beside:metrics-reader",
     )
-    # A refusal is remembered for ten seconds.
+    # A refusal is cached for ten seconds.
     wait_until(lambda: "retrofit_leader" in read(token), within=WITHIN, what="metrics are read")
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(f"{beside.address(program)}/metrics", timeout=10.0)
 
 
 def test_uninstalling_one_leaves_the_other(plane: ControlPlane, beside: Programs) -> None:
-    """An installation in the place of a Kyverno comes and goes; the one beside it goes on."""
+    """The installation beside Kyverno works on while one in Kyverno's place comes and goes."""
     folder = find_manifests() / "manifests/overlays/default"
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder))
     plane.kubectl("delete", "--ignore-not-found", "--timeout=90s", "-k", str(folder))

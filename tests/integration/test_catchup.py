@@ -1,4 +1,4 @@
-"""Triggers that nobody recorded, on a real API server with the shipped ServiceAccounts."""
+"""Catch-up of unrecorded triggers, on a real API server with the shipped ServiceAccounts."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ async def passes(rig: Rig) -> int:
 
 
 async def in_force(rig: Rig, *rules: Any) -> None:
-    """Apply rules under Ignore and wait until nothing is left to be looked for."""
+    """Apply rules with failure policy Ignore, and wait until their catch-up pass is counted."""
     before = await passes(rig)
     await rig.apply(*rules, failurePolicy="Ignore")
 
     async def missing() -> str:
-        # That of a new leader, and that of the new policy.
+        # One pass belongs to a new leader, and one to the new policy.
         found = await passes(rig)
         return "" if found >= max(2, before + 1) else f"{found} passes, {before} before"
 
@@ -62,7 +62,7 @@ async def test_what_came_while_admission_was_away_is_done_when_it_is_back(rig: R
     await rig.create(config_map(place, "other-2", v="no trigger"))
     await rig.restart(ADMISSION)
 
-    # The interval is five minutes.
+    # Much sooner than after the catch-up interval, which is five minutes.
     await rig.applied({"got-0": {"got": "changed"}, "got-1": {"got": "new"}}, within=60)
     assert await caught_up(rig) == ["trigger-0", "trigger-1"]
     await rig.finish(count=3)
@@ -92,7 +92,7 @@ async def test_what_was_recorded_is_not_recorded_again(rig: Rig) -> None:
     for name in names[:5]:
         await rig.merge("ConfigMap", name, {"data": {"v": "b"}})
     await rig.finish(count=15)
-    # Another controller knows nothing, and looks at once.
+    # A new controller process has no state of its own, and starts a pass at once.
     before = await done(rig)
     await rig.kill(CONTROLLER)
     await rig.restart(CONTROLLER)
@@ -125,7 +125,7 @@ async def test_the_time_before_a_policy_is_in_force_is_covered(
     place = rig.namespace
     await rig.create_all(config_map(place, f"got-{n}") for n in range(3))
     await rig.create(config_map(place, "trigger-0", v="before"))
-    # Nobody registers webhooks now: the policy is there, and not in force.
+    # Without a controller no webhook is registered: the policy is stored but not in force.
     await rig.kill(CONTROLLER)
     await rig.create(
         {

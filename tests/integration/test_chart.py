@@ -1,4 +1,4 @@
-"""The chart renders what the manifests are, and installs, upgrades and uninstalls it."""
+"""The Helm chart: it renders the manifests' objects, and installs, upgrades and uninstalls."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 OVERLAYS = ROOT / "manifests/overlays"
 Objects = Mapping[tuple[str, str, str], Object]
-# Helm makes the namespace of a release; what is compared is all of it.
+# The manifests contain the Namespace, and CRDs without the annotation that makes Helm keep them.
 WHOLE = ("--set=namespace.create=true", "--set=crds.keep=false")
 
 
@@ -81,7 +81,7 @@ def by_name(text: str) -> Objects:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An installation: in the place of a Kyverno, or beside one."""
+    """An installation, in the place of a Kyverno or beside one."""
 
     namespace: str
     variant: str
@@ -113,7 +113,7 @@ def tools(binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory) -
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not its programs")
     helm = locate_helm(os.environ)
     if helm is None:
-        # Building it takes minutes, more than the time that one test has.
+        # Building Helm takes minutes, more than the timeout of a test.
         pytest.skip("no Helm on this machine: run `make helm`")
     return Tools(helm, binaries.command("kubectl"), tmp_path_factory.mktemp("helm"))
 

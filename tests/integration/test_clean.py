@@ -1,4 +1,4 @@
-"""`retrofit clean` after an uninstallation: the annotation goes, everything else stays."""
+"""`retrofit clean` after an uninstallation: it removes the project's annotation, nothing else."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def marked(cluster: Cluster, namespace: str, kind: str, name: str) -> bool:
 
 @pytest.fixture
 def left(control_plane: Cluster, namespace: str) -> str:
-    """A namespace with two objects that an appending rule has changed, and one that none has."""
+    """A namespace with two objects that have an appending rule's annotation, and one without."""
     for kind, name in (("configmap", "one"), ("secret", "two"), ("configmap", "other")):
         words = ("generic", name) if kind == "secret" else (name,)
         control_plane.kubectl("create", kind, *words, "-n", namespace)

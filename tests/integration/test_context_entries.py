@@ -1,4 +1,4 @@
-"""Context entries, foreach and the settings ConfigMap at work in both programs."""
+"""Context entries, foreach and the settings ConfigMap, with both programs running."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ def from_map(name: str, namespace: str, of: str) -> Object:
 
 
 def for_each(made: Object, *blocks: Object) -> Object:
-    """Return a rule with a foreach in the place of its patch."""
+    """Return a copy of a rule with a foreach instead of its patch."""
     return {**made, "mutate": {"targets": made["mutate"]["targets"], "foreach": list(blocks)}}
 
 
@@ -195,7 +195,7 @@ async def test_a_policy_of_a_namespace_reads_nowhere_else(rig: Rig) -> None:
 
 @contextlib.asynccontextmanager
 async def settings_restored(rig: Rig) -> AsyncIterator[Object]:
-    """Give the settings, and put them back when the test is over."""
+    """Yield the settings ConfigMap, and restore its resource filters at the end."""
     before = await rig.get("ConfigMap", SETTINGS, NAMESPACE)
     try:
         yield before
@@ -205,7 +205,7 @@ async def settings_restored(rig: Rig) -> AsyncIterator[Object]:
 
 
 async def filtered(rig: Rig, text: str, heard: str) -> None:
-    """Set the resource filters and wait until the admission server has heard of them."""
+    """Set the resource filters, and wait until the admission server logs the change."""
 
     def lines() -> int:
         return sum(line.get("event", line.get("message")) == heard for line in rig.log(ADMISSION))

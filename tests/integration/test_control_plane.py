@@ -1,4 +1,4 @@
-"""The control plane itself: it serves, several live side by side, and none is left behind."""
+"""The control plane of the tests: it serves, runs beside others, and leaves no process behind."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_the_manifests_are_installed_without_workloads(installed_cluster: Cluste
 
 @pytest.fixture
 def plane(control_plane: Cluster) -> ControlPlane:
-    """The shared cluster, where it is a control plane of our own."""
+    """The shared control plane; the test is skipped if an external cluster is used."""
     if not isinstance(control_plane, ControlPlane):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
     return control_plane

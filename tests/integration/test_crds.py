@@ -1,4 +1,4 @@
-"""The CRDs on a real API server: nothing a user wrote is lost, and what must hold is enforced."""
+"""The CRDs on a real API server: no written field is lost, and invalid objects are refused."""
 
 import copy
 import json
@@ -130,7 +130,7 @@ def request(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def lost(written: Any, stored: Any, path: str = "") -> list[str]:
-    """Paths of what was written and is not stored; what the server adds does not count."""
+    """Return the paths of written values that are not stored; the server may add fields."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return [
             found
@@ -146,10 +146,10 @@ def lost(written: Any, stored: Any, path: str = "") -> list[str]:
 
 
 def read_back(cluster: Cluster, *objects: dict[str, Any]) -> list[Any]:
-    """What the API server would store of the objects, in their order."""
+    """Return the objects as the API server would store them, in the same order."""
     text = "\n---\n".join(json.dumps(item) for item in objects)
     out = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=text)
-    # One object is printed as it is, several as one JSON document after the other.
+    # kubectl prints one JSON document per object, one after the other.
     decoder, found = json.JSONDecoder(), list[Any]()
     while out := out.lstrip():
         value, end = decoder.raw_decode(out)
@@ -165,7 +165,7 @@ def cluster(installed_cluster: Cluster) -> Cluster:
 
 @dataclass(frozen=True)
 class Requests:
-    """One request that nobody has looked at and one that is completed, in their own namespace."""
+    """One unprocessed and one completed UpdateRequest, in a namespace of their own."""
 
     cluster: Cluster
     namespace: str
@@ -185,13 +185,13 @@ class Requests:
 
 @pytest.fixture(scope="module")
 def requests(cluster: Cluster, module_namespace: str) -> Requests:
-    """For tests that leave them as they are."""
+    """UpdateRequests for tests that do not change them."""
     return create_requests(cluster, module_namespace)
 
 
 @pytest.fixture
 def own_requests(cluster: Cluster, namespace: str) -> Requests:
-    """For a test that changes them."""
+    """UpdateRequests for a test that changes them."""
     return create_requests(cluster, namespace)
 
 
@@ -519,7 +519,7 @@ def test_request_columns(requests: Requests) -> None:
     header = requests.kubectl("get", "ur").splitlines()[0]
     assert header.split() == ["NAME", "POLICY", "STATE", "PATCHED", "AGE"]
     assert done.split()[:-1] == ["ur-done", "staging/stamp-secrets", "Completed", "3/4"]
-    # Nobody has written its status: it still says that it waits.
+    # No program has written its status, whose default state is Pending.
     assert waiting.split()[-2] == "Pending"
     wide = requests.kubectl("get", "ur", "-o", "wide").splitlines()
     for title in ("RULE", "TRIGGER KIND", "TRIGGER NAMESPACE", "PROGRESS", "MESSAGE", "ATTEMPTS"):

@@ -1,4 +1,4 @@
-"""Every command of README and docs does what the page says, on a real control plane."""
+"""The commands in README and docs do what the pages say, on a real control plane."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ _PATTERNS = {"name": r"(?:ur|sweep)-[0-9a-f]{32}", "age": r"(?:\d+[dhms])+", "sp
 
 
 def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
-    """A kind that nobody runs, as bash, would keep a command out of this test."""
+    """A block of another kind, such as bash, would not be run by this module."""
     known = {
         "sh",
         "console",
@@ -66,13 +66,13 @@ def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """A person's shell: where it is, and what its environment says."""
+    """The shell of a user, with its start folder and its environment."""
 
     folder: Path
     environ: dict[str, str]
 
     def run(self, script: str, *, terminal: bool = False) -> tuple[int, str]:
-        """Run commands, and return exit code and output; a later call goes on where they ended."""
+        """Run commands where the previous call ended, and return their exit code and output."""
         place = self.folder / ".place"
         start = place.read_text().strip() if place.exists() else str(self.folder)
         whole = f"set -e\ncd '{start}'\n{script}\npwd > '{place}'"
@@ -90,7 +90,7 @@ def _bash(script: str, environ: dict[str, str], *, terminal: bool = False) -> tu
         start_new_session=True,
     ) as process:
         os.close(far)
-        # A command may watch something for ever; with it ends all that it started.
+        # A command may watch for ever: the signal ends its process group, with all its children.
         watch = threading.Timer(_LONGEST, os.killpg, (process.pid, signal.SIGKILL))
         watch.start()
         output = b"".join(_chunks(near)).decode()
@@ -101,7 +101,7 @@ def _bash(script: str, environ: dict[str, str], *, terminal: bool = False) -> tu
 
 def _chunks(descriptor: int) -> Iterator[bytes]:
     with open(descriptor, "rb", buffering=0) as stream, contextlib.suppress(OSError):
-        # A terminal ends with an error, not with an end of file.
+        # Reading a closed terminal ends with an error, not with an end of file.
         while chunk := stream.read(65536):
             yield chunk
 
@@ -110,7 +110,7 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 def environ(
     binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """What a shell has after `eval "$(retrofit dev up)"`, beside the objects of the pages."""
+    """The environment after `eval "$(retrofit dev up)"`; the cluster has the pages' objects."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
     folder = tmp_path_factory.mktemp("documents")
@@ -136,7 +136,7 @@ def _end(directory: Path) -> None:
 
 @pytest.fixture
 def shell(environ: dict[str, str], tmp_path: Path) -> Iterator[Shell]:
-    """A shell in a checkout, or what a page's commands see of it."""
+    """A shell in a folder with those parts of a checkout that the pages' commands use."""
     for name in (".venv", "manifests", "crds", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "docs").mkdir()
@@ -150,7 +150,7 @@ def shell(environ: dict[str, str], tmp_path: Path) -> Iterator[Shell]:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_the_commands_of_a_page(shell: Shell, page: Path) -> None:
     if page.name not in _FROM_THE_ROOT:
-        # The other pages go on from the files that README shows.
+        # The other pages use the files that README shows.
         assert shell.run("cd docs/examples") == (0, "")
         for name in ("all", page.stem):
             if (WORLD / name).is_dir():
@@ -176,12 +176,12 @@ def _problems(shell: Shell, block: Block) -> Iterator[str]:
 
 
 def _missing(expected: str, printed: str) -> str:
-    """Return the first line that does not come, in this order; times and names may differ."""
+    """Return the first expected line that is not printed in order; ages and names may differ."""
     position = 0
     for line in map(str.strip, expected.splitlines()):
         if line in ("", "..."):
             continue
-        # A line may be folded at another place.
+        # The output may wrap the line at another place.
         found = re.compile(rf"(?<!\S){_pattern(line)}(?!\S)").search(printed, position)
         if found is None:
             return line

@@ -15,7 +15,7 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
 async def described(rig: Rig, kind: str, name: str, *wanted: str) -> str:
-    """Wait until ``kubectl describe`` shows every text, and return what it shows."""
+    """Wait until ``kubectl describe`` shows every text among the events, and return its output."""
     place = () if kind == "cpol" else ("-n", rig.namespace)
     text = ""
 
@@ -31,8 +31,8 @@ async def described(rig: Rig, kind: str, name: str, *wanted: str) -> str:
 
 @pytest.fixture
 async def telling(rig: Rig) -> AsyncIterator[Rig]:
-    """A controller that tells of successes as well."""
-    # It gives its Lease back at once.
+    """The rig with a controller that also records events for successes."""
+    # SIGTERM makes the controller release its Lease at once.
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     await rig.controller("--generate-success-events", name="telling")
     yield rig

@@ -1,4 +1,4 @@
-"""PolicyExceptions and applyRules at work, on a cluster whose programs honour exceptions."""
+"""PolicyExceptions and applyRules, on a cluster whose programs honour exceptions."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ FLAGS = ("--enable-policy-exception", f"--exception-namespace={SPACES}")
 
 @pytest.fixture(scope="module")
 def exception_settings(binaries: Binaries | Path) -> Iterator[Programs]:
-    """Both programs, which honour the exceptions of some namespaces."""
+    """Both programs, which honour the exceptions of the namespaces ``live-*``."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose programs are not started here")
     with audited(binaries) as plane:
@@ -41,7 +41,7 @@ def exception_settings(binaries: Binaries | Path) -> Iterator[Programs]:
 
 @pytest.fixture
 async def rig(exception_settings: Programs) -> AsyncIterator[Rig]:
-    """Both programs at work, and a namespace of this test's own."""
+    """The running programs, with a namespace for this test only."""
     async with open_rig(
         exception_settings.cluster, exception_settings, f"live-{uuid.uuid4().hex[:8]}"
     ) as rig:
@@ -70,13 +70,13 @@ def exception(
 
 
 def of_members(rig: Rig) -> Object:
-    """Return what matches the targets of a test and none of its triggers."""
+    """Return a match block that selects the targets of a test and none of its triggers."""
     resources = {"kinds": ["ConfigMap"], "names": ["member-*"], "namespaces": [rig.namespace]}
     return {"any": [{"resources": resources}]}
 
 
 async def logged(rig: Rig, program: str, *words: str) -> None:
-    """Wait until a program has said something."""
+    """Wait until one log line of a program contains all the words."""
 
     async def unsaid() -> str:
         lines = (str(line) for line in rig.log(program))
@@ -86,7 +86,7 @@ async def logged(rig: Rig, program: str, *words: str) -> None:
 
 
 async def in_force(rig: Rig) -> None:
-    """Wait until the admission server knows the exceptions of the test."""
+    """Wait until the admission server has logged the exception of the test."""
     await logged(rig, ADMISSION, "exceptions changed", f"{rig.namespace}/e")
 
 
@@ -140,7 +140,7 @@ async def test_an_exception_ends_when_it_is_deleted(rig: Rig) -> None:
 
 
 async def test_a_request_that_waits_is_skipped_by_a_new_exception(rig: Rig) -> None:
-    """It is parked for a right that is missing, and looked at when the exception comes."""
+    """A new exception wakes a request that is parked for a missing right."""
     place = rig.namespace
     async with rig.granted("secrets"):
         await rig.apply(rule(place, [target(place, "hidden", "Secret")], {"data": {"a": "Yg=="}}))

@@ -1,4 +1,4 @@
-"""Rules without targets on a cluster with both programs at work: what is new, and what exists."""
+"""Rules without targets on new and on existing objects, with both programs running."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ CONTROLLERS = (
     "jobs.batch",
     "cronjobs.batch",
 )
-"""What the controller may not change before: the rest of them the installation of tests grants."""
+"""The Pod controllers on which the test installation grants no rights, unlike on the others."""
 RULES = ("sidecar", "autogen-sidecar", "autogen-cronjob-sidecar")
 SIDECAR = {"name": "sidecar", "image": "registry.invalid/sidecar"}
 
@@ -32,7 +32,7 @@ async def annotate(rig: Rig, value: str) -> None:
 
 
 async def phases(rig: Rig, *wanted: str) -> None:
-    """Wait until the policy's status says when its rules run."""
+    """Wait until the policy's status lists the phases."""
 
     async def missing() -> Any:
         found = (await rig.get("ClusterPolicy", rig.namespace, ""))["status"].get("phases")
@@ -42,7 +42,7 @@ async def phases(rig: Rig, *wanted: str) -> None:
 
 
 async def test_new_pods_and_the_controllers_of_old_ones_get_a_sidecar(rig: Rig) -> None:
-    """The annotation comes later: one sweep for each rule, and none for what cannot be changed."""
+    """Setting the annotation later starts a sweep per rule; that of the immutable Pods waits."""
     place = rig.namespace
     await rig.create(deployment(place, "old"))
     await rig.create(pod(place, "old"))

@@ -1,4 +1,4 @@
-"""`retrofit explain` on a cluster: policy, trigger and targets as they stand there."""
+"""`retrofit explain` on a cluster, with the stored policy, trigger and targets."""
 
 import base64
 import json
@@ -231,7 +231,7 @@ def test_what_is_not_there_is_one_line(
 
 
 def labelling(kind: str, **resources: Any) -> dict[str, Any]:
-    """Return a policy that labels what fires it."""
+    """Return a policy that labels its own trigger."""
     target = {"apiVersion": "v1", "kind": kind, "name": "{{ request.object.metadata.name }}"}
     patch = {"metadata": {"labels": {"seen": "yes"}}}
     return {
@@ -261,5 +261,5 @@ def test_what_the_shipped_settings_leave_out_fires_nothing(
     path.write_text(yaml.safe_dump(labelling("Node")))
     text = "nothing ever fires it: resourceFilters leave out Node ([Node,*,*])"
     assert text in explain(str(path), "--cluster").output
-    # A file alone belongs to no cluster, whose settings could be known.
+    # Without --cluster there are no settings that could filter triggers.
     assert "resourceFilters" not in explain(str(path)).output

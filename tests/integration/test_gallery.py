@@ -1,4 +1,4 @@
-"""The gallery on a cluster: every policy does there what its folder says, all at the same time."""
+"""The gallery on a cluster: all policies together have the effects that their folders show."""
 
 import asyncio
 import contextlib
@@ -48,11 +48,11 @@ def listed(objects: list[Object]) -> str:
 
 
 class Gallery:
-    """All policies in force, their triggers changed once.
+    """All policies of the gallery in one cluster, with their triggers and targets.
 
     Attributes:
-        before: Each object as it was stored before there was a policy.
-        versions: resourceVersions by what stands for them in the files.
+        before: The objects of the files ``before.yaml`` as stored before the policies, by key.
+        versions: The stored resourceVersions of the triggers, by their placeholders in the files.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -62,18 +62,18 @@ class Gallery:
         self.versions: dict[str, str] = {}
 
     def objects(self, objects: list[Object]) -> dict[Key, Object]:
-        """Return objects as they are stored now."""
+        """Return the objects as they are stored now, by key."""
         text = self.kubectl("get", "-f", "-", "-o", "json", stdin=listed(objects))
         found = json.loads(text)
         return {key(item): item for item in found.get("items", [found])}
 
     def stand(self) -> None:
-        """Create what is there before the policies."""
+        """Create the namespaces, triggers and targets that exist before the policies."""
         targets = all_of("before.yaml")
         spaces = {item["metadata"].get("namespace", "") for item in targets + self.triggers}
         spaces -= {"", *(item["metadata"]["name"] for item in self.triggers)}
         self.apply([named("Namespace", name) for name in sorted(spaces)])
-        # A Pod needs the account of its namespace, and a changed trigger is one that was there.
+        # A Pod needs its namespace's default account, and a changed trigger must exist before.
         pods = {item["metadata"]["namespace"] for item in targets if item["kind"] == "Pod"}
         for name in pods:
             self.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name)
@@ -86,7 +86,7 @@ class Gallery:
                 self.versions[version] = stored[key(item)]["metadata"]["resourceVersion"]
 
     def rule(self) -> None:
-        """Bring the policies into force, each with its role."""
+        """Apply the policies with their roles, and wait until all policies are ready."""
         policies = all_of("policy.yaml")
         self.apply(all_of("role.yaml"))
         self.apply(policies)
@@ -94,7 +94,7 @@ class Gallery:
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
 
     def change(self) -> None:
-        """Change every trigger, as people do; a Pod is bound as a scheduler does it."""
+        """Annotate every trigger, and bind Pods as a scheduler does."""
         bare = [without_version(item) for item in self.triggers]
         self.kubectl("annotate", "-f", "-", "example.com/seen=yes", stdin=listed(bare))
         for item in all_of("binding.yaml"):
@@ -106,7 +106,7 @@ class Gallery:
         self.kubectl("apply", "-f", "-", stdin=listed(objects))
 
     def forget(self) -> None:
-        """Remove what other tests of the same cluster would meet."""
+        """Delete the policies, roles and Nodes, which would affect other tests of the cluster."""
         left = [*all_of("policy.yaml"), *all_of("role.yaml")]
         left += [item for item in all_of("before.yaml") + self.triggers if item["kind"] == "Node"]
         self.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=listed(left))
@@ -123,7 +123,7 @@ def without_version(obj: Object) -> Object:
 
 @pytest.fixture(scope="module")
 def gallery(live_programs: Programs) -> Iterator[Gallery]:
-    """The whole gallery in one cluster: each folder has namespaces of its own."""
+    """The whole gallery in one cluster, where each folder uses namespaces of its own."""
     cluster = live_programs.cluster
     asyncio.run(alive(live_programs))
     settings = json.loads(cluster.kubectl("get", *SETTINGS, "-o", "json"))["data"]
@@ -149,13 +149,13 @@ def filter_by(cluster: Cluster, filters: str) -> None:
 
 
 async def alive(programs: Programs) -> None:
-    """Start again what an earlier test left dead."""
+    """Restart the programs that an earlier test left dead."""
     async with open_rig(programs.cluster, programs, "gallery"):
         pass
 
 
 def missing(wanted: Any, live: Any, versions: dict[str, str]) -> str:
-    """Return what of a document is not in the stored object, empty where all is."""
+    """Return where a stored object first differs from a document; empty if it contains it all."""
     if isinstance(wanted, dict):
         for name, value in wanted.items():
             if lack := missing(value, (live or {}).get(name), versions):
@@ -173,7 +173,7 @@ def missing(wanted: Any, live: Any, versions: dict[str, str]) -> str:
 
 
 def body(obj: Object) -> Object:
-    """Return what a policy may change: labels and content, without status and bookkeeping."""
+    """Return the parts of an object that a policy may change: its labels and its content."""
     fixed = {"metadata", "status"}
     labels = obj["metadata"].get("labels") or {}
     return {"labels": labels} | {name: part for name, part in obj.items() if name not in fixed}

@@ -1,4 +1,4 @@
-"""GlobalContextEntries at work: kept by both programs, read by rules, waited for."""
+"""GlobalContextEntries: both programs keep their data, rules read it, requests wait for it."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ ADMISSION_USER = f"system:serviceaccount:{NAMESPACE}:kyverno-admission-controlle
 
 
 class Entries:
-    """What a test does with entries; they are named after its namespace."""
+    """Creates GlobalContextEntries named after the test's namespace, and reads their status."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -81,7 +81,7 @@ class Entries:
 
 @pytest.fixture
 async def entries(rig: Rig) -> AsyncIterator[Entries]:
-    """Entries that are removed afterwards."""
+    """Entries that are deleted after the test."""
     found = Entries(rig)
     yield found
     for name in found.names:
@@ -90,7 +90,7 @@ async def entries(rig: Rig) -> AsyncIterator[Entries]:
 
 
 def reading(rig: Rig, reference: str, value: str, path: str = "") -> Object:
-    """Return a rule that writes a value out of an entry into ``target``."""
+    """Return a rule that writes a value of an entry into ``target``."""
     fields = {"name": reference} | ({"jmesPath": path} if path else {})
     return rule(
         rig.namespace,
@@ -101,7 +101,7 @@ def reading(rig: Rig, reference: str, value: str, path: str = "") -> Object:
 
 
 async def reads(rig: Rig, value: str, within: float = 10.0) -> None:
-    """Wait until a new trigger's rule reads a value; how soon an entry knows is not its matter."""
+    """Create triggers until a rule reads a value, because an entry is updated with a delay."""
     count = 0
 
     async def missing() -> Any:
@@ -133,8 +133,8 @@ async def test_a_rule_reads_objects_and_sees_a_new_one(rig: Rig, entries: Entrie
     await rig.create(config_map(place, "team-a"))
     await rig.delete("ConfigMap", "team-b")
     await reads(rig, "team-a")
-    # Followed, so that it is listed once and not for each trigger; the other one looks for
-    # triggers from before the policy was in force.
+    # The entry is watched, so it is listed once and not for each trigger. The other list is that
+    # of catch-up, for triggers from before the policy was in force.
     assert await rig.calls("list", "configmaps") <= 2
 
 
@@ -162,7 +162,7 @@ async def test_a_request_waits_for_an_entry_and_is_woken(rig: Rig, entries: Entr
         (request,) = await rig.requests()
         return "" if request.status.attempts >= 4 else "its pauses are short"
 
-    # The next attempt is seconds away by then: only who is woken is faster.
+    # The next attempt is seconds away by then: the request ends sooner only if it is woken.
     await rig.settle(missing, within=20)
     await entries.create(kubernetesResource={"version": "v1", "resource": "namespaces"})
     await rig.finish(within=6)
@@ -231,7 +231,7 @@ async def test_a_kind_that_comes_later_is_found(rig: Rig, entries: Entries) -> N
         }
     )
     try:
-        # It is there now; what is missing is the right.
+        # The kind is served now, and the right to list it is missing.
         await entries.not_ready(name, "cannot list resource", within=40)
     finally:
         await rig.delete("CustomResourceDefinition", f"gadgets.{group}", "")
@@ -283,7 +283,7 @@ async def test_a_policy_of_a_namespace_reads_no_entry(rig: Rig, entries: Entries
 
 
 def changing(rig: Rig, reference: str, value: str) -> Object:
-    """Return a rule that writes a value out of an entry into what is about to be stored."""
+    """Return a rule that writes a value of an entry into the object that is being stored."""
     made = reading(rig, reference, value)
     del made["mutate"]["targets"]
     return made
@@ -395,7 +395,7 @@ async def service() -> AsyncIterator[Service]:
 
 @pytest.fixture
 async def open_hosts(rig: Rig) -> AsyncIterator[Callable[[], None]]:
-    """A controller that may call this machine, in the place of the usual one."""
+    """Replace the controller by one that is allowed to call services on this machine."""
     assert rig.programs.supervision.exit_code(ADMISSION) is None
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     await rig.controller("--service-hosts=127.0.0.1", name="open-hosts")

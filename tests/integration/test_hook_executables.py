@@ -1,4 +1,4 @@
-"""`retrofit-hooks` as a process: hooks with the rights of their own account only."""
+"""`retrofit-hooks` as a process: its hooks have only the rights of its ServiceAccount."""
 
 import json
 import os
@@ -133,7 +133,7 @@ subjects: [{kind: ServiceAccount, name: retrofit-hooks, namespace: NAMESPACE}]
 
 
 class Runner:
-    """The program with hooks of a test's own, in its own namespace."""
+    """The hooks program with the hooks of one test, in a namespace of its own."""
 
     def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
         self.cluster, self.namespace = cluster, namespace
@@ -178,7 +178,7 @@ class Runner:
         code = self.process.wait(20)
         self.process = None
         if number == signal.SIGKILL:
-            # Else the next one would wait until it runs out, fifteen seconds.
+            # Otherwise the next process would wait 15 seconds for the Lease to expire.
             self.cluster.kubectl("delete", "lease", "kube-retrofit-hooks", "-n", self.namespace)
         return code
 
@@ -247,7 +247,7 @@ def ready(hook: dict[str, Any]) -> str:
 def runner(
     installed_cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Runner]:
-    """It with its rights; a parameter names another folder of manifests."""
+    """The hooks program with its rights; a parameter selects another folder of manifests."""
     cluster, namespace = installed_cluster, f"hooks-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("apply", "-k", str(ROOT / "crds/hooks"))
     cluster.kubectl("create", "namespace", namespace)
@@ -359,13 +359,13 @@ def test_metrics_are_read_by_whom_a_role_lets(runner: Runner) -> None:
     for path in ("/metrics", "/metrics/hooks"):
         secure = f"https://{HOST}:{port}{path}"
         assert [status(secure, token) for token in tokens] == [401, 403, 200]
-        # Nor is there another way.
+        # The port without TLS refuses even the token that has the right.
         assert status(f"http://{HOST}:{runner.port}{path}", tokens[-1]) == 403
     assert runner.page("/readyz").endswith("ready\n")
 
 
 def retry(runner: Runner, *words: str) -> str:
-    """Run the command as a person does; return what it says."""
+    """Run `retrofit retry`, and return its output."""
     address = ("--kubeconfig", str(runner.cluster.kubeconfig))
     where = ("--requests-namespace", runner.namespace)
     done = CliRunner().invoke(retrofit, ["retry", *words, *where, *address])
@@ -384,7 +384,7 @@ def test_a_run_that_holds_up_its_queue_is_tried_again_on_request(runner: Runner)
     said = retry(runner, waiting["metadata"]["name"])
     assert "tried at once: 1 waiting request" in said
     runner.settle(lambda: "done" in runner.maps(), "the run went well")
-    # Sooner than it would have been by itself.
+    # The run came before the time of the scheduled attempt.
     (made,) = [
         item for item in runner.get("configmaps")["items"] if item["metadata"]["name"] == "done"
     ]
@@ -394,7 +394,7 @@ def test_a_run_that_holds_up_its_queue_is_tried_again_on_request(runner: Runner)
 
 @pytest.fixture
 def other_group(installed_cluster: Cluster) -> Iterator[None]:
-    """The kinds of the installation beside a Kyverno."""
+    """The CRDs of the installation beside a Kyverno."""
     folder = str(ROOT / "crds/beside")
     installed_cluster.kubectl("apply", "-k", folder)
     yield

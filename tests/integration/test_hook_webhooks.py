@@ -1,4 +1,4 @@
-"""Hooks that the API server asks, as processes with the rights of their own account only."""
+"""Hooks behind webhooks, in a process with only the rights of its ServiceAccount."""
 
 import json
 import signal
@@ -103,7 +103,7 @@ jq "{convertedObjects: [.[0].review.request.objects[] | $change
 
 
 class Asked:
-    """A program whose hooks the API server asks, and a namespace about whose objects it does."""
+    """The hooks program with its webhooks, and a namespace for the objects under review."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner, self.cluster = runner, runner.cluster
@@ -129,7 +129,7 @@ class Asked:
         self.runner.settle(all_are, "the hooks are Ready")
 
     def put(self, word: str, *, name: str = "it", **data: str) -> str:
-        """Create a ConfigMap as a person does; return what kubectl says."""
+        """Create a ConfigMap with kubectl, and return the output or the error."""
         obj = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -139,14 +139,14 @@ class Asked:
         return self.warn("create", "--warnings-as-errors", "-f", "-", stdin=json.dumps(obj))
 
     def warn(self, *words: str, stdin: str | None = None) -> str:
-        """Return what kubectl says, whether it succeeds or not."""
+        """Run kubectl, and return its output, or the error if it fails."""
         try:
             return self.cluster.kubectl(*words, stdin=stdin)
         except ClusterError as error:
             return str(error)
 
     def words(self) -> set[str]:
-        """Return the words that are stored."""
+        """Return the words in the stored ConfigMaps."""
         said = self.warn("get", "configmaps", "-n", self.namespace, "-l", "hook", "-o", "json")
         return {item["data"]["word"] for item in json.loads(said)["items"]}
 
@@ -166,7 +166,7 @@ def asked(runner: Runner) -> Iterator[Asked]:
     made = Asked(runner)
     cluster.kubectl("create", "namespace", made.namespace)
     rights = (ROOT / "manifests/hooks/webhooks/webhooks.yaml").read_text()
-    # Two programs in one cluster have configurations of different names.
+    # Two programs in one cluster need configurations with different names.
     rights = rights.replace("shell-operator-hooks", made.name)
     cluster.kubectl("apply", "-n", own, "-f", "-", stdin=rights)
     bind(cluster, own, made.name)
@@ -200,7 +200,7 @@ def test_a_hook_says_what_may_be_stored(asked: Asked) -> None:
     name = f"fail.{asked.runner.namespace}.example.com"
     assert f'admission webhook "{name}" denied the request: quite-long is longer than 6' in said
 
-    # Whoever asks sees what went wrong, and nothing that the hook printed.
+    # The caller sees why the hook failed, but nothing of its output.
     said = asked.put("crash")
     assert "hook fail.sh failed (exit 3)" in said
     assert "token" not in said
@@ -209,7 +209,7 @@ def test_a_hook_says_what_may_be_stored(asked: Asked) -> None:
     assert "gave no valid answer: $VALIDATING_RESPONSE_PATH: is not JSON" in asked.put("cut")
     assert "took longer than" in asked.put("slow")
     assert asked.words() == {"short"}
-    # Nothing of what was asked is recorded.
+    # No call of a webhook is recorded as an UpdateRequest.
     assert asked.runner.get("updaterequests")["items"] == []
 
 
@@ -219,7 +219,7 @@ def test_a_hook_that_may_fail_lets_pass_with_a_warning(asked: Asked) -> None:
     asked.ready("ignore.sh")
     assert "Warning: not reviewed: hook ignore.sh failed (exit 3)" in asked.put("crash", name="a")
     assert "took longer than" in asked.put("slow", name="b")
-    # It ended well, and what it says is no yes.
+    # The hook exits with 0 and writes no answer, which is not an approval.
     assert "gave no valid answer" in asked.put("silent", name="c")
     assert asked.words() == {"crash", "slow"}
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 async def rig(rig: Rig) -> AsyncIterator[Rig]:
-    """A cluster that serves Hooks."""
+    """The rig of a cluster that serves Hooks."""
     async with with_hooks(rig) as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""Policies of kinitiras on a cluster with both programs at work, from their kinds on."""
+"""Kinitiras policies with both programs running, from the installation of their CRDs on."""
 
 import asyncio
 import json
@@ -28,14 +28,14 @@ PODS = {"apiVersion": "v1", "kind": "Pod"}
 
 
 async def kubectl(rig: Rig, *args: str, stdin: Object | None = None) -> str:
-    """Run kubectl as the admin."""
+    """Run kubectl as the administrator."""
     text = "" if stdin is None else json.dumps(stdin)
     return await asyncio.to_thread(rig.cluster.kubectl, *args, stdin=text)
 
 
 @pytest.fixture
 async def policies(rig: Rig) -> AsyncIterator[Rig]:
-    """The rig, in a cluster that has these policies; they are gone afterwards."""
+    """The rig, with the kinitiras kinds installed; their policies are deleted after the test."""
     await kubectl(rig, "apply", "-k", str(ROOT / "manifests/dialects/kinitiras"))
     for kind in KINDS:
         await rig.learn(API_VERSION, kind)
@@ -62,7 +62,7 @@ def overriding(
     operations: tuple[str, ...] = (),
     annotations: dict[str, str] | None = None,
 ) -> Object:
-    """Return a policy that changes what it selects in the test's namespace."""
+    """Return a policy that changes the objects it selects in the test's namespace."""
     rules = [{"targetOperations": list(operations), "overriders": item} for item in overriders]
     place = {} if kind == "OverridePolicy" else {"namespace": rig.namespace}
     spec = {"resourceSelectors": [{**select, **place}], "overrideRules": rules}
@@ -70,12 +70,12 @@ def overriding(
 
 
 def label(name: str, value: str) -> Object:
-    """Return an edit that sets a label."""
+    """Return an overrider that sets a label."""
     return {"origin": [{"type": "labels", "labels": {name: value}}]}
 
 
 def referring(path: str, reference: Object) -> Object:
-    """Return an edit that takes an annotation from elsewhere."""
+    """Return an overrider that sets an annotation to the value of a reference."""
     return {
         "template": {
             "type": "annotations",
@@ -92,7 +92,7 @@ def labelled(obj: Object, **more: str) -> Object:
 
 
 async def ready(rig: Rig, *written: Object, reason: str = "Succeeded") -> None:
-    """Store policies, and wait until the status of each gives a reason."""
+    """Store policies, and wait until the condition of each has the given reason."""
     for obj in written:
         if await rig.find(obj["kind"], obj["metadata"]["name"], _place(obj)) is None:
             await rig.create(obj)
@@ -109,7 +109,7 @@ async def ready(rig: Rig, *written: Object, reason: str = "Succeeded") -> None:
 
 
 async def skipped_without(rig: Rig, held: Object) -> None:
-    """Delete a paused policy, and wait until its one request has ended because of that."""
+    """Delete a paused policy, and wait until its one request is skipped as ``PolicyGone``."""
     name, place = held["metadata"]["name"], _place(held)
 
     async def are(state: State, reason: str) -> Any:
@@ -127,7 +127,7 @@ def _place(obj: Object) -> str:
 
 
 async def labels(rig: Rig, name: str, namespace: str | None = None) -> dict[str, str]:
-    """Return the labels of a ConfigMap beside the one that makes it known."""
+    """Return the labels of a ConfigMap without the label that selects it for the webhook."""
     found = (await rig.get("ConfigMap", name, namespace))["metadata"].get("labels") or {}
     return {key: value for key, value in found.items() if key != LABEL[0]}
 
@@ -261,7 +261,7 @@ async def test_nobody_is_asked_about_objects_without_the_label(policies: Rig) ->
 
 
 async def test_a_tenants_policy_does_not_leave_its_namespace(policies: Rig) -> None:
-    """Neither at admission nor on what exists."""
+    """It changes no object elsewhere, neither at admission nor in a sweep."""
     rig = policies
     other = f"{rig.namespace}-other"
     await kubectl(rig, "create", "namespace", other)
@@ -361,7 +361,7 @@ async def test_a_policy_that_cannot_work_is_refused_with_its_place(
 
 
 async def test_a_service_that_may_not_be_called_is_named(policies: Rig) -> None:
-    """The metadata of a cloud, by its address and by a redirecting host, is nobody's to read."""
+    """The metadata service of a cloud is not called, and the refusal does not show the path."""
     rig = policies
     url = "http://169.254.169.254/latest/{{metadata.labels.role}}"
     asking = overriding(

@@ -1,4 +1,4 @@
-"""What people have kinitiras' policies for, all shapes at once, on what kubectl applies."""
+"""The use cases of kinitiras policies, all applied together, on objects applied with kubectl."""
 
 from typing import Any
 

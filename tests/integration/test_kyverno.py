@@ -1,4 +1,4 @@
-"""A Kyverno in the same cluster: one that is alive, one that left things behind."""
+"""A Kyverno in the same cluster: a live one, and one that left objects behind."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
 def definition(plural: str, kind: str, *versions: str, stored: str, scope: str) -> Object:
-    """Return a CRD as an older Kyverno had it: another schema, other versions served."""
+    """Return a CRD like one of an older Kyverno, with another schema and other served versions."""
     schema = {
         "type": "object",
         "properties": {
@@ -80,7 +80,7 @@ OLDER = (
 
 
 def left_request(namespace: str, trigger: Object, name: str, version: str = "v2") -> Object:
-    """Return a request as a Kyverno stores one, with everything that the user sent."""
+    """Return a request as a Kyverno stores it, with the whole admission request of the user."""
     meta = trigger["metadata"]
     user = {"username": "jane", "groups": ["system:authenticated"]}
     kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
@@ -134,7 +134,7 @@ def left_request(namespace: str, trigger: Object, name: str, version: str = "v2"
 
 @pytest.fixture(scope="module")
 def plane(binaries: Binaries | Path) -> Iterator[ControlPlane]:
-    """A control plane of this module, which had an older Kyverno's CRDs and objects first."""
+    """An empty control plane, in which `upgraded` creates the objects of an older Kyverno."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which may have its own CRDs")
     with audited(binaries) as control_plane:
@@ -152,7 +152,7 @@ def read(plane: ControlPlane, *what: str) -> Object:
 
 @pytest.fixture(scope="module")
 def upgraded(plane: ControlPlane) -> ControlPlane:
-    """The same with our CRDs applied over the older ones as the documents say."""
+    """The control plane with the project's CRDs applied over the older ones, as documented."""
     apply(plane, *OLDER)
     names = [f"crd/{item['metadata']['name']}" for item in OLDER]
     plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
@@ -190,13 +190,13 @@ def upgraded(plane: ControlPlane) -> ControlPlane:
     pending = ("--subresource=status", "--type=merge", "-p", '{"status": {"state": "Pending"}}')
     plane.kubectl("patch", "updaterequest", "ur-newer", "-n", NAMESPACE, *pending)
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", folder)
-    # Only our definition lets a request be selected by these fields.
+    # Only the project's CRD has these fields as selectable fields.
     wait_until(lambda: len(waiting(plane)) == 2, within=20, what="our CRDs are in force")
     return plane
 
 
 def waiting(plane: ControlPlane) -> list[str]:
-    """Return the names of requests that are not final, none while that cannot be asked."""
+    """Return the requests of policy ``kept`` that are not completed, none if the query fails."""
     selected = ("--field-selector", "status.state!=Completed,spec.policy=kept", "-o", "name")
     try:
         return plane.kubectl("get", "updaterequest", "-n", NAMESPACE, *selected).split()
@@ -217,7 +217,7 @@ def test_objects_of_an_older_kyverno_stay_readable(upgraded: ControlPlane) -> No
         carried = request["spec"]["context"]["admissionRequestInfo"]["admissionRequest"]
         assert carried["object"]["data"] == {"colour": "red"}
     assert request["status"]["state"] == "Pending"
-    # They can be written too: nothing in them is refused now.
+    # The objects can be written too: the new schemas refuse nothing in them.
     for what in ("cpol/kept", "policyexception/kept", "ur/ur-older", "ur/ur-newer"):
         place = NAMESPACE if what.startswith("ur/") else "default"
         upgraded.kubectl("annotate", what, "-n", place, "looked=at")
@@ -238,13 +238,13 @@ def programs(upgraded: ControlPlane) -> Iterator[Programs]:
 
 @pytest.fixture
 async def rig(programs: Programs) -> AsyncIterator[Rig]:
-    """Both programs at work, and a namespace of this test's own."""
+    """The running programs, with a namespace for this test only."""
     async with open_rig(programs.cluster, programs, f"beside-{uuid.uuid4().hex[:8]}") as rig:
         yield rig
 
 
 def renewed() -> Object:
-    """Return the Lease of a Kyverno that is alive now."""
+    """Return a Lease that a live Kyverno has just renewed."""
     spec = {
         "holderIdentity": "kyverno-background-controller-5f6-x",
         "leaseDurationSeconds": 12,
@@ -259,7 +259,7 @@ def renewed() -> Object:
 
 
 def probe(rig: Rig, program: str) -> tuple[int, str]:
-    """Return status and text of a program's readiness."""
+    """Return the HTTP status and text of a program's readiness probe."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(rig.programs.health(program), timeout=5) as answer:
@@ -269,7 +269,7 @@ def probe(rig: Rig, program: str) -> tuple[int, str]:
 
 
 async def reported(rig: Rig, program: str) -> Any:
-    """Return what is missing of a program's word about a live Kyverno."""
+    """Return "" if the probe reports a live Kyverno, and otherwise the probe's answer."""
     status, text = await asyncio.to_thread(probe, rig, program)
     return "" if status == 200 and "a live Kyverno is in this cluster" in text else text or status
 
@@ -306,7 +306,7 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_skippe
         await rig.create(config_map(place, "trigger-1"))
         events = await rig.items("Event", NAMESPACE)
         reported_events = [item for item in events if item["reason"] == "KyvernoIsLive"]
-        # One of each program.
+        # One event of each program.
         assert (
             len(reported_events)
             == len({item["reportingInstance"] for item in reported_events})
@@ -334,7 +334,7 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_skippe
 
 
 async def test_admission_alone_stands_by_too(rig: Rig) -> None:
-    """Nobody empties the webhooks then, so it is asked, and records nothing."""
+    """Without a controller the webhooks stay, but the admission server records nothing."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -361,7 +361,7 @@ async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:
     await rig.create(renewed())
     await settle_reported(rig, there=True)
     try:
-        # No webhook of ours sees it: it is the Kyverno that saw it.
+        # The project's webhooks are empty, so only the Kyverno has a request for this trigger.
         trigger = await rig.create(config_map(place, "left-1"))
         await rig.create(left_request(place, trigger, "ur-left-2"))
         other = left_request(place, trigger, "ur-left-3")

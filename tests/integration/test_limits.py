@@ -1,4 +1,4 @@
-"""Limits of a rollout on a cluster with both programs at work."""
+"""The limits of a rollout, on a cluster with both programs running."""
 
 from datetime import timedelta
 from typing import Any
@@ -17,14 +17,14 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
 async def limit(rig: Rig, **values: str | None) -> None:
-    """Annotate the test's policy; None removes an annotation."""
+    """Annotate the test's policy, where None removes an annotation."""
     marks = {PREFIX + name.replace("_", "-"): value for name, value in values.items()}
     change = {"metadata": {"annotations": marks}}
     await rig.merge("ClusterPolicy", rig.namespace, change, namespace="")
 
 
 async def held_back(rig: Rig, part: str) -> None:
-    """Wait until the policy's status says why nothing is worked on; empty: nothing holds it."""
+    """Wait until the policy's ``heldBack`` contains a text, or is empty if the text is empty."""
 
     async def missing() -> Any:
         policy = await rig.get("ClusterPolicy", rig.namespace, "")
@@ -35,7 +35,7 @@ async def held_back(rig: Rig, part: str) -> None:
 
 
 async def policy_says(rig: Rig, part: str) -> None:
-    """Wait until the one line of the policy's status for a person says something."""
+    """Wait until the message in the policy's status contains a text."""
 
     async def missing() -> Any:
         policy = await rig.get("ClusterPolicy", rig.namespace, "")
@@ -46,7 +46,7 @@ async def policy_says(rig: Rig, part: str) -> None:
 
 
 async def sweep_says(rig: Rig, reason: str, done: int) -> None:
-    """Wait until the one sweep waits for a reason, with so many ConfigMaps of the test changed."""
+    """Wait until the one sweep has a reason, and the given number of ConfigMaps is changed."""
 
     async def missing() -> Any:
         found = [item for item in await rig.requests() if item.spec.sweep]
@@ -65,7 +65,7 @@ def each(rig: Rig) -> Any:
 
 
 async def pairs(rig: Rig, count: int, **labels: str) -> dict[str, dict[str, str]]:
-    """Create triggers with labels, and their targets; return what the targets are to hold."""
+    """Create labelled triggers and their targets, and return the data expected in the targets."""
     place, kind = rig.namespace, labels.get("env", "none")
     numbers = range(count)
     triggers = [config_map(place, f"trigger-{kind}-{n}", to=f"to-{kind}-{n}") for n in numbers]
@@ -98,7 +98,7 @@ async def test_a_paused_policy_does_nothing_until_it_is_resumed(rig: Rig) -> Non
 async def test_canaries_come_first_then_the_rest_at_a_rate(rig: Rig) -> None:
     wanted = await pairs(rig, 3, env="prod")
     early = await pairs(rig, 2, env="test")
-    await rig.apply(each(rig))  # does nothing yet: it has no field for a policy change
+    await rig.apply(each(rig))  # starts no sweep yet, without mutateExistingOnPolicyUpdate
     await limit(rig, canary="env=test", rate="120/m", batch_size="1")
     await rig.apply(each(rig), mutateExistingOnPolicyUpdate=True)
     await sweep_says(rig, "Canary", 2)
@@ -111,7 +111,7 @@ async def test_canaries_come_first_then_the_rest_at_a_rate(rig: Rig) -> None:
 
 
 async def test_no_more_triggers_fail_than_are_allowed(rig: Rig) -> None:
-    """Every target is immutable: of eight triggers two are tried, and somebody is asked."""
+    """Every target is immutable: two of the eight triggers are tried, and then the sweep waits."""
     place = rig.namespace
     await pairs(rig, 8)
     for number in range(8):

@@ -1,4 +1,4 @@
-"""The manifests on a real API server: they apply, and nobody may more than is written down."""
+"""The manifests on a real API server: they apply, and accounts have only the listed rights."""
 
 import contextlib
 import functools
@@ -54,7 +54,7 @@ KINDS_OF_THE_SUITE = (
 
 @pytest.fixture(scope="module")
 def cluster(binaries: Binaries | Path) -> Iterator[Cluster]:
-    """A cluster of its own: rights that other tests grant would count here."""
+    """A cluster of this module's own, because rights that other tests grant would count here."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, whose rights are not known")
     with ControlPlane.start(Options(binaries=binaries)) as plane:
@@ -71,7 +71,7 @@ def cluster(binaries: Binaries | Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module", params=["demo", "conformance"])
 def overlay(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Rights of one overlay, on top of the default."""
+    """The name of an overlay whose rights are granted on top of the default."""
     rights = MANIFESTS / "overlays" / request.param / "rights.yaml"
     cluster.kubectl("apply", "-f", str(rights))
     granted = functools.partial(may, cluster, BACKGROUND, "update configmaps")
@@ -92,7 +92,7 @@ def wait_aggregated(cluster: Cluster, role: str, word: str) -> None:
 
 @functools.cache
 def rendered(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """Return the documents of an overlay, which no test changes."""
+    """Return the documents of an overlay; they are cached, so tests must not change them."""
     text = cluster.kubectl("kustomize", str(MANIFESTS / "overlays" / name))
     return list(yaml.safe_load_all(text))
 
@@ -100,7 +100,7 @@ def rendered(cluster: Cluster, name: str) -> list[dict[str, Any]]:
 def reviewed(
     cluster: Cluster, account: str, *questions: str, namespace: str = "default"
 ) -> dict[str, bool]:
-    """What the API server's authorizer says to ``verb resource[.group][/subresource][:name]``."""
+    """Return whether the account may do each ``verb resource[.group][/subresource][:name]``."""
     out = cluster.kubectl(
         *("create", "-f", "-", "-o", "jsonpath={.status.allowed} "),
         stdin="\n---\n".join(json.dumps(_review(account, q, namespace)) for q in questions),
@@ -141,7 +141,7 @@ def may(cluster: Cluster, account: str, question: str) -> bool:
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_applies(cluster: Cluster, name: str) -> None:
     folder = str(MANIFESTS / "overlays" / name)
-    # What is in a namespace can be tried only where that is stored.
+    # A dry run of a namespaced object needs its namespace to be stored.
     namespaces = [item for item in rendered(cluster, name) if item["kind"] == "Namespace"]
     cluster.kubectl("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, namespaces)))
     cluster.kubectl("apply", "-k", folder, "--dry-run=server")
@@ -162,7 +162,7 @@ def test_only_named_ports_of_the_programs_are_reached(cluster: Cluster, name: st
         open_ports = [port["port"] for rule in wanted[0]["ingress"] for port in rule["ports"]]
         (container,) = program["template"]["spec"]["containers"]
         assert open_ports == [port["name"] for port in container["ports"]]
-        # From outside of the cluster nobody reaches the metrics.
+        # The metrics, the last port, cannot be reached from outside the cluster.
         assert [rule.get("from") for rule in wanted[0]["ingress"]][-1] == [
             {"namespaceSelector": {}}
         ]
@@ -233,7 +233,7 @@ def test_the_monitoring_manifests_render_and_fit_the_services(cluster: Cluster) 
 
 
 def test_applying_again_on_the_servers_side_changes_nothing(cluster: Cluster) -> None:
-    """What a tool that applies all the time would else write, and report as drift."""
+    """Otherwise a GitOps tool would write with every sync, and report drift."""
     folder = str(MANIFESTS / "overlays" / "default")
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-k", folder)
 
@@ -244,7 +244,7 @@ def test_applying_again_on_the_servers_side_changes_nothing(cluster: Cluster) ->
             for item in applied["items"]
         }
 
-    # What aggregates roles writes to them a moment after they came.
+    # The controller that aggregates ClusterRoles writes to new ones a moment later.
     def settled() -> bool:
         return versions() == versions()
 
@@ -252,7 +252,7 @@ def test_applying_again_on_the_servers_side_changes_nothing(cluster: Cluster) ->
 
 
 def test_certificates_of_cert_manager_are_ones_that_the_programs_keep(cluster: Cluster) -> None:
-    """A name that lacks, or a renewal that comes late, and both would replace each other's."""
+    """With a missing name or a late renewal, both would replace each other's certificates."""
     documents = rendered(cluster, "cert-manager")
     found = {
         item["spec"]["secretName"]: item["spec"]
@@ -283,7 +283,7 @@ def test_certificates_of_cert_manager_are_ones_that_the_programs_keep(cluster: C
 
 @contextlib.contextmanager
 def added_role(cluster: Cluster, name: str, labels: dict[str, str], rule: Any) -> Iterator[None]:
-    """Keep a ClusterRole there for a while, as people add them."""
+    """Add a ClusterRole until the context ends, as users do."""
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -585,7 +585,7 @@ def test_pods_are_kept_from_what_ends_them_all(cluster: Cluster, name: str) -> N
     )
     pod = deployment["template"]["spec"]
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
-    # Longer than a crash loop that becomes ready, and than a node's proxy needs.
+    # Longer than a crashing container stays ready, and than kube-proxy needs for an update.
     assert deployment["minReadySeconds"] >= 5
     (budget,) = (
         document["spec"]

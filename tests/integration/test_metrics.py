@@ -1,4 +1,4 @@
-"""What /metrics of both programs says after some work on a real API server."""
+"""The metrics of both programs after some work on a real API server."""
 
 import asyncio
 import urllib.request
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.cluster
 
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 HIDDEN = "{{ 'Secret' }}"
-"""A kind that the policy admission cannot ask the controller's rights for."""
+"""A kind given by a variable, so that policy admission cannot check the rights on it."""
 Samples = Callable[..., float]
 
 
 async def scraped(rig: Rig, program: str) -> Samples:
-    """Return a function that adds up the samples of a name with some labels."""
+    """Return a function that sums the samples with a given name and labels."""
 
     def read() -> str:
         with urllib.request.urlopen(f"{rig.programs.address(program)}/metrics") as answer:

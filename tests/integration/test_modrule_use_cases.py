@@ -1,4 +1,4 @@
-"""The rules that people have ModRules for, all of them at once, on what kubectl applies."""
+"""The use cases of ModRules, all applied together, on objects applied with kubectl."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ match:
 - {select: $.spec.template.spec.imagePullSecrets, negate: true}
 patch: [{op: add, path: /spec/template/spec/imagePullSecrets/-1, value: "name: mirror"}]
 """
-"""A rule of one tier, and one of the next that acts on what it made."""
+"""A rule of the tier after that of ``MIRROR``, which matches the image that it sets."""
 
 
 def rules(place: str) -> list[Object]:
@@ -120,7 +120,7 @@ async def test_rules_for_every_purpose_work_together(modrules: Rig) -> None:
     await kubectl(rig, "apply", "-f", "-", stdin=web)
     stored = await rig.get("Deployment", "web")
     assert_changed(stored, place)
-    # What is applied again is changed again, and comes out the same.
+    # Applying the object again has the same result.
     await kubectl(rig, "apply", "-f", "-", stdin=web)
     again = await rig.get("Deployment", "web")
     assert again["spec"] == stored["spec"]
@@ -137,7 +137,7 @@ async def test_rules_for_every_purpose_work_together(modrules: Rig) -> None:
     assert "ownerReferences" not in orphan["metadata"]
 
     await kubectl(rig, "apply", "-f", "-", stdin=pod(place, "p"))
-    # Once more, for the rules act on what comes out of merging fields, too.
+    # Twice, because after a server-side apply the rules act on the merged object.
     for _ in range(2):
         await kubectl(rig, "apply", "--server-side", "-f", "-", stdin=pod(place, "q"))
         assert (await rig.get("Pod", "q"))["metadata"]["labels"] == {"taste": "mint"}

@@ -1,4 +1,4 @@
-"""ModRules on a cluster with both programs at work, from the definition of the kind on."""
+"""ModRules with both programs running, from the installation of their CRD on."""
 
 import asyncio
 import json
@@ -23,13 +23,13 @@ CONFIG_MAP = {"select": "$.kind", "matchValue": "ConfigMap"}
 
 
 async def kubectl(rig: Rig, *args: str, stdin: Object | None = None) -> str:
-    """Run kubectl as the admin."""
+    """Run kubectl as the administrator."""
     text = "" if stdin is None else json.dumps(stdin)
     return await asyncio.to_thread(rig.cluster.kubectl, *args, stdin=text)
 
 
 async def desk(rig: Rig, *args: str) -> str:
-    """Return what a command says of the cluster."""
+    """Return the output of a `retrofit` command that is run against the cluster."""
 
     def run() -> str:
         flags = ("--kubeconfig", str(rig.cluster.kubeconfig))
@@ -45,7 +45,7 @@ async def install(rig: Rig, folder: str) -> None:
 
 @pytest.fixture
 async def modrules(rig: Rig) -> AsyncIterator[Rig]:
-    """The rig, in a cluster that has ModRules; they are gone afterwards."""
+    """The rig, with the ModRule kind installed; the ModRules are deleted after the test."""
     await install(rig, "manifests/dialects/kubemod")
     yield rig
     await kubectl(rig, "delete", "modrules", "--all", "--all-namespaces")
@@ -65,7 +65,7 @@ def labelling(rig: Rig, name: str = "rule", value: str = "blue", **fields: Any) 
 
 
 async def ready(rig: Rig, rule: Object, reason: str = "Succeeded") -> Object:
-    """Store a rule and wait until its status gives a reason; return the rule."""
+    """Store a rule, wait until its condition has the given reason, and return the stored rule."""
     meta = rule["metadata"]
     if await rig.find("ModRule", meta["name"], meta["namespace"]) is None:
         await rig.create(rule)
@@ -87,7 +87,7 @@ async def labels(rig: Rig, name: str, namespace: str | None = None) -> dict[str,
 
 
 async def test_a_definition_without_rights_is_in_nobodys_way(rig: Rig) -> None:
-    """As where KubeMod itself is installed: nothing of ours looks at its rules."""
+    """With the CRD alone, as where KubeMod itself is installed, its rules are ignored."""
     everything = str(ROOT / "manifests/dialects/kubemod")
     await kubectl(rig, "delete", "-k", everything, "--wait", "--ignore-not-found")
     await install(rig, "crds/dialects/kubemod")
@@ -135,7 +135,7 @@ async def test_rules_change_and_refuse_what_kubectl_applies(modrules: Rig) -> No
     made = await rig.get("Pod", "web")
     assert [item["name"] for item in made["spec"]["containers"]] == ["main", "side"]
     assert made["metadata"]["annotations"]["containers"] == "2"
-    # Apply takes back what its copy has and the file has not, and the rule adds it anew.
+    # Applying the same file again leaves the fields that rules added as they are.
     await kubectl(rig, "apply", "-f", "-", stdin=pod(place, "web"))
     assert (await rig.get("Pod", "web"))["spec"] == made["spec"]
     root = pod(place, "root")
@@ -160,7 +160,7 @@ async def test_a_rule_that_cannot_work_is_refused_with_its_place(modrules: Rig) 
 
 
 async def test_a_tenants_rule_does_not_leave_its_namespace(modrules: Rig) -> None:
-    """Neither at admission nor on what exists, whatever the rule says of namespaces."""
+    """It affects no object elsewhere, at admission or in a sweep, whatever namespaces it names."""
     rig = modrules
     other = f"{rig.namespace}-other"
     await kubectl(rig, "create", "namespace", other)
@@ -194,7 +194,7 @@ async def test_a_tenants_rule_does_not_leave_its_namespace(modrules: Rig) -> Non
     assert (figures["onExisting"], figures["failed"]) == (True, 0)
     named = f"modrule/{rig.namespace}/rule"
     assert "Completed, 2/2 done" in await desk(rig, "status", named)
-    # All are as the rule wants them already.
+    # All objects have the label of the rule already.
     assert "0 objects would be changed" in await desk(rig, "preview", named)
 
 

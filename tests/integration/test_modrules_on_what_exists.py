@@ -1,4 +1,4 @@
-"""A ModRule makes the same of an object that existed before it as of one that is written later."""
+"""A ModRule changes an object that existed before it in the same way as one created later."""
 
 import json
 from typing import Any
@@ -114,7 +114,7 @@ patch: [{op: add, path: /data/names, value: '"{{ keys .Target.data | sortAlpha |
 match: [{select: $.data.names, negate: true}]
 """,
 }
-"""Ten of each kind; an item that picks the objects of the case is added to all."""
+"""Ten rules for each kind, to which `rule_of` adds a match for the objects of the case."""
 
 
 def rule_of(case: str, text: str, place: str) -> Object:
@@ -144,7 +144,7 @@ def object_of(case: str, prefix: str, place: str) -> Object:
 
 
 def shown(obj: Object, prefix: str) -> Any:
-    """Return what a rule can have made of an object, without the name that it has."""
+    """Return the fields of an object that a rule may have changed, without the name prefix."""
     meta = obj["metadata"]
     marks = dict(meta.get("annotations") or {})
     marks.pop("deployment.kubernetes.io/revision", None)
@@ -201,7 +201,7 @@ async def test_what_a_sweep_writes_is_seen_by_other_rules_and_not_by_its_own(
     await swept(rig, rule)
     found = await rig.get("ConfigMap", "old")
     assert found["metadata"]["labels"] == {"team": "blue"}
-    # One for the object above, one for that of the CA, which each namespace has.
+    # One patch of the ConfigMap above, and one of kube-root-ca.crt, which each namespace has.
     assert await rig.asked("patch", "configmaps") == [False, False]
 
     other = modrule(
@@ -224,7 +224,7 @@ async def test_what_a_sweep_writes_is_seen_by_other_rules_and_not_by_its_own(
 
 
 async def swept(rig: Rig, rule: Object) -> None:
-    """Create a rule and wait until it has gone over what exists."""
+    """Create a rule, and wait until its sweep over the existing objects is done."""
     await rig.create(rule)
 
     async def unfinished() -> Any:

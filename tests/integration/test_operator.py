@@ -1,4 +1,4 @@
-"""kopf as a part of the process: what it may not hide, on a real API server."""
+"""kopf inside the process, on a real API server: failed watches are reported and retried."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def opened(kubeconfig: Path, **more: float) -> AsyncIterator[Operator]:
-    """An operator that follows policies with the credentials of a kubeconfig."""
+    """Yield an operator that watches the required kinds with the credentials of a kubeconfig."""
     registry = kopf.OperatorRegistry()
     for kind in KINDS:
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(nothing)

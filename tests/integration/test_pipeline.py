@@ -14,12 +14,12 @@ from tests.faults.rig import Rig, config_map, deployment, pod, rule, target
 pytestmark = pytest.mark.cluster
 
 GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
-# The kind is not known when the policy is written, so nobody asks for the right then.
+# The kind is not known when the policy is stored, so the right is not checked then.
 SECRET = "{{ 'Secret' }}"
 
 
 async def ended(rig: Rig, operation: str) -> Any:
-    """Return the status of the one request that an operation led to."""
+    """Return the status of the only request for an operation."""
     (request,) = [item for item in await rig.requests() if item.spec.operation == operation]
     return request.status
 
@@ -110,7 +110,7 @@ async def test_a_deletion_acts_with_what_the_object_held(rig: Rig) -> None:
 
 
 async def test_a_collection_is_deleted_and_the_trigger_in_it_fires(rig: Rig) -> None:
-    """A namespace ends by such calls; their reviews have no name of an object."""
+    """The deletion of a namespace makes such calls; their reviews contain no object name."""
     place = rig.namespace
     names = ("target", "trigger-1", "other")
     await rig.create_all(config_map(place, name) for name in names)
@@ -128,7 +128,7 @@ async def test_a_collection_is_deleted_and_the_trigger_in_it_fires(rig: Rig) -> 
 
 
 async def test_a_service_account_fires_a_rule_on_all_kinds(rig: Rig) -> None:
-    """The webhook is not asked about tokens of one, which is a question of the subresource."""
+    """The webhook is not called for its tokens, which are requests of a subresource."""
     place = rig.namespace
     await rig.learn("v1", "ServiceAccount")
     await rig.create(config_map(place, "target"))
@@ -318,7 +318,7 @@ async def test_a_policy_works_through_what_exists(rig: Rig) -> None:
     await rig.finish()
     shown = await asyncio.to_thread(rig.cluster.kubectl, "get", "ur", "-n", "kyverno")
     (line,) = [line for line in shown.splitlines() if line.startswith("sweep-") and place in line]
-    # Beside the triggers it looked at the target and at the ConfigMap of every namespace.
+    # The sweep also read the target and kube-root-ca.crt, which every namespace has.
     assert re.search(r" Completed +(\d+)/\1 ", line)
     (sweep,) = await rig.requests()
     assert sweep.status.counts.patched == 5
@@ -326,7 +326,7 @@ async def test_a_policy_works_through_what_exists(rig: Rig) -> None:
     await rig.applied({"target": dict.fromkeys(triggers, "second")}, within=15)
     await rig.finish(count=2)
     await rig.merge("ClusterPolicy", place, {"metadata": {"labels": {"a": "b"}}}, namespace="")
-    # What comes later goes the same way, so this shows that the label led to nothing.
+    # A later trigger takes the same path, so its result shows that the label had no effect.
     await rig.create(config_map(place, "trigger-after"))
     await rig.applied({"target": {"trigger-after": "second"}}, within=15)
     await rig.finish(count=3)
@@ -398,7 +398,7 @@ async def test_requests_of_a_policy_that_was_replaced_are_skipped(rig: Rig) -> N
     await rig.apply(rule(place, hidden, {"metadata": {"labels": {"got": "yes"}}}))
     await rig.create(config_map(place, "trigger-1"))
     await rig.parked("Forbidden")
-    # Between the two nobody looks: the request meets the new policy under the old name.
+    # No attempt runs in between, so the request finds the new policy under the old name.
     await rig.delete("ClusterPolicy", place, "")
     await rig.apply(rule(place, [target(place, "any")], GOT))
     await rig.finish(within=15)
@@ -414,7 +414,7 @@ def paused(namespace: str, name: str) -> Object:
 
 
 def tiny_crd(group: str) -> str:
-    """Return the definition of a kind without a schema."""
+    """Return the CRD of a kind whose schema allows every field."""
     return f"""
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

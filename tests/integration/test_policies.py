@@ -1,4 +1,4 @@
-"""What the author of a policy is told: at once by the API server, later by the status."""
+"""The feedback to the author of a policy, from admission and later from the status."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def good(place: str, **more: Any) -> Object:
 
 @pytest.fixture(autouse=True)
 async def checked(rig: Rig) -> None:
-    """Wait until the API server asks about policies: the leader tells it after its start."""
+    """Wait until the API server calls the policy webhook, which the leader registers first."""
     empty = policy(f"{rig.namespace}-empty")
 
     async def unasked() -> str:
@@ -52,7 +52,7 @@ async def checked(rig: Rig) -> None:
 
 
 async def refused(rig: Rig, *rules: Object) -> str:
-    """Return why the test's policy is refused."""
+    """Return the message with which the test's policy is refused."""
     with pytest.raises(Denied) as caught:
         await rig.create(policy(rig.namespace, *rules))
     return str(caught.value)
@@ -115,11 +115,11 @@ async def test_a_patch_that_is_no_yaml_is_refused_with_its_place(rig: Rig) -> No
 
 
 NO = None
-"""Takes a field away."""
+"""The value with which `changed` removes a field."""
 
 
 def changed(spec: Object, changes: dict[str, Any]) -> Object:
-    """Return a copy in which fields, named by their place, are others."""
+    """Return a copy of a spec with new values for fields, which are given by their paths."""
     found: Object = copy.deepcopy(spec)
     for place, value in changes.items():
         *steps, last = [int(step) if step.isdigit() else step for step in place.split(".")]
@@ -259,7 +259,7 @@ async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig
         " the service account 'kyverno:kyverno-background-controller': it may not get secrets in"
         f" namespace {place}, update secrets in namespace {place}" in said
     )
-    # What kubectl shows can be applied as it stands there.
+    # The role in kubectl's output can be applied unchanged.
     role = said[said.index("apiVersion: rbac") :]
     assert f"name: retrofit:{place}\n" in role
     await asyncio.to_thread(rig.cluster.kubectl, "apply", "-f", "-", stdin=role)
@@ -273,7 +273,7 @@ async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig
                 return str(error)
             return ""
 
-        # Nothing is remembered: it takes as long as the API server needs to honour the role.
+        # No refusal is cached: it takes as long as the API server needs to honour the role.
         await rig.settle(still_refused, within=10)
         assert asyncio.get_running_loop().time() - begun < 5
         await rig.ready()
@@ -282,7 +282,7 @@ async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig
 
 
 def secrets_role(place: str) -> Object:
-    """Return the role that a rule on Secrets needs, as it stands beside its policy."""
+    """Return the role that a rule on Secrets needs, to be applied together with its policy."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -307,7 +307,7 @@ async def test_a_role_and_its_policy_are_applied_together(rig: Rig) -> None:
         "kind": "List",
         "items": [secrets_role(place), policy(place, needy)],
     }
-    # A dry run of both stores no role: what is missing is a warning, and no refusal.
+    # A dry run of both stores no role: the missing right is a warning, not a refusal.
     dry = ("apply", "--dry-run=server", "--warnings-as-errors", "-f", "-")
     with pytest.raises(ClusterError, match=r"warnings? received") as caught:
         await asyncio.to_thread(rig.cluster.kubectl, *dry, stdin=json.dumps(both))
@@ -352,14 +352,14 @@ async def test_a_right_that_comes_back_is_noticed_within_seconds(rig: Rig) -> No
         )
     await rig.create(config_map(place, "trigger-1"))
     await tried_often(rig)
-    # Five seconds between two looks, and what the API server needs to honour a role.
+    # Five seconds between two checks, and the time that the API server needs to honour a role.
     async with rig.granted("secrets"):
         await rig.finish(within=7)
     assert await rig.states() == {State.COMPLETED: 1}
 
 
 async def tried_often(rig: Rig) -> None:
-    """Wait until the next attempt is further away than what is promised."""
+    """Wait until the next attempt is further away than the promised time to notice a right."""
 
     async def early() -> Any:
         waiting = await rig.requests(state=State.PENDING)
@@ -406,7 +406,7 @@ async def test_what_is_legal_but_surprising_is_a_warning(rig: Rig) -> None:
     assert "Warning: spec.rules[0].mutate.targets[0]: the target is every ConfigMap" in str(
         caught.value
     )
-    # An update that leaves the spec alone says nothing.
+    # An update that does not change the spec causes no warning.
     label = ("label", "clusterpolicy", place, "a=b", "--warnings-as-errors")
     await asyncio.to_thread(rig.cluster.kubectl, *label)
 
@@ -453,7 +453,7 @@ async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None
     wrong = rule(place, [target(place, "target")], {"data": {"a": "{{ request.object. }}"}})
 
     async def unstored() -> str:
-        # The policy comes while nobody looks at it, as one that an older version let pass.
+        # Stored without the webhook, as an older version might have allowed it.
         with contextlib.suppress(NotFound):
             await rig.delete("ValidatingWebhookConfiguration", WEBHOOK, "")
         try:
@@ -474,7 +474,7 @@ async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None
     status = (await rig.get("ClusterPolicy", place, ""))["status"]
     message = status["conditions"][0]["message"]
     assert message.startswith("spec.rules[0].mutate.patchStrategicMerge.data.a: ")
-    # Once repaired, it is in force.
+    # After its repair the policy is in force.
     await rig.create(config_map(place, "target"))
     await rig.apply(good(place))
     await rig.create(config_map(place, "trigger-1"))

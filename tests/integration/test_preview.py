@@ -1,4 +1,4 @@
-"""`retrofit preview` and `retrofit apply --cluster` on the real API server; nothing is written."""
+"""`retrofit preview` and `retrofit apply --cluster` on a real API server, without writes."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def policy_of(name: str, *rules: Object, **spec: Any) -> Object:
 
 @dataclass(frozen=True)
 class Desk:
-    """A folder, a namespace, and the program run on both."""
+    """Runs `retrofit` commands on the files of a folder and the objects of a namespace."""
 
     cluster: Cluster
     namespace: str
@@ -59,13 +59,13 @@ class Desk:
         return done
 
     def preview(self, *words: str, kubeconfig: Path | None = None, code: int = 0) -> Any:
-        """Return what `-o json` says."""
+        """Return the output of `retrofit preview -o json`."""
         done = self.run("preview", *words, "-o", "json", kubeconfig=kubeconfig)
         assert done.exit_code == code, done.stderr + done.stdout
         return json.loads(done.stdout)
 
     def versions(self) -> dict[str, str]:
-        """Return the version of every object that a test of this file touches."""
+        """Return the resourceVersion of each object of the kinds that these tests use."""
         kinds = "configmaps,secrets,deployments"
         found = json.loads(self.cluster.kubectl("get", kinds, "-n", self.namespace, "-o", "json"))
         return {
@@ -81,7 +81,7 @@ def desk(control_plane: Cluster, namespace: str, tmp_path: Path) -> Desk:
 
 @pytest.fixture
 def unchanged(desk: Desk) -> Callable[[], None]:
-    """Hold that nothing in the namespace changed since the first call."""
+    """A function that asserts that no object of the namespace changed since its first call."""
     known: list[dict[str, str]] = []
 
     def check() -> None:
@@ -92,13 +92,13 @@ def unchanged(desk: Desk) -> Callable[[], None]:
 
 
 def counts(data: Any, index: int = 0) -> dict[str, int]:
-    """Return what is not zero."""
+    """Return the counts of a rule that are not zero."""
     found = data["rules"][index]["counts"]
     return {name: count for name, count in found.items() if count}
 
 
 def said(text: str) -> list[str]:
-    """Return what an output says, whatever stands around it in an object."""
+    """Return the patches of an output, or its diff lines without context, sorted."""
     if text.startswith("["):
         return sorted(json.dumps(item, sort_keys=True) for item in json.loads(text))
     return sorted(line for line in text.splitlines() if line[:1] not in (" ", "@"))
@@ -109,7 +109,7 @@ def names(changes: Any) -> set[str]:
 
 
 def requests_of(cluster: ControlPlane, namespace: str) -> list[Object]:
-    """Return the requests about a namespace that are in the audit log."""
+    """Return the calls of kube-retrofit in a namespace, from the audit log."""
     assert cluster.audit_log is not None
     log = cluster.audit_log
     mark = "marker-of-the-end"
@@ -197,7 +197,7 @@ async def test_what_another_webhook_would_deny(rig: Rig, tmp_path: Path) -> None
             config_map(place, "target-2"),
         ]
     )
-    # What the cluster stores is previewed too; a change of the triggers would act on it.
+    # A stored policy is previewed; from here on a changed trigger would fire its rule.
     await rig.apply(rule(place, [target(place, EACH)], patch))
     async with open_sibling(rig):
         before = await asyncio.to_thread(desk.versions)
@@ -249,10 +249,10 @@ def test_somebody_with_few_rights(desk: Desk, unchanged: Callable[[], None]) -> 
     ]
     data = desk.preview(policy, "-n", place, kubeconfig=account, code=1)
     assert [item["counts"]["changed"] for item in data["rules"]] == [1, 0, 0]
-    # A later rule sees what an earlier one would have done.
+    # A later rule sees the changes that an earlier rule would have made.
     assert [item["counts"]["unchanged"] for item in data["rules"]] == [0, 1, 1]
     assert [item["failures"] for item in data["rules"]] == [[], [], []]
-    # Whoever may speak for the ServiceAccount sees with its rights.
+    # With --as the preview has the rights of the impersonated ServiceAccount.
     user = f"system:serviceaccount:{place}:reader"
     assert desk.preview(policy, "--as", user, code=1)["rules"][2]["failures"]
     unchanged()
@@ -274,7 +274,7 @@ def test_a_policy_that_names_an_account_is_previewed_with_its_rights(desk: Desk)
     made = policy_of("named", rule(place, [target(place, EACH)], GOT))
     made["metadata"]["annotations"] = {"kube-retrofit.dev/service-account": f"{place}/bot"}
     policy = desk.write("named.json", made)
-    # It may not list the triggers, which the administrator may.
+    # The account may not list the triggers, although the administrator may.
     (found,) = desk.preview(policy, code=1)["rules"]
     assert found["notes"][0] == f"as ServiceAccount {place}:bot, in whose name the policy works"
     assert f'User "system:serviceaccount:{place}:bot" cannot list' in found["failures"][0]
@@ -390,8 +390,8 @@ def test_many_triggers_take_seconds_and_few_requests(desk: Desk) -> None:
     assert counts(data)["changed"] == count
     assert len(data["rules"][0]["changes"]) == 20
     assert data["rules"][0]["changesLeftOut"] == count - 20
-    # Each target once, the triggers by pages, in which those of other tests are too, and what
-    # finds out what the cluster serves.
+    # One read for each target, the pages of the triggers, which contain ConfigMaps of other tests
+    # too, and discovery.
     names = desk.cluster.kubectl("get", "configmaps", "-A", "-o", "name").splitlines()
     assert data["requests"] <= count + len(names) // 500 + 8
 
@@ -419,7 +419,7 @@ def test_apply_says_of_a_cluster_what_it_says_of_files(
         live = desk.run("apply", policy, "--cluster", "-n", place, "-o", output)
         offline = CliRunner().invoke(retrofit, ["apply", policy, "-r", files, "-o", output])
         assert live.exit_code == offline.exit_code == 0, live.stderr
-        # kubectl sorts the fields of what it prints, and the API server does not.
+        # kubectl sorts the fields of its output, and the API server does not.
         assert said(live.stdout) == said(offline.stdout)
     listed = desk.run("apply", policy, "--cluster", "-n", place, "-o", "json", "--check")
     assert listed.exit_code == 1
@@ -478,7 +478,7 @@ def test_only_what_the_settings_of_the_cluster_let_fire_is_counted(
     installed_cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     own = {"apiVersion": "v1", "kind": "Namespace", "name": "{{ request.object.metadata.name }}"}
-    # Namespaces of other tests come and go.
+    # Only these names, because other tests create and delete namespaces.
     named = {"kinds": ["Namespace"], "names": [namespace, "kube-system"]}
     label = {
         "name": "label",

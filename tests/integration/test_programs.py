@@ -1,4 +1,4 @@
-"""Both programs as processes of this machine: they are killed, started again, and say why not."""
+"""Both programs as processes of this machine: kill, restart and failed starts."""
 
 import pytest
 

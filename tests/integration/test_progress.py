@@ -1,4 +1,4 @@
-"""What users see of a policy's work, on a real API server."""
+"""The progress in a policy's status, on a real API server."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 
 MANY = 1000
 HIDDEN = "{{ 'Secret' }}"
-"""A kind that the policy admission cannot ask the controller's rights for."""
+"""A kind given by a variable, so that policy admission cannot check the rights on it."""
 LABEL = {"metadata": {"labels": {"done": "yes"}}}
 
 
@@ -25,7 +25,7 @@ async def shown(rig: Rig) -> dict[str, Any]:
 
 
 async def until_shown(rig: Rig, right: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Wait until the status of the test's policy is as wanted, and return it."""
+    """Wait until the status of the test's policy passes a check, and return it."""
     found: dict[str, Any] = {}
 
     async def missing() -> Any:
@@ -113,7 +113,7 @@ async def test_a_missing_right_stands_in_the_policy_and_goes_away(rig: Rig) -> N
         return "" if (await rig.requests())[0].status.attempts > attempts else "not yet"
 
     await rig.settle(no_other_attempt, within=20)
-    # An attempt that changes nothing of what is shown is not written.
+    # An attempt that changes no figure of the status does not write the policy.
     policy = await rig.get("ClusterPolicy", place, "")
     assert policy["metadata"]["resourceVersion"] == before
     assert await rig.calls("patch", "secrets") == 0

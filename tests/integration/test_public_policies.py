@@ -1,6 +1,6 @@
-"""Public policies with targets, as their authors wrote them: they work, or say why not.
+"""Public policies with targets, unchanged: each works, or its status names what prevents it.
 
-The data lies outside of the project (`CONFORMANCE_DATA`); no policy is known here by its name.
+The data is outside of the project (`CONFORMANCE_DATA`); the tests name none of the policies.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.faults.rig import Rig
 pytestmark = pytest.mark.cluster
 
 ROLE = "\n\n"
-"""Stands between a refusal and the role that it prints."""
+"""The separator between the text of a refusal and the role that it contains."""
 TEMPLATE = {
     "metadata": {"labels": {"app": "public"}},
     "spec": {"containers": [{"name": "c", "image": "registry.invalid/c:1"}]},
@@ -34,7 +34,7 @@ SPECS: Mapping[str, Object] = {
         "spec": {"selector": {"matchLabels": {"app": "public"}}, "template": TEMPLATE},
     },
 }
-"""Kinds of which a test can make a trigger; a policy for others has to say what holds it back."""
+"""Kinds of triggers that a test can create; a policy on others must report an obstacle."""
 
 
 def policies() -> Iterator[tuple[Path, Object]]:
@@ -49,7 +49,7 @@ def policies() -> Iterator[tuple[Path, Object]]:
 
 
 def trigger(policy: Object, namespace: str) -> Object | None:
-    """Return an object that the first rule of a policy matches, None where none can be made."""
+    """Return an object that matches a policy's first rule, or None for a kind not in `SPECS`."""
     found = policy["spec"]["rules"][0]["match"]["any"][0]["resources"]
     kind = found["kinds"][0]
     if kind not in SPECS:
@@ -63,7 +63,7 @@ def trigger(policy: Object, namespace: str) -> Object | None:
 
 
 async def kubectl(rig: Rig, *words: str, stdin: Object | str = "") -> str:
-    """Return what kubectl says against a change: a refusal, or warnings; empty where nothing."""
+    """Run kubectl, and return the refusal or the warnings, or an empty text."""
     text = stdin if isinstance(stdin, str) else json.dumps(stdin)
     try:
         await asyncio.to_thread(rig.cluster.kubectl, *words, "--warnings-as-errors", stdin=text)
@@ -73,10 +73,10 @@ async def kubectl(rig: Rig, *words: str, stdin: Object | str = "") -> str:
 
 
 async def apply(rig: Rig, policy: Object) -> tuple[str, str]:
-    """Apply a policy as a person does, with the role that its refusal prints.
+    """Apply a policy and, if it is refused, the role from the refusal and the policy again.
 
     Returns:
-        What was said when it was stored at last, and the name of the role; empty without one.
+        The warnings when the policy was stored, and the name of the role or an empty text.
     """
     said = await kubectl(rig, "apply", "-f", "-", stdin=policy)
     if "denied the request" not in said:
@@ -103,7 +103,7 @@ async def in_force(rig: Rig, name: str) -> Object:
 
 
 async def fires(rig: Rig, policy: Object, obj: Object) -> bool:
-    """Create a trigger and change it, and tell whether a request of the policy was recorded."""
+    """Create and change a trigger, and return whether a request of the policy was recorded."""
     namespace = obj["metadata"].get("namespace", "")
     if namespace and await rig.find("Namespace", namespace, "") is None:
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -127,7 +127,7 @@ async def test_each_works_as_it_is_or_says_at_once_what_holds_it_back(rig: Rig) 
             condition = await in_force(rig, name)
             assert condition["status"] == "True", (path, condition)
             if condition["message"] != "Ready":
-                # What holds it back stands in the status, and was said at admission.
+                # The obstacle is in the status, and admission has already reported it.
                 held = condition["message"].removeprefix("Ready, but ").partition(":")[2]
                 assert held[:60] in said, (path, said, condition)
                 continue

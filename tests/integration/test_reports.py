@@ -1,4 +1,4 @@
-"""Reports on a real API server: written after the change, few writes, nothing stale."""
+"""Reports on a real API server: written after the change, with few writes and nothing stale."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ LOAD = 200
 async def until_reported(
     rig: Rig, right: Callable[[list[Object]], object], kind: str = "PolicyReport"
 ) -> list[Object]:
-    """Wait until the results of the test's policy are as wanted, and return them."""
+    """Wait until the report results of the test's policy pass a check, and return them."""
     await rig.learn("wgpolicyk8s.io/v1alpha2", kind)
     place = rig.namespace if kind == "PolicyReport" else ""
     results: list[Object] = []
@@ -61,7 +61,7 @@ async def test_a_result_stands_at_the_target_after_the_change(rig: Rig) -> None:
 
 
 async def test_what_a_killed_controller_had_not_written_is_brought_after(rig: Rig) -> None:
-    """It is killed as soon as the request has ended, a second before its report is due."""
+    """The controller is killed when the request has ended, a second before its report is due."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))

@@ -28,7 +28,7 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 @contextlib.asynccontextmanager
 async def settings(rig: Rig, **data: str) -> AsyncIterator[None]:
-    """Change keys of the settings until the end."""
+    """Change keys of the settings ConfigMap, and restore them at the end."""
     before = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]
     await rig.merge("ConfigMap", NAME, {"data": data}, namespace=NAMESPACE)
     try:
@@ -52,7 +52,7 @@ async def policy(rig: Rig, **more: Any) -> None:
 
 
 async def fires(rig: Rig, name: str, user: str = "") -> bool:
-    """Create a trigger, and tell whether a request was recorded before it was answered."""
+    """Create a trigger, and return whether a request was recorded by the time kubectl returned."""
     before = len(await rig.requests())
     document = json.dumps(config_map(rig.namespace, name))
     identity = (f"--as={user}",) if user else ()
@@ -61,7 +61,7 @@ async def fires(rig: Rig, name: str, user: str = "") -> bool:
 
 
 async def until_it_fires(rig: Rig, user: str = "", *, fire: bool) -> None:
-    """Wait until triggers are recorded, or are no more."""
+    """Create triggers until one is recorded, or until one is not."""
 
     async def missing() -> str:
         name = f"trigger-{uuid.uuid4().hex[:8]}"
@@ -71,7 +71,7 @@ async def until_it_fires(rig: Rig, user: str = "", *, fire: bool) -> None:
 
 
 async def allow(rig: Rig, user: str, *, cluster_role: bool) -> str:
-    """Let a user make ConfigMaps in the test's namespace; return the role's full name."""
+    """Allow a user to create ConfigMaps in the test's namespace; return the full role name."""
     name = f"makers-{rig.namespace}"
     kind = "clusterrole" if cluster_role else "role"
     where = ("-n", rig.namespace)
@@ -336,7 +336,7 @@ async def test_filtered_targets_are_skipped_where_it_is_asked_for(rig: Rig) -> N
     await rig.create(config_map(rig.namespace, "target"))
     await rig.apply(rule(rig.namespace, targets, GOT))
     old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
-    # Told to end, it gives the Lease back at once.
+    # SIGTERM makes the controller release its Lease at once.
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)
     try:
         async with settings(rig, resourceFilters=f"{old} [ConfigMap,{rig.namespace},other]"):

@@ -1,4 +1,4 @@
-"""What a person sees when the programs start into a world that is not as it should be."""
+"""The output of the programs when their environment is wrong or incomplete at the start."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ ACCOUNTS = {
 }
 BOTH = pytest.mark.parametrize("program", ["controller", "admission"])
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount")
-# What a container has: the ServiceAccount's files, and a user that no passwd file names.
+# As in a container: the ServiceAccount's files, and a user without an entry in passwd.
 POD = """
 mount -t tmpfs none /run
 mkdir -p /run/secrets/kubernetes.io/serviceaccount
@@ -40,7 +40,7 @@ NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 
 @dataclass(kw_only=True)
 class Started:
-    """A program of which every line is kept."""
+    """A running program whose output is kept in a log file."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -48,11 +48,11 @@ class Started:
 
     @property
     def said(self) -> str:
-        """What it printed so far."""
+        """The output of the program so far."""
         return self.log.read_text()
 
     def says(self, text: str, within: float = 60.0) -> None:
-        """Wait until it printed a text."""
+        """Wait until the program has printed a text."""
 
         def heard() -> bool:
             return text in self.said
@@ -63,23 +63,23 @@ class Started:
             raise AssertionError(f"it never says {text!r} but:\n{self.said}") from error
 
     def fails(self, within: float = 60.0) -> str:
-        """Wait until it ended with code 1, and return what it printed."""
+        """Wait until the program exits with code 1, and return its output."""
         assert self.process.wait(within) == 1, self.said
         assert "Traceback" not in self.said
         return self.said
 
     def runs(self) -> None:
-        """Assert that it still runs and met no fault of its own."""
+        """Assert that the program still runs and has printed no traceback."""
         assert self.process.poll() is None, self.said
         assert "Traceback" not in self.said
 
 
 @dataclass(kw_only=True)
 class Starter:
-    """Starts programs and ends them.
+    """Starts programs and kills them.
 
     Attributes:
-        before: The first words of every command line.
+        before: The prefix of every command line.
     """
 
     folder: Path
@@ -87,13 +87,13 @@ class Starter:
     before: tuple[str, ...] = ()
 
     def __call__(self, program: str, *flags: str, **env: str) -> Started:
-        """Start a program; a flag given here wins over the starter's own."""
+        """Start a program with flags that override those of the starter."""
         port, metrics = free_ports(2)
         own = [f"--bind-address={HOST}", f"--metrics-port={metrics}"]
         if program == "admission":
             own.append(f"--port={port}")
         log = self.folder / f"{program}-{len(self.started)}.log"
-        # Nothing of this machine's own clusters may leak in.
+        # The configuration of this machine's own clusters must not leak in.
         foreign = {"KUBECONFIG", *(NAMES if self.before else ())}
         kept = {key: value for key, value in os.environ.items() if key not in foreign}
         with log.open("wb") as output:
@@ -108,7 +108,7 @@ class Starter:
         return one
 
     def end(self) -> None:
-        """End all of them."""
+        """Kill all started programs."""
         for one in self.started:
             one.process.send_signal(signal.SIGKILL)
             one.process.wait(10)
@@ -116,7 +116,7 @@ class Starter:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Starter]:
-    """Start programs of this test."""
+    """A starter whose programs are killed after the test."""
     starter = Starter(folder=tmp_path)
     yield starter
     starter.end()
@@ -133,7 +133,7 @@ def empty(binaries: Binaries | Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def installed(empty: ControlPlane) -> ControlPlane:
-    """The same with everything installed; the test that needs it empty stands before."""
+    """The same control plane, installed; the test that needs it empty comes earlier."""
     install(empty, "default")
     return empty
 
@@ -302,5 +302,5 @@ def test_as_in_a_pod(
 
 
 def ready(one: Started) -> bool:
-    """Return whether a program says that it is ready."""
+    """Return whether the readiness probe of a program succeeds."""
     return answers(f"http://{HOST}:{one.metrics}/readyz")

@@ -1,4 +1,4 @@
-"""The page in a cluster, with the account of its component."""
+"""The page of `retrofit ui` in a cluster, with the ServiceAccount of its component."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 
 def allowed(rig: Rig) -> set[str]:
-    """Return what the account of the page may do in the namespace of the programs."""
+    """Return the resources of named API groups on which the account has rights in `NAMESPACE`."""
     user = f"--as=system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
     text = rig.cluster.kubectl("auth", "can-i", "--list", "--no-headers", "-n", NAMESPACE, user)
     kinds = {line.split()[0] for line in text.splitlines()}
-    # Everybody may ask what they may, and read some paths that are no objects.
+    # Every user may review their own rights and read some non-resource paths.
     return {kind for kind in kinds if "." in kind and kind[0] != "[" and "selfsubject" not in kind}
 
 

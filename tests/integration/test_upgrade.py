@@ -30,7 +30,7 @@ def named(items: list[Object]) -> set[tuple[str, str, str]]:
 
 @pytest.fixture
 def plane(own_control_plane: ControlPlane) -> ControlPlane:
-    """A cluster with what 0.1.0 installed, and with work that it left."""
+    """A cluster with an installation of 0.1.0 and the work that it left."""
     apply = ("apply", "--server-side", "-f")
     wave = [item for item in BEFORE if item["kind"] in {"CustomResourceDefinition", "Namespace"}]
     for items in (wave, BEFORE):
@@ -45,7 +45,7 @@ def plane(own_control_plane: ControlPlane) -> ControlPlane:
 @pytest.mark.timeout(300)
 def test_what_was_stored_goes_on(plane: ControlPlane) -> None:
     overlay = ROOT / "manifests/overlays/default"
-    # The command of the page, without forcing anything.
+    # The command of the upgrade page, which does not need --force-conflicts.
     plane.kubectl("apply", "--server-side", "-k", str(overlay))
     rendered = list(yaml.load_all(plane.kubectl("kustomize", str(overlay)), yaml.CSafeLoader))
     for kind, namespace, name in named(BEFORE) - named(rendered):

@@ -1,4 +1,4 @@
-"""`retrofit version` beside a real API server."""
+"""`retrofit version` against a real API server."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The webhook configurations on a real API server: narrow, in step, restored, and removed."""
+"""The webhook configurations on a real API server: scope, updates, repair and removal."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ GOT = {"data": {"got": "{{ request.object.metadata.name }}"}}
 
 @pytest.fixture(scope="module", autouse=True)
 def readable_triggers(live_programs: Programs) -> Iterator[None]:
-    """Let the controller read the kinds that only these tests use as triggers."""
+    """Allow the controller to read the kinds that only these tests use as triggers."""
     role = readable("", "persistentvolumes", "podtemplates", "secrets")
     live_programs.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
     yield
@@ -39,7 +39,7 @@ def readable_triggers(live_programs: Programs) -> Iterator[None]:
 
 
 async def asked(rig: Rig) -> set[tuple[str, str]]:
-    """Return group and resource of everything that the API server asks about."""
+    """Return the groups and resources in the rules of the validating webhooks for triggers."""
     found = await rig.find(KIND, RESOURCE, "")
     return {
         (group, resource)
@@ -51,7 +51,7 @@ async def asked(rig: Rig) -> set[tuple[str, str]]:
 
 
 async def settled(rig: Rig, resource: tuple[str, str], *, there: bool, within: float) -> float:
-    """Wait until the API server asks about a resource, or does no more; return the seconds."""
+    """Wait until the webhook rules contain, or lack, a resource, and return the seconds waited."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
 
@@ -74,13 +74,13 @@ def policy(rig: Rig, *rules: Object, **spec: Any) -> Object:
 
 
 async def change(rig: Rig, *rules: Object) -> None:
-    """Give the test's policy other rules."""
+    """Replace the rules of the test's policy."""
     patch = {"spec": {"rules": list(rules)}}
     await rig.merge("ClusterPolicy", rig.namespace, patch, namespace="")
 
 
 def about(rig: Rig, kind: str) -> Object:
-    """Return a rule about a kind that no other test uses."""
+    """Return a rule for triggers of a kind, preferably one that no other test uses."""
     return rule(rig.namespace, [target(rig.namespace, "target")], GOT, kinds=[kind])
 
 
@@ -132,7 +132,7 @@ async def test_it_says_what_the_policies_say_and_without_policies_nothing(rig: R
         for part in webhook["rules"]
         for resource in part["resources"]
     }
-    # One filter names DELETE, which then holds for the kinds of those without a list only.
+    # DELETE in one filter also applies to filters without operations; Pod/binding lists its own.
     assert asks == {
         ("pods/binding", ("CREATE",), "Namespaced"),
         ("persistentvolumes", ("DELETE", "UPDATE"), "Cluster"),
@@ -210,7 +210,7 @@ async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> N
         numbers = itertools.count()
 
         async def untouched() -> Any:
-            # The API server learns of the configuration by its own watch.
+            # The API server loads the configuration through a watch, so it takes effect later.
             meta = {"name": f"trigger-{next(numbers)}", "namespace": rig.namespace}
             await rig.create({"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": meta})
             return "" if (await rig.data("target")).get("got") else await rig.waiting() or "none"
@@ -221,7 +221,7 @@ async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> N
         await asyncio.to_thread(rig.cluster.kubectl, "delete", "crd", f"widgets.{group}")
         with contextlib.suppress(NotFound):
             await rig.delete("ClusterRole", group, "")
-    # What it was asked about it is asked about for as long as the policy wants it.
+    # The webhook keeps its rule for the kind, which is gone, as long as the policy names it.
     await not_ready(rig, "KindNotServed")
     assert (group, "widgets") in await asked(rig)
     await rig.delete("ClusterPolicy", rig.namespace, "")
@@ -229,7 +229,7 @@ async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> N
 
 
 async def not_ready(rig: Rig, reason: str) -> None:
-    """Wait until the test's policy says why it is not in force."""
+    """Wait until the Ready condition of the test's policy is False with a given reason."""
 
     async def unsaid() -> Any:
         status = (await rig.get("ClusterPolicy", rig.namespace, "")).get("status") or {}
@@ -240,7 +240,7 @@ async def not_ready(rig: Rig, reason: str) -> None:
 
 
 def readable(group: str, *resources: str) -> Object:
-    """Return a role that lets the controller read a group's objects."""
+    """Return a role that allows the controller to read objects of a group."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -261,7 +261,7 @@ async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> 
     )
 
     async def unstored() -> str:
-        # It comes while nobody looks at policies, as one that an older version let pass.
+        # Stored without the policy webhook, as an older version might have allowed it.
         with contextlib.suppress(NotFound):
             await rig.delete(KIND, POLICY, "")
         try:
@@ -299,7 +299,7 @@ async def test_a_controller_that_starts_again_changes_nothing_meanwhile(rig: Rig
 
 @pytest.fixture
 def removable(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]]:
-    """A cluster with both programs, to be uninstalled."""
+    """A cluster with both programs and a policy for all kinds, which a test uninstalls."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which no test may break")
     with audited(binaries) as plane:
@@ -312,7 +312,7 @@ def removable(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Program
 
 
 def policy_for_everything() -> Object:
-    """Return a policy whose webhook would stop every write once nobody answers."""
+    """Return a policy whose webhook would block every write once the admission server is gone."""
     match = {"any": [{"resources": {"kinds": ["*"]}}]}
     targets = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "namespace": "default"}]
     mutate = {"targets": targets, "patchStrategicMerge": {"data": {"a": "b"}}}
@@ -348,7 +348,7 @@ def test_uninstalling_leaves_no_webhook_behind(
     args = [str(root / part) if part.startswith("manifests/") else part for part in command]
     plane.kubectl(*args)
     wait_until(lambda: not configurations(plane), within=60, what="the configurations are gone")
-    # Whoever still runs makes them not again.
+    # A program that still runs must not create them again.
     wait_until(lambda: not namespaces(plane), within=60, what="the namespace is gone")
     assert configurations(plane) == ""
     programs.stop()

@@ -1,4 +1,4 @@
-"""Laws of crontabs: what a look at every minute would find is what is found."""
+"""Laws of crontabs: the next moment is the one that a search of every minute finds."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ DAYS = 45
 
 
 def _field(least: int, most: int) -> st.SearchStrategy[tuple[str, frozenset[int], bool]]:
-    """Return a field as text, its values, and whether it counts as not limited."""
+    """Return a strategy for a field: text, values, and whether it counts as unrestricted."""
     ends = st.tuples(st.integers(least, most), st.integers(least, most)).map(sorted)
     spans = ends.map(lambda pair: (f"{pair[0]}-{pair[1]}", range(pair[0], pair[1] + 1), False))
     stars = st.integers(1, most).map(

@@ -1,4 +1,4 @@
-"""Laws of the deciding half: wildcards, conditions, match."""
+"""Laws of the parts of a rule that decide: wildcards, scalars, conditions, match."""
 
 import fnmatch
 from typing import Any

@@ -163,7 +163,7 @@ def outcome(expression, data):
 
 
 def project(value, paths):
-    """Keep what lies on the paths, as a projected trigger does."""
+    """Return the parts of a value that lie on the paths, as a projected trigger keeps them."""
     if () in paths or not isinstance(value, dict):
         return value
     children = {}

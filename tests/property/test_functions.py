@@ -27,7 +27,7 @@ from reconciler.languages.jmespath import compile_expression
 from reconciler.languages.jmespath.functions.registry import REGISTRY
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-# What some function takes, so that others get it, too.
+# Valid arguments of some functions; the other functions are called with them, too.
 TEXTS = st.sampled_from(
     [
         *("", "0", "1", "-1", "5m", "1Gi", "-0.5Ki", "1e3", "1e-9", "9E", "1h", "-1h30m", "1ns"),
@@ -63,7 +63,7 @@ OF_TYPE = {
 
 @st.composite
 def calls(draw):
-    """Give a call and its arguments, most of them of a type that the function takes."""
+    """Draw a call and its arguments, most of them of a type that the function accepts."""
     name = draw(st.sampled_from(sorted(REGISTRY)))
     takes = REGISTRY[name].takes
     arguments = [draw(st.one_of([OF_TYPE.get(one, VALUES) for one in types])) for types in takes]

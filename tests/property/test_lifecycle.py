@@ -1,4 +1,4 @@
-"""Laws of a request's life, for any order of attempts."""
+"""Laws of a request's lifecycle, for any sequence of attempts."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Laws of the conditions that keep the API server from asking about objects of no rule."""
+"""Laws of match conditions: they keep the API server from calling for objects of no rule."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ WITH_OPERATIONS = st.tuples(ANY, OPERATIONS).map(
 
 @st.composite
 def reviews(draw: st.DrawFn, *, named: bool = False) -> Object:
-    """Return a request as the API server sends it; the same is what its conditions see."""
+    """Return an admission request as the API server sends it and as match conditions see it."""
     kind = draw(st.sampled_from(KINDS))
     operation = draw(st.sampled_from(["CREATE", "UPDATE", "DELETE"]))
     generated = not named and operation == "CREATE" and draw(st.booleans())
@@ -87,8 +87,8 @@ def reviews(draw: st.DrawFn, *, named: bool = False) -> Object:
 
 
 def _object(draw: st.DrawFn, kind: Kind, name: str, *, generated: bool) -> Object:
-    # Before an object is stored its name may be missing; afterwards it is there, and the request
-    # may still have none.
+    # Before an object with generateName is stored its name may be missing. Afterwards the object
+    # has a name, and the request may still have none.
     named = draw(st.booleans()) if generated else True
     meta: Object = {"name": name or "a"} if named else {"generateName": draw(NAMES)}
     labels = draw(st.none() | LABELS)
@@ -122,12 +122,12 @@ def policy(match: Object, exclude: Object | None = None) -> CompiledPolicy:
 def is_asked(
     policies: list[CompiledPolicy], request: Object, selected: frozenset[str] | None = None
 ) -> bool:
-    """Return whether the API server asks the webhook of some policies about a request.
+    """Return whether the API server calls the webhook of some policies for a request.
 
     Args:
-        policies: That the webhook is for.
-        request: In one of the namespaces, or in none.
-        selected: Namespaces that the webhook's selector lets through; None: all.
+        policies: The policies that the webhook serves.
+        request: The admission request, in one of the namespaces or in none.
+        selected: The namespaces that the webhook's selector matches. None stands for all.
     """
     kinds: dict[KindSelector, tuple[Kind, ...]] = {
         parse_kind(kind.kind): (kind,) for kind in KINDS
@@ -141,7 +141,7 @@ def is_asked(
         "oldObject": request.get("oldObject"),
     }
     answers = [ENVIRONMENT.compile(item["expression"]).eval(data=data) for item in found]
-    # With an error the API server would refuse the request under Fail.
+    # If a condition fails, the API server refuses the request under failurePolicy Fail.
     assert all(answer.type() == cel.Type.BOOL for answer in answers), answers
     return all(answer.value() for answer in answers)
 

@@ -1,4 +1,4 @@
-"""Laws of patches: a difference leads to where it was taken, a second time changes nothing."""
+"""Laws of patches: a diff leads to the other document, and a repeated merge changes nothing."""
 
 import contextlib
 import copy
@@ -241,7 +241,7 @@ def test_a_substituted_map_is_never_read_as_anchors(value: Any, resource: Any) -
 
 
 def directed(fields: Any) -> Any:
-    """A map of a patch with what may stand beside its fields."""
+    """Return a strategy for a map of a patch, with directives beside its fields."""
     named = st.lists(st.fixed_dictionaries({"name": NAMES}), max_size=3, unique_by=str)
     beside = st.fixed_dictionaries(
         {},

@@ -114,7 +114,7 @@ def check_laws(program: Program, obj: Object) -> None:
     assert (meta["name"], meta["namespace"], meta["uid"]) == ("t", "a", "u")
     again = change(program, 0, context, first.after)
     if not first.repeats:
-        # What is fed back changes nothing, or cannot be applied at all; it never changes more.
+        # If the result is fed back, the patch changes nothing or cannot be applied at all.
         assert again.status is not RuleStatus.PASS, (first.after, again.after)
 
 
@@ -161,7 +161,7 @@ def test_text_out_of_an_object_stays_in_its_place(text: str, form: str) -> None:
     assert written["x"] == text or not isinstance(written["x"], str | list | dict)
 
 
-# What else a name may not hold leads a call elsewhere, and is refused.
+# Other names would lead an API call to another path and are refused.
 NAMES = st.text(min_size=1, max_size=20).filter(
     lambda text: text not in {".", ".."} and not {"/", "%"} & set(text)
 )

@@ -1,4 +1,4 @@
-"""Laws of what has a short way: it gives what the long one gives, and costs the same steps."""
+"""Laws of shortcuts: result and counted steps are the same as those of the full evaluation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +41,7 @@ TEMPLATES = st.lists(TEXTS | ACTIONS, max_size=4).map("".join)
 
 
 def outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
-    """Return what an evaluation gives, or how it fails."""
+    """Return the result of an evaluation, or its error."""
     try:
         return ("gives", work())
     except EvaluationError as error:
@@ -149,6 +149,6 @@ def test_an_object_is_found_too_large_as_if_it_was_written_out_each_time(
         fault = growth.fault(before, after)
         assert bool(fault) is is_large
         assert not is_large or f"from {begun} to {size} bytes" in fault
-        # What is too large does not stay, and what a policy changed may be taken back.
+        # A result that is too large is not kept, and a policy's change may be taken back.
         if is_kept and not fault:
             before = after

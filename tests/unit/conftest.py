@@ -1,4 +1,4 @@
-"""What tests of single modules leave as they found it."""
+"""Fixtures that restore global state after a test."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import structlog
 
 @pytest.fixture
 def kept_logs() -> Iterator[None]:
-    """Logging that the test may configure."""
+    """Logging that the test may configure; it is restored afterwards."""
     handlers, level = logging.root.handlers[:], logging.root.level
     configured = structlog.get_config()
     yield

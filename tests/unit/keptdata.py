@@ -1,4 +1,4 @@
-"""A stand-in for the cluster of which GlobalContextEntries are kept."""
+"""A stand-in for the cluster from which the data of GlobalContextEntries is read."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -40,7 +40,7 @@ def pod(name: str, namespace: str = "a", **meta: Any) -> Object:
 
 @dataclass
 class Stream:
-    """A feed that a test fills."""
+    """A watch whose events the test provides."""
 
     clock: Clock
     synced: asyncio.Event = field(default_factory=asyncio.Event)
@@ -50,13 +50,13 @@ class Stream:
     open: bool = False
 
     def give(self, *objects: Object, change: Change = "ADDED") -> None:
-        """Have objects come, and then nothing."""
+        """Queue events for objects, and then mark the stream as synced."""
         for obj in objects:
             self.queue.put_nowait((change, obj))
         self.queue.put_nowait(None)
 
     async def events(self) -> AsyncGenerator[tuple[Change, Object]]:
-        """Yield what was given."""
+        """Yield the queued events."""
         self.open = True
         try:
             while True:
@@ -76,7 +76,7 @@ SHORT: Final = Pace(
 
 
 class Cluster:
-    """The `Entries` and the `Loader` port."""
+    """The `Entries` and `Loader` ports, with prepared objects and responses."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -89,21 +89,21 @@ class Cluster:
         self.calls = 0
 
     def acting_as(self, _account: ServiceAccount | None) -> Self:
-        """Return itself."""
+        """Return this stand-in for every account."""
         return self
 
     def follow(self) -> Stream:
-        """Return all entries."""
+        """Return the stream of all entries."""
         return self.entries
 
     def follow_objects(self, kind: Kind, namespace: str) -> Stream:
-        """Return a stream that a test fills."""
+        """Return a new stream, to which the test adds objects."""
         stream = Stream(self.clock)
         self.objects.append((kind, namespace, stream))
         return stream
 
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
-        """Keep a status, or refuse it."""
+        """Record a status, or raise a conflict."""
         if self.refuse:
             self.refused += 1
             raise Conflict("changed", status=409)
@@ -111,7 +111,7 @@ class Cluster:
         return {**entry, "status": {**(entry.get("status") or {}), **status}}
 
     async def load(self, load: Load) -> Any:
-        """Give the next answer; the last one again and again."""
+        """Return the next prepared answer; the last one is returned repeatedly."""
         del load
         self.calls += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -121,7 +121,7 @@ class Cluster:
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds, for at most 10 seconds."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110  (conditions are all sorts of things)
             await asyncio.sleep(0.001)

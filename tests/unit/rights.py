@@ -1,4 +1,4 @@
-"""An account whose rights a test lists."""
+"""A stand-in for access reviews, with the missing rights listed by the test."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +9,10 @@ from reconciler.errors import ClusterError
 
 @dataclass
 class Account:
-    """The `Accesses` port: everything is granted but what a text in `lacks` begins.
+    """The `Accesses` port: grants every right that does not begin with a text in `lacks`.
 
-    A text is a right as people read it: ``update secrets`` stands for all namespaces and each.
-    `named` holds the accounts that policies name; one that is absent there may everything.
+    A text has the form of a printed right: ``update secrets`` covers all namespaces.
+    `named` holds the accounts that policies name; any other account has all rights.
     """
 
     lacks: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""How long may still be waited for what one answer needs."""
+"""Deadlines: the remaining time for all waits of one response."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from reconciler.clock import Deadline
 
 @dataclass
 class StillClock:
-    """Stands still until it is told to go on."""
+    """A clock that tests advance."""
 
     seconds: float = 1000.0
 

@@ -60,7 +60,7 @@ def test_a_duration_is_written_short(seconds, text):
 
 
 def run(settings, *arguments, **environment):
-    """Start a program that only builds its settings; return them, or what it said."""
+    """Run a command that only builds its settings; return them, or its output on an error."""
     made = []
 
     @click.command()

@@ -1,4 +1,4 @@
-"""The health checks that the documents give to Argo CD and Flux, in the languages of these."""
+"""The documented health checks for Argo CD and Flux, run in their own languages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ Check = Callable[[Object], str]
 
 
 def argo(kind: str) -> Check:
-    """Return Argo CD's check of a kind: a script that gives a table for ``obj``."""
+    """Return Argo CD's check of a kind: a Lua script that returns a table for ``obj``."""
     script = WRITTEN["ConfigMap"]["data"][f"resource.customizations.health.kyverno.io_{kind}"]
 
     def check(obj: Object) -> str:
@@ -40,7 +40,7 @@ def argo(kind: str) -> Check:
 
 
 def flux(kind: str) -> Check:
-    """Return Flux's check of a kind: of the expressions in order, the first that is true."""
+    """Return Flux's check of a kind: CEL expressions, of which ``failed`` is evaluated first."""
     (written,) = (
         item
         for item in WRITTEN["Kustomization"]["spec"]["healthCheckExprs"]
@@ -51,7 +51,7 @@ def flux(kind: str) -> Check:
     def holds(obj: Object, expression: str) -> bool:
         data = {key: obj[key] for key in ("metadata", "status") if key in obj}
         answer = environment.compile(expression).eval(data=data)
-        # What cannot be evaluated is not known, and Flux goes on waiting.
+        # If an expression cannot be evaluated, Flux treats it as false and continues to wait.
         return bool(answer.type() == cel.Type.BOOL and answer.value())
 
     def check(obj: Object) -> str:

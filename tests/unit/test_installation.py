@@ -1,4 +1,4 @@
-"""The names of an installation reach everything that is written into a cluster."""
+"""The names of an installation appear in everything that it writes into a cluster."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a group of tests shares is opened once, and closed when another group begins."""
+"""Resources of a group of tests are opened once, and closed when another group begins."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from tests.sharing import Shared
 
 
 class Log:
-    """What was opened and closed, in order."""
+    """Resources that log when they are opened and closed."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Which rights were used, by an audit log, and which are granted, by manifests."""
+"""The rights that an audit log shows as used, and the rights that manifests grant."""
 
 import json
 import os
@@ -176,7 +176,7 @@ def test_what_was_refused_uses_no_right_and_needs_one() -> None:
     use = Use(right, Decision.REFUSED)
     assert never_used([right], [use]) == [right]
     assert never_granted([], [use]) == [use]
-    # A test had taken it away.
+    # A covered use is refused only if a test had removed the right.
     assert never_granted([right], [use]) == []
 
 
@@ -244,7 +244,7 @@ class TestARun:
         return tmp_path
 
     def run(self, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        # Of the plugins that would be loaded, in workers as well, only this one has a part in it.
+        # Without other plugins, also in workers; only xdist is needed.
         argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *words]
         alone = {"PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         env = os.environ | alone | {"PYTHONPATH": str(ROOT)}

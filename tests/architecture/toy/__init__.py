@@ -1,1 +1,1 @@
-"""A policy language of a few lines, planted into a copy of the tree; see `test_toy_dialect`."""
+"""A small policy language, which `test_toy_dialect` adds to a copy of the source tree."""

@@ -1,4 +1,4 @@
-"""Label every X: a policy language as small as one can be."""
+"""A minimal policy language, whose policies label every object of a kind."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ NAME = ("request", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRule:
-    """All parts of the one rule: it is for objects of a kind, which are their own targets."""
+    """All parts of a policy's only rule, which matches objects of a kind and changes them."""
 
     kind: str
     labels: Mapping[str, str]
@@ -108,7 +108,7 @@ class LabelRule:
 
 @dataclass(frozen=True, slots=True)
 class Toy:
-    """The language, as the registry wants it."""
+    """The dialect, as the registry requires it."""
 
     name: str = "toy"
     kinds: tuple[Kind, ...] = (LABEL_RULES,)

@@ -1,4 +1,4 @@
-"""What works in a tree whose registry knows the toy: nothing else was edited."""
+"""The toy dialect works in a tree in which only the registry was edited."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The assertion language: does an object fit a partial description of it?"""
+"""The assertion language, which compares an object with a partial description of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _MODIFIERS = ("~", "->")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """One place where the object is not as described."""
+    """One place where the object differs from the description."""
 
     path: str
     reason: str
@@ -29,10 +29,10 @@ class Mismatch:
 
 
 def compare(expected: Any, actual: Any, bindings: Bindings, path: str = "") -> list[Mismatch]:
-    """Return every place where `actual` does not fit `expected`; an empty list is a match.
+    """Return every place where `actual` does not match `expected`, or an empty list for a match.
 
     Maps match as subsets, lists item by item at equal length. A key in parentheses is an
-    expression on the value at its place, a value in parentheses one that gives the expected value.
+    expression on the value at its place. A value in parentheses returns the expected value.
     """
     if isinstance(expected, Mapping):
         return _compare_map(expected, actual, bindings, path)
@@ -100,7 +100,7 @@ def _compare_list(
 
 def _equal(expected: Any, actual: Any) -> bool:
     if isinstance(expected, Mapping | list):
-        # What an expression gave is a whole value, not a partial description.
+        # The result of an expression is a whole value, not a partial description.
         return bool(expected == actual)
     if isinstance(expected, bool) or isinstance(actual, bool):
         return expected is actual

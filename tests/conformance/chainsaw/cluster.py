@@ -1,4 +1,4 @@
-"""What the runner needs of a cluster, and the API server that gives it."""
+"""The cluster interface that the runner needs, and its implementation for an API server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class ApiError(Exception):
     """The API server refused a request.
 
     Attributes:
-        status: The HTTP status; 0 where there was no answer.
+        status: The HTTP status, or 0 if there was no answer.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -31,7 +31,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:
-    """Names an object, or without a name all of its kind (in a namespace, with labels)."""
+    """A reference to an object or, without a name, to a kind (in a namespace, with labels)."""
 
     api_version: str
     kind: str
@@ -46,7 +46,7 @@ class Ref:
 
 
 def ref_of(document: Mapping[str, Any]) -> Ref:
-    """Return what a document, maybe a partial one, names; labels count only without a name."""
+    """Return the reference of a (partial) document, with its labels only if it has no name."""
     meta = document.get("metadata") or document
     name = meta.get("name", "")
     labels = () if name else tuple((meta.get("labels") or {}).items())
@@ -60,18 +60,18 @@ def ref_of(document: Mapping[str, Any]) -> Ref:
 
 
 class Cluster(Protocol):
-    """Objects by kind and name; all methods raise `ApiError`."""
+    """Access to the objects of a cluster, whose methods all raise `ApiError`."""
 
     async def qualify(self, ref: Ref, namespace: str) -> Ref:
-        """Return the reference with the namespace, if its kind has one and it names none."""
+        """Return the reference with a namespace if its kind has one, or else without."""
         ...
 
     async def get(self, ref: Ref) -> Object | None:
-        """Return one object, None where there is none."""
+        """Return one object, or None if it does not exist."""
         ...
 
     async def candidates(self, ref: Ref) -> list[Object]:
-        """Return the object that a reference names, or all that fit it."""
+        """Return the object that a reference names, or all objects that match it."""
         ...
 
     async def create(self, ref: Ref, document: Object) -> Object:
@@ -79,15 +79,15 @@ class Cluster(Protocol):
         ...
 
     async def merge(self, ref: Ref, patch: Object) -> Object:
-        """Change an object by a JSON merge patch."""
+        """Change an object with a JSON merge patch."""
         ...
 
     async def replace(self, ref: Ref, document: Object) -> Object:
-        """Write a whole object."""
+        """Replace a whole object."""
         ...
 
     async def delete(self, ref: Ref) -> None:
-        """Ask for an object to be deleted; that it is gone already is fine."""
+        """Request the deletion of an object, which need not exist."""
         ...
 
 
@@ -148,7 +148,7 @@ class ApiServer:
             items += page.get("items") or []
             query["continue"] = page["metadata"].get("continue", "")
             if not query["continue"]:
-                # Items of a list do not repeat what they are.
+                # The items of a list lack apiVersion and kind.
                 what = {"apiVersion": ref.api_version, "kind": ref.kind}
                 return [{**what, **item} for item in items]
 
@@ -167,7 +167,7 @@ class ApiServer:
 
     async def delete(self, ref: Ref) -> None:
         """See `Cluster`."""
-        # Where there is no kubelet, nobody else confirms that a pod on a node has ended.
+        # Without a kubelet, no component confirms that a pod on a node has ended.
         options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
         try:
             await self._call("DELETE", await self._path(ref), document=options)
@@ -188,7 +188,7 @@ class ApiServer:
     async def _find(self, ref: Ref) -> tuple[str, bool]:
         key = (ref.api_version, ref.kind)
         if key not in self._kinds:
-            # Only what is served is remembered: a test may install the kind that it uses.
+            # Only served kinds are cached: a test may install the kind that it uses.
             for entry in await self._served(ref.api_version):
                 if "/" not in entry["name"]:
                     what = (entry["name"], entry["namespaced"])
@@ -202,7 +202,7 @@ class ApiServer:
             answer = await self._call("GET", _prefix(api_version))
         except ApiError as error:
             if error.status == 404:
-                # The status would say of an object what is true of its kind.
+                # With status 404 the caller would believe that an object is absent, not its kind.
                 raise ApiError(0, f"the cluster serves no {api_version}") from error
             raise
         resources: list[Object] = answer["resources"]

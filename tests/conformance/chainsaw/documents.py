@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it: what comes out is JSON."""
+"""Reads YAML as Kubernetes does: the result is JSON."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe, and a date stays text, as it does in JSON."""
+    """The safe loader, except that a date stays text, as in JSON."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -19,10 +19,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the documents of a file, those of a ``List`` one by one, empty ones left out."""
+    """Return the documents of a file without empty ones, and the items of a ``List`` singly."""
     with path.open("rb") as file:
         raw = list(yaml.load_all(file, _Loader))
-    # Keys that YAML takes for numbers or booleans are text in JSON.
+    # Keys that YAML parses as numbers or booleans are strings in JSON.
     documents = json.loads(json.dumps([document for document in raw if document is not None]))
     return [item for document in documents for item in _items(document)]
 

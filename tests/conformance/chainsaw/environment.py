@@ -1,4 +1,4 @@
-"""The cluster that chainsaw tests run on: everything installed, both programs at work."""
+"""The cluster of the chainsaw tests, with everything installed and both programs running."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from tests.conformance.kubeconfig import Access, read
 
 NODE = "kind-control-plane"
 TOOLS = ("curl", "jq", "openssl")
-# The tests that want pods bound to a node, by the pattern of their folder.
+# The folders of tests that need pods bound to a node, as patterns.
 SCHEDULED = ("library/other/add-node-labels-pod/*",)
 _LOG_LINES = 25
 _NODE = {
@@ -44,7 +44,7 @@ _NODE = {
     },
 }
 
-# What a kubelet would have written: pods are bound only to a node that is Ready and has room.
+# The status that a kubelet would write: pods are bound only to a Ready node with free capacity.
 _READY = {
     "status": {
         "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
@@ -56,10 +56,10 @@ _READY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a test needs, and what to show when it failed.
+    """The cluster, programs and tools that a test needs.
 
     Attributes:
-        requests: What kubectl calls the UpdateRequests of the programs.
+        requests: The resource name by which kubectl finds the programs' UpdateRequests.
     """
 
     cluster: Cluster
@@ -69,7 +69,7 @@ class Environment:
     requests: str
 
     def describe(self) -> str:
-        """Return the requests that are left and the ends of both logs."""
+        """Return the requests that are stored and the ends of both logs."""
         try:
             requests = self.cluster.kubectl("get", self.requests, "-A", "-o", "wide") or "(none)"
         except ClusterError as error:
@@ -81,7 +81,7 @@ class Environment:
         return "\n".join(parts)
 
     async def play(self, test: Test, case: str) -> None:
-        """Run a test, and have the one that pytest runs fail with what it says."""
+        """Run a chainsaw test, and fail the calling pytest test with the message of a failure."""
         problem = ""
         async with ApiServer(self.access) as server:
             try:
@@ -94,14 +94,14 @@ class Environment:
 
     @contextmanager
     def scheduling(self, case: str) -> Iterator[None]:
-        """Let pods be bound to NODE while a test runs that wants it; a real cluster does so."""
+        """Schedule pods to NODE while a test needs it, which a real cluster does by itself."""
         wanted = any(PurePosixPath(case).match(pattern) for pattern in SCHEDULED)
         if not wanted or not isinstance(self.cluster, ControlPlane):
             yield
             return
         kubectl = self.cluster.kubectl
         kubectl("patch", "node", NODE, "--subresource=status", "-p", json.dumps(_READY))
-        # Set on every new node, and taken away by a controller that looks after kubelets.
+        # Every new node gets a taint, which the node lifecycle controller would remove.
         kubectl("patch", "node", NODE, "--type=merge", "-p", '{"spec": {"taints": null}}')
         with self.cluster.scheduler():
             yield
@@ -111,13 +111,13 @@ class Environment:
 def prepare(
     cluster: Cluster, kubectl: tuple[str, ...], folder: Path, overlay: str = "conformance"
 ) -> Iterator[Environment]:
-    """Install everything, start the programs, and end them afterwards.
+    """Install everything, start the programs, and stop them afterwards.
 
     Args:
-        cluster: A cluster of this suite's own.
-        kubectl: The command of the control plane.
-        folder: Takes the commands that tests find on their PATH.
-        overlay: Which manifests.
+        cluster: A cluster that only this suite uses.
+        kubectl: The kubectl command of the control plane.
+        folder: The folder for commands that tests find on their PATH.
+        overlay: The name of the manifests to install.
     """
     settings = install(cluster, overlay)
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(_NODE))
@@ -132,13 +132,13 @@ def prepare(
 
 
 def make_shell(cluster: Cluster, kubectl: tuple[str, ...], folder: Path) -> Shell:
-    """Return what runs scripts as the administrator, with the commands that tests know."""
+    """Return a shell that runs scripts as the administrator, with the commands that tests use."""
     _command(folder / "kubectl", kubectl)
-    # Some tests of the library call its `jp query`.
+    # Some tests of the library call `kyverno jp query`.
     _command(folder / "kyverno", (sys.executable, "-m", "reconciler.cli.main"))
     variables = {
         "KUBECONFIG": str(cluster.kubeconfig),
-        # What another cluster on the same port served must not be remembered.
+        # kubectl must not use the cached discovery of another cluster on the same port.
         "KUBECACHEDIR": str(folder / "kubectl-cache"),
         "KUBERC": "off",
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
@@ -147,7 +147,7 @@ def make_shell(cluster: Cluster, kubectl: tuple[str, ...], folder: Path) -> Shel
 
 
 def missing_tools(folder: Path) -> list[str]:
-    """Return which of TOOLS the files of a test name and this machine lacks."""
+    """Return the TOOLS that the files of a test name and that this machine lacks."""
     texts = [
         path.read_text(errors="replace")
         for path in folder.iterdir()
@@ -158,7 +158,7 @@ def missing_tools(folder: Path) -> list[str]:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a group of tests so that scripts may write there, whoever owns the data."""
+    """Copy a group of tests with write permission for scripts, which the data may lack."""
     shutil.copytree(source, target)
     for path in (target, *target.rglob("*")):
         path.chmod(path.stat().st_mode | 0o600)

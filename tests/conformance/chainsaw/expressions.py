@@ -1,4 +1,4 @@
-"""JMESPath as chainsaw speaks it: ``$name`` is a binding, and there are a few functions more."""
+"""JMESPath as in chainsaw, with bindings such as ``$name`` and a few additional functions."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from jmespath import exceptions, functions
 
 Bindings = Mapping[str, Any]
 
-# A binding stands outside of raw strings, quoted identifiers and literals.
+# A binding is outside of raw strings, quoted identifiers and literals.
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|\$(?P<name>\w+)""")
 _EXPRESSION = re.compile(r"\((.+)\)")
 
@@ -36,7 +36,7 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def expression_of(text: object) -> str | None:
-    """Return what stands in the parentheses of ``(text)``, or None.
+    """Return the expression in a text like ``(expression)``, or None for other values.
 
     The dot does not match a line break: a folded CEL expression in parentheses is plain text.
     """
@@ -48,7 +48,7 @@ def evaluate(expression: str, value: Any, bindings: Bindings) -> Any:
     """Return the result of an expression on a value.
 
     Raises:
-        ExpressionError: It cannot be evaluated.
+        ExpressionError: The expression cannot be evaluated.
     """
     try:
         return jmespath.search(_bind(expression, bindings), value, _OPTIONS)
@@ -57,17 +57,17 @@ def evaluate(expression: str, value: Any, bindings: Bindings) -> Any:
 
 
 def expand(value: Any, bindings: Bindings) -> Any:
-    """Return a document whose values ``(expression)`` are replaced; keys stay as they are.
+    """Return a document with its values ``(expression)`` replaced and its keys unchanged.
 
     Raises:
-        ExpressionError: One of them cannot be evaluated.
+        ExpressionError: An expression cannot be evaluated.
     """
     if isinstance(value, dict):
         return {key: expand(item, bindings) for key, item in value.items()}
     if isinstance(value, list):
         return [expand(item, bindings) for item in value]
     expression = expression_of(value)
-    # There is no value to speak of, but a multi-select of nothing would be nothing.
+    # There is no current value, but a multi-select on null would be null.
     return value if expression is None else evaluate(expression, {}, bindings)
 
 

@@ -1,4 +1,4 @@
-"""From files to `model.Test`; whatever this runner does not know is refused, never skipped."""
+"""Loads `model.Test` from files, and refuses fields that the runner does not support."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -35,19 +35,19 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class LoadError(Exception):
-    """A test says something that this runner does not understand."""
+    """A test contains something that this runner does not support."""
 
 
 def discover(root: Path) -> list[Path]:
-    """Return the folders below `root` that hold a test, in order."""
+    """Return the folders below `root` that contain a test, in order."""
     return sorted(path.parent for path in root.rglob(TEST_FILE))
 
 
 def load(folder: Path, root: Path) -> Test:
-    """Return the test of a folder; configuration is looked for from there up to `root`.
+    """Return the test of a folder, with the nearest configuration in it or above, up to `root`.
 
     Raises:
-        LoadError: Something in it is unknown.
+        LoadError: The runner does not support something in the test.
     """
     path = folder / TEST_FILE
     found = documents.read(path)
@@ -76,7 +76,7 @@ def parse_duration(text: str) -> float:
     """Return the seconds of a duration like ``1m30s``.
 
     Raises:
-        LoadError: It is not one.
+        LoadError: The text is not a duration.
     """
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:

@@ -1,4 +1,4 @@
-"""A cluster in memory for the runner's own tests: objects that only do what they are told."""
+"""An in-memory cluster without controllers, for the runner's own tests."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,8 +15,8 @@ class MemoryCluster:
     """Implements `cluster.Cluster`.
 
     Attributes:
-        refuse: Says why an object is not accepted, None to accept it.
-        stuck: Names of objects that never go away.
+        refuse: Returns why an object is refused, or None to accept it.
+        stuck: Names of objects that remain after their deletion.
         log: Every write, such as ``create v1/ConfigMap ns/name``.
     """
 

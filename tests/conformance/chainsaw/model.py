@@ -1,4 +1,4 @@
-"""A chainsaw test as values."""
+"""The data model of a chainsaw test."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds; the defaults are chainsaw's own."""
+    """Timeouts in seconds, with chainsaw's defaults."""
 
     apply: float = 5.0
     assert_: float = 30.0
@@ -20,12 +20,12 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a group of tests shares.
+    """The configuration that a group of tests shares.
 
     Attributes:
         delay_before_cleanup: Seconds between the last step and the clean-up.
-        grace: `terminationGracePeriodSeconds` of everything that makes pods.
-        fast_delete: The test's namespace may go on terminating when the test is over.
+        grace: `terminationGracePeriodSeconds` of pods and of objects that create pods.
+        fast_delete: Whether the namespace may still be terminating when the test is over.
     """
 
     timeouts: Timeouts = field(default_factory=Timeouts)
@@ -36,13 +36,13 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing to do.
+    """One operation of a step.
 
     Attributes:
-        action: Its name, such as ``apply``.
-        arguments: What stands below that name, without the timeout.
-        timeout: Seconds; None takes the default of its kind.
-        place: For messages, such as ``step-01 try[0] apply cm.yaml``.
+        action: The name of the operation, such as ``apply``.
+        arguments: The fields below that name, without the timeout.
+        timeout: Seconds. None stands for the default of the action.
+        place: The position for messages, such as ``step-01 try[0] apply cm.yaml``.
     """
 
     action: str
@@ -56,8 +56,8 @@ class Step:
     """Operations that run one after another.
 
     Attributes:
-        bindings: Names and values (maybe expressions) that hold in this step.
-        catch: Runs when `do` failed.
+        bindings: Names and values (maybe expressions) that are defined in this step.
+        catch: Runs if `do` failed.
         finally_: Runs after `do` in any case.
         cleanup: Runs when the test is over.
     """
@@ -72,13 +72,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
-    """One test.
+    """A chainsaw test.
 
     Attributes:
-        folder: Where its files lie and its commands run.
-        namespace: Empty asks for one of its own.
-        template: Whether values in parentheses are expressions in what is written.
-        document: The test itself, bound to ``$test``.
+        folder: The folder of its files, in which its commands run.
+        namespace: The namespace. If empty, the runner creates one for the test.
+        template: Whether values in parentheses are expressions in the documents to write.
+        document: The document of the test, bound to ``$test``.
     """
 
     __test__ = False

@@ -1,4 +1,4 @@
-"""What a living Kyverno has in a cluster: kinds, policies, requests, Leases that are renewed."""
+"""The objects of a running Kyverno in a cluster: kinds, policies, requests, renewed Leases."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from reconciler.installation import REPLACING
 from reconciler.services.upkeep.coexistence import LEASES
 
 _RENEWED_EVERY = 10.0
-"""Seconds; a Kyverno counts as gone after thirty."""
+"""Seconds. A Kyverno counts as gone thirty seconds after its last renewal."""
 KINDS = ("clusterpolicies", "policies", "policyexceptions", "updaterequests")
 
 
@@ -80,7 +80,7 @@ def _apply(cluster: Cluster, *objects: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def living_kyverno(cluster: Cluster) -> Iterator[None]:
-    """Give a cluster what a Kyverno has there, and renew its Leases meanwhile."""
+    """Create the objects of a Kyverno in a cluster, and renew its Leases within the context."""
     folder = find_manifests() / "crds"
     cluster.kubectl("apply", "--server-side", "-k", str(folder))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
@@ -112,7 +112,7 @@ def stored(cluster: Cluster) -> dict[str, str]:
 
 
 def calls(plane: ControlPlane) -> Iterator[tuple[str, str, str]]:
-    """Yield user, verb and address of what the programs beside it did, by the audit log."""
+    """Yield user, verb and URI of the calls of kube-retrofit's programs in the audit log."""
     assert plane.audit_log is not None
     for line in plane.audit_log.read_text().splitlines():
         event = json.loads(line)
@@ -123,9 +123,9 @@ def calls(plane: ControlPlane) -> Iterator[tuple[str, str, str]]:
 
 
 def is_of_kyverno(address: str) -> bool:
-    """Return whether an address is that of an object of its kinds, or of its Leases.
+    """Return whether a URI addresses an object of Kyverno's kinds or one of its Leases.
 
-    What else is in its namespace is a target like any other: a policy may mean all namespaces.
+    Other objects in its namespace are valid targets: a policy may apply to all namespaces.
     """
     leases = f"/namespaces/{REPLACING.namespace}/leases"
     return REPLACING.group in address or leases in address

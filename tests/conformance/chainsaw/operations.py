@@ -19,14 +19,14 @@ _SHOWN = 20
 
 
 class Failure(Exception):
-    """An operation did not do what the test says."""
+    """An operation did not end as the test requires."""
 
 
 async def poll(attempt: Callable[[], Awaitable[str | None]], within: float) -> None:
-    """Try until there is no complaint.
+    """Repeat an attempt until it returns no complaint.
 
     Raises:
-        Failure: The time is over; the message is the last complaint.
+        Failure: The time is over. The message contains the last complaint.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
@@ -38,14 +38,14 @@ async def poll(attempt: Callable[[], Awaitable[str | None]], within: float) -> N
 
 @dataclass(slots=True, kw_only=True)
 class Objects:
-    """Runs operations on objects and remembers what it created.
+    """Runs operations on objects and records which objects they create.
 
     Attributes:
-        namespace: Where namespaced objects without one go.
-        grace: Forced `terminationGracePeriodSeconds`.
-        template: Whether values in parentheses of what is written are expressions.
-        bindings: What expressions may name; it changes with the steps.
-        created: In order of creation.
+        namespace: The namespace of namespaced objects that name none.
+        grace: The `terminationGracePeriodSeconds` that is set on every object with pods.
+        template: Whether values in parentheses are expressions in the documents to write.
+        bindings: The names that expressions may use. They change with the steps.
+        created: The references of created objects, in order of creation.
     """
 
     cluster: Cluster
@@ -61,10 +61,10 @@ class Objects:
         """Run apply, create, update or patch on every document.
 
         Raises:
-            Failure: It went otherwise than expected.
+            Failure: A write did not end as expected.
         """
         within = self.timeouts.apply if operation.timeout is None else operation.timeout
-        # A create is tried once: an object that is there already does not go away.
+        # A create is tried once: an object that exists already does not go away.
         within = 0.0 if operation.action == "create" else within
         template = operation.arguments.get("template", self.template)
         for document in self._documents(operation):
@@ -75,7 +75,7 @@ class Objects:
         """Run assert or error on every document.
 
         Raises:
-            Failure: The cluster is otherwise than described.
+            Failure: The objects are not as described.
         """
         for document in self._documents(operation):
             named = ref_of(expand_or_fail(_identity(document), self.bindings))
@@ -89,10 +89,10 @@ class Objects:
             await poll(attempt, fallback if operation.timeout is None else operation.timeout)
 
     async def delete(self, operation: Operation) -> None:
-        """Delete what the reference names and wait until it is gone.
+        """Delete the objects that the reference names and wait until they are gone.
 
         Raises:
-            Failure: It was refused, or something is still there.
+            Failure: The deletion did not end as expected, or an object still exists.
         """
         within = self.timeouts.delete if operation.timeout is None else operation.timeout
         named = ref_of(expand_or_fail(operation.arguments["ref"], self.bindings))
@@ -113,7 +113,7 @@ class Objects:
 
         Raises:
             ApiError: The deletion was refused.
-            Failure: It is still there when the time is over.
+            Failure: The object still exists when the time is over.
         """
         await self.cluster.delete(ref)
 
@@ -193,14 +193,14 @@ class Objects:
 def judge(
     expect: Sequence[Mapping[str, Any]], error: str | None, value: Any, bindings: Mapping[str, Any]
 ) -> str | None:
-    """Return what is wrong with the end of an operation, None if it ended as expected.
+    """Return what is wrong with the end of an operation, or None if it ended as expected.
 
     Args:
-        expect: Entries with a `check` that sees ``$error``, and maybe a `match` on the value;
-            the first that applies decides. Without one, an error is wrong.
-        error: What the API server said, None for success.
-        value: What was written.
-        bindings: Further names.
+        expect: Entries with a `check` that sees ``$error``, and maybe a `match` on the value.
+            The first that applies decides. If none applies, any error is wrong.
+        error: The error of the API server, or None for success.
+        value: The document that was written.
+        bindings: Further names for expressions.
     """
     for entry in expect:
         if "match" in entry and compare(entry["match"], value, bindings):
@@ -225,7 +225,7 @@ def _identity(document: Object) -> Object:
         "apiVersion": document["apiVersion"],
         "kind": document["kind"],
         "metadata": {
-            # A name that is an expression on the object itself narrows nothing beforehand.
+            # An expression on the object itself cannot narrow the selection beforehand.
             key: value
             for key, value in parts.items()
             if not isinstance(value, dict) or not any(map(expression_of, value))
@@ -237,7 +237,7 @@ def expand_or_fail(document: Any, bindings: Mapping[str, Any]) -> Any:
     """Return the document with its expressions replaced.
 
     Raises:
-        Failure: One of them cannot be evaluated.
+        Failure: An expression cannot be evaluated.
     """
     try:
         return expand(document, bindings)
@@ -246,10 +246,10 @@ def expand_or_fail(document: Any, bindings: Mapping[str, Any]) -> Any:
 
 
 def bind(entries: tuple[tuple[str, Any], ...], bindings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the bindings with those of a step on top, each of which may use the earlier ones.
+    """Return the bindings extended by those of a step, each of which may use the earlier ones.
 
     Raises:
-        Failure: One of them cannot be evaluated.
+        Failure: A binding cannot be evaluated.
     """
     result = dict(bindings)
     for name, value in entries:

@@ -15,7 +15,7 @@ from tests.conformance.chainsaw.shell import Outcome, Shell
 
 _WAIT = 30.0
 _TAIL = 2000
-# Two words, as chainsaw has them, so that a person recognises a test's namespace.
+# Two words, as in chainsaw, make the namespace of a test recognisable.
 _FIRST = ("brave", "calm", "fair", "keen", "mild", "neat", "quick", "warm")
 _SECOND = ("badger", "crane", "finch", "heron", "lynx", "otter", "robin", "wren")
 
@@ -26,14 +26,14 @@ async def run(
     """Run a test in its folder and clean up after it, whatever happens.
 
     Args:
-        test: What to do.
-        cluster: Where to do it.
-        shell: Runs its scripts.
-        describe: Says how things stand; asked when a step failed, before the clean-up.
+        test: The test to run.
+        cluster: The cluster on which the test runs.
+        shell: Runs the scripts and commands of the test.
+        describe: Returns the state of the cluster. Called if a step failed, before the clean-up.
 
     Raises:
-        Failure: A step, or else the clean-up, did not end as the test says; the message names
-            the step, the operation and the last difference.
+        Failure: A step or the clean-up did not end as the test requires. The message names the
+            step, the operation and the last difference.
     """
     await _Run(test, cluster, shell, describe).run()
 
@@ -75,7 +75,7 @@ class _Run:
     async def _free_name(self) -> str:
         while True:
             name = f"chainsaw-{secrets.choice(_FIRST)}-{secrets.choice(_SECOND)}"
-            # One of an earlier test may still be terminating.
+            # A namespace with this name may still be terminating after an earlier test.
             if await self.cluster.get(_namespace(name)) is None:
                 return name
 
@@ -177,9 +177,9 @@ class _Run:
 
 
 def judge_outcome(outcome: Outcome, check: Any, bindings: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the end of a process, None if it ended as expected.
+    """Return what is wrong with the end of a process, or None if it ended as expected.
 
-    A `check` sees ``$stdout``, ``$stderr`` and ``$error`` and decides alone.
+    A `check` sees ``$stdout``, ``$stderr`` and ``$error``, and then decides alone.
     """
     said = f"stdout: {outcome.stdout[-_TAIL:]}\nstderr: {outcome.stderr[-_TAIL:]}"
     if check is None:
@@ -196,10 +196,10 @@ def wait_command(arguments: Mapping[str, Any], namespace: str, within: float) ->
     """Return the kubectl command of a wait operation.
 
     Raises:
-        Failure: It waits for something that kubectl does not know.
+        Failure: The operation waits for something that the runner does not support.
     """
     group, _, version = arguments["apiVersion"].rpartition("/")
-    # With a dot at the end it is a version of the core group, without one it would be a group.
+    # The final dot marks a version of the core group; without it kubectl would read a group.
     kind = f"{arguments['kind']}.{version}.{group}".lower()
     aim = arguments["for"]
     match aim:

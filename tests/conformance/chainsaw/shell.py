@@ -1,4 +1,4 @@
-"""Scripts and commands of a test."""
+"""Runs the scripts and commands of a test."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a process left behind; `error` is None where it ended with 0 in time."""
+    """The result of a process, whose `error` is None if it ended with 0 in time."""
 
     stdout: str
     stderr: str
@@ -23,7 +23,7 @@ class Shell:
     """Runs processes with the environment of the tests.
 
     Attributes:
-        environment: On top of this process's own, such as PATH and KUBECONFIG.
+        environment: Variables in addition to this process's own, such as PATH and KUBECONFIG.
     """
 
     environment: Mapping[str, str]
@@ -31,7 +31,7 @@ class Shell:
     async def run(
         self, argv: Sequence[str], folder: Path, extra: Mapping[str, str], within: float
     ) -> Outcome:
-        """Run a process to its end, or kill it and all that it started after so many seconds."""
+        """Run a process to its end, or kill its process group after `within` seconds."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,

@@ -1,4 +1,4 @@
-"""The assertion language: what fits, and above all what does not."""
+"""The assertion language: matches, mismatches and their places, expressions."""
 
 import pytest
 

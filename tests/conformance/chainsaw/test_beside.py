@@ -1,4 +1,4 @@
-"""Tests of mutate-existing, moved by `retrofit migrate`, in a cluster where a Kyverno lives."""
+"""The tests of mutate-existing, migrated with `retrofit migrate`, in a cluster with a Kyverno."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ MOVED = [
     if case.startswith(f"{GROUP}/") and verdicts.verdict_of(case, VERDICTS) is None
 ]
 IN_TEXTS = {
-    # Commands of scripts, which are no objects.
+    # Commands in scripts, which are not objects.
     f"-n {REPLACING.namespace}": f"-n {BESIDE.namespace}",
     f"configmap {REPLACING.settings}": f"configmap {BESIDE.settings}",
     "get updaterequests": "get retrofitupdaterequests",
     "- cpol\n": "- rcpol\n",
     f"in {REPLACING.namespace} namespace": f"in {BESIDE.namespace} namespace",
-    # Who a report is of.
+    # The origin of a report.
     f"managed-by: {REPLACING.reporter}": f"managed-by: {BESIDE.reporter}",
     f"source: {REPLACING.reporter}": f"source: {BESIDE.reporter}",
 }
-"""What a person changes who moves: what calls the programs by their names."""
+"""Names of the programs in texts, which users change themselves when they migrate."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -52,7 +52,7 @@ _WHY = "make conformance runs them; tests/integration/test_beside.py has one of 
 def beside(
     binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Environment]:
-    """A cluster of its own with a living Kyverno; at the end nothing of that was touched."""
+    """A separate cluster with the objects of a Kyverno, which must be unchanged at the end."""
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which gets no second installation")
     folder = tmp_path_factory.mktemp("bin")
@@ -65,7 +65,7 @@ def beside(
 
 
 def check_untouched(plane: ControlPlane, before: dict[str, str]) -> None:
-    """Fail where anything of a Kyverno is different, or was called for."""
+    """Fail if an object of Kyverno has changed, or a call addressed one."""
     assert stored(plane) == before
     assert len(before) == 4
     made = list(calls(plane))
@@ -79,16 +79,16 @@ async def test_moved(moved: str, beside: Environment, tmp_path: Path) -> None:
     copy.parent.mkdir(parents=True)
     copy_tree(ROOT / GROUP, copy)
     for folder in (tmp_path / moved, copy / "_step-templates"):
-        # It has an event loop of its own.
+        # The command runs its own event loop.
         await asyncio.to_thread(migrate, folder)
     test = loader.load(tmp_path / moved, tmp_path)
     await beside.play(test, moved)
 
 
 def migrate(folder: Path) -> None:
-    """Move what a folder holds, as its owner would."""
+    """Migrate the files of a folder as their owner would."""
     result = CliRunner().invoke(retrofit, ["migrate", str(folder), "--write"])
-    # Some of the policies are there to be refused.
+    # Some of the policies are invalid on purpose.
     assert result.exit_code in {0, 1}, result.output
     for path in folder.iterdir():
         if path.suffix in {".sh", ".yaml"}:

@@ -14,7 +14,7 @@ from tests.conformance.chainsaw.environment import Environment, copy_tree, missi
 from tests.usedrights import audited
 
 ROOT = data.root()
-# Each is copied as a whole for a test, because tests reach for files beside their folder.
+# Each is copied as a whole for a test, because tests use files beside their folder.
 GROUPS = (*sorted(ROOT.glob("chainsaw/*")), ROOT / "library")
 CASES = sorted(
     folder.relative_to(ROOT).as_posix() for group in GROUPS for folder in loader.discover(group)
@@ -46,7 +46,7 @@ def _marks(case: str, *, full: bool) -> list[Any]:
 def environment(
     binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Environment]:
-    """A cluster of its own: the policies of these tests reach into every namespace."""
+    """An environment with its own cluster: the policies of these tests apply to all namespaces."""
     folder = tmp_path_factory.mktemp("bin")
     if isinstance(binaries, Path):
         cluster = Cluster.connect(binaries, tmp_path_factory.mktemp("cluster"))
@@ -75,7 +75,7 @@ def test_every_verdict_is_about_something() -> None:
 @pytest.mark.timeout(LIMIT)
 async def test_case(case: str, environment: Environment, tmp_path: Path) -> None:
     group = next(path for path in GROUPS if (ROOT / case).is_relative_to(path))
-    # The copy keeps its place below a root, so that paths up the tree mean the same.
+    # The copy keeps its path below a root, so that relative paths up the tree stay valid.
     copy = tmp_path / group.relative_to(ROOT)
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy_tree(group, copy)

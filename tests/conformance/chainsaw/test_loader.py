@@ -1,4 +1,4 @@
-"""Tests as data: what is understood, what is refused, which configuration holds."""
+"""Loading tests: supported fields, refused fields, and the configuration that applies."""
 
 from pathlib import Path
 from textwrap import dedent

@@ -1,4 +1,4 @@
-"""The runner on a real API server, with cases of our own: half of them have to fail."""
+"""The runner on a real API server, with the project's own cases: half of them must fail."""
 
 from pathlib import Path
 

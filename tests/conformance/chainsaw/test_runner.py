@@ -1,4 +1,4 @@
-"""The runner on a cluster in memory: a check must be able to fail, and nothing may stay behind."""
+"""The runner on an in-memory cluster: checks can fail, and no created object is left behind."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def shell() -> Shell:
 
 
 def kept(cluster: MemoryCluster) -> None:
-    """Put objects there that no test created."""
+    """Store an object that no test created."""
     old = config_map("old", a="1")
     old["metadata"] |= {"namespace": "ns", "resourceVersion": "0"}
     cluster.objects[ref("old")] = old

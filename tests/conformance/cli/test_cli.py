@@ -25,8 +25,8 @@ REASONS: dict[str, str] = {
 def cases() -> list[Any]:
     """Return a parameter for each entry of ``results``, and one for each file without any.
 
-    Such a file cannot be read, or tests nothing; either fails when it is run, by its name, and
-    keeps no other file from running.
+    A file without entries cannot be read or tests nothing. Its parameter fails under its name,
+    and the tests of other files still run.
     """
     if not FOLDER.is_dir():
         return []

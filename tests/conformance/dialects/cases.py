@@ -1,7 +1,7 @@
-"""The cases of policy languages: which there are, and the runner of each file.
+"""The cases of policy languages, and the registry of runners for their files.
 
-A runner is named by the path of its file below the data's folder, without suffix. The cases of a
-file without one count as not yet answered.
+A runner is registered for the path of a file below the data's folder, without its suffix. The
+cases of a file without a runner count as "not yet".
 """
 
 import json
@@ -16,13 +16,13 @@ from tests.conformance.verdicts import DEVIATION, NOT_YET, entries
 
 Case = Mapping[str, Any]
 Runner = Callable[[Case], None]
-"""Takes a case, and fails where what is given and what is expected do not agree."""
+"""Runs a case, and fails if the result differs from the expected one."""
 
 RUNNERS: Final[dict[str, Runner]] = {}
 
 
 def runs(*files: str) -> Callable[[Runner], Runner]:
-    """Name the files whose cases a function runs."""
+    """Return a decorator that registers a function as the runner of the cases in files."""
 
     def register(runner: Runner) -> Runner:
         for file in files:
@@ -47,12 +47,12 @@ def load(folder: Path) -> list[Any]:
 
 
 def deviations() -> dict[str, str]:
-    """Return the reasons of the cases that are answered differently, by their id."""
+    """Return the reasons of the cases that deviate on purpose, by their ids."""
     return {entry["id"]: entry["reason"] for entry in entries("deviations") if "id" in entry}
 
 
 def run(file: str, case: Case, deviating: Mapping[str, str]) -> None:
-    """Run a case; one that deviates is skipped with its reason, as is one that is unstable."""
+    """Run a case, or skip it with the reason if it deviates or its result is unstable."""
     if reason := deviating.get(case["id"]):
         pytest.skip(f"{DEVIATION}{reason}")
     if case.get("expected", {}).get("unstable"):

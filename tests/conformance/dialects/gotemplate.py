@@ -1,4 +1,4 @@
-"""Cases of Go templates: the text that comes out, or what it is as a YAML value."""
+"""Cases of Go templates: the rendered text, or the text parsed as a YAML value."""
 
 import copy
 import re
@@ -16,20 +16,20 @@ _SHORT = re.compile(r"\.#([0-9]+)")
 
 @runs("gotemplate/template", "gotemplate/sprig")
 def run_template(case: Case) -> None:
-    """One template on one set of data; two releases of Go may answer differently."""
+    """Render a template with data, and accept the result of either release of Go."""
     answers = [case, *([case["go118"]] if "go118" in case else [])]
     phase, found = _rendered(case)
     fitting = [each for each in answers if each.get("phase", "done") == phase]
     assert fitting, f"{phase}: {found!r}"
     if phase == "done":
         assert found.decode() in [each["want"] for each in fitting]
-    elif ": fail: " in found:  # the text is the template's own
+    elif ": fail: " in found:  # the template itself contains the message
         assert found.endswith(f": fail: {case['errorContains']}")
 
 
 @runs("gotemplate/value")
 def run_value(case: Case) -> None:
-    """The text of a template, read as a value."""
+    """Render a template and parse the text as a value."""
     phase, found = _rendered(case)
     if phase == "done":
         try:
@@ -42,7 +42,7 @@ def run_value(case: Case) -> None:
 
 
 def _rendered(case: Case) -> tuple[str, Any]:
-    """Give how far a template comes, with the bytes that it makes or with what is wrong."""
+    """Return the phase that a template reaches, with its bytes or its error."""
     try:
         template, data = _compiled(case)
     except TemplateSyntaxError as error:
@@ -71,7 +71,7 @@ def _compiled(case: Case) -> tuple[Template, Record]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Compare values as JSON has them: a truth value is not a number."""
+    """Compare values as in JSON, where a boolean is not a number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

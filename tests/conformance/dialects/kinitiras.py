@@ -43,7 +43,7 @@ from tests.conformance.verdicts import NOT_YET
 
 @runs("kinitiras/selectors")
 def run_selectors(case: Case) -> None:
-    """Whether any of some selectors selects an object; one that is refused selects nothing."""
+    """Test whether any selector matches an object; a refused selector matches nothing."""
     obj = case["input"]["object"]
     found = [_selects(raw, obj) for raw in case["input"]["selectors"]]
     assert any(found) is case["expected"]["match"]
@@ -60,7 +60,7 @@ def _selects(raw: Any, obj: dict[str, Any]) -> bool:
 
 @runs("kinitiras/operators")
 def run_operators(case: Case) -> None:
-    """One of the small notations."""
+    """Evaluate one of the small notations, such as a placeholder or a path."""
     assert _OPERATORS[case["kind"]](case["input"]) == case["expected"]
 
 
@@ -108,7 +108,7 @@ _OPERATORS: dict[str, Callable[[Any], Any]] = {
 
 @runs("kinitiras/overridepolicies")
 def run_override(case: Case) -> None:
-    """What a policy, or one typed edit, makes of an object."""
+    """Apply policies, or one typed edit, to an object."""
     if case["kind"] == "apply":
         assert _overridden(case["input"]) == case["expected"]["annotations"]
         return
@@ -121,7 +121,7 @@ def run_override(case: Case) -> None:
 
 @runs("kinitiras/validation")
 def run_validation(case: Case) -> None:
-    """Whether a policy is accepted."""
+    """Test whether a policy is accepted, or whether it accepts an object."""
     if case["kind"] == "apply":
         assert _verdict(case["input"]) == case["expected"]["result"]
         return
@@ -145,7 +145,7 @@ def _accepted(kind: str, given: Any) -> bool:
 
 
 def _command() -> CueCommand:
-    """Return what evaluates CUE, in as much time as a busy machine needs."""
+    """Return the CUE evaluator, with a time limit that suffices on a busy machine."""
     file = shutil.which("cue")
     if file is None:
         pytest.skip(f"{NOT_YET}the cue command is not installed")
@@ -153,7 +153,7 @@ def _command() -> CueCommand:
 
 
 def _settled(given: Any, kinds: dict[str, str]) -> Chain:
-    """Return what policies make of a request."""
+    """Return the chain of policies with their results on a request."""
     obj, old = given["object"], given.get("oldObject")
     meta = obj["metadata"]
     programs = [
@@ -199,7 +199,7 @@ def _settled(given: Any, kinds: dict[str, str]) -> Chain:
 
 
 def _programs(policy: dict[str, Any]) -> tuple[Program, ...]:
-    """Return the rules of a policy; one that is refused has none."""
+    """Return the rules of a policy, or none if the policy is refused."""
     try:
         return KINITIRAS.compile(policy).programs
     except InvalidPolicy:

@@ -29,7 +29,7 @@ _KEY = re.compile(r'\["([^"]*)"\]')
 
 @runs("modrule/expressions")
 def run_expression(case: Case) -> None:
-    """One expression on one document; all languages of the data are parts of one."""
+    """Evaluate an expression on a document; one language covers all languages of the data."""
     given, wanted = case["input"], case["expected"]
     found = _outcome(given["expression"], given["data"])
     if wanted.get("unordered"):
@@ -60,11 +60,11 @@ def _shown(value: Any) -> Any:
 
 @runs("modrule/path")
 def run_path(case: Case) -> None:
-    """Captured keys in a path; their text is as the original writes it."""
+    """Fill captured keys into a path, with their text as the original writes it."""
     given, wanted = case["input"], case["expected"]
     keys = _KEY.findall(given["selectKey"])
     if given["pathTemplate"] in ("", "/"):
-        # No ModRule can have these: they name no field.
+        # No ModRule can have these paths, because they name no field.
         assert wanted["path"] == given["pathTemplate"]
         return
     path = read_path(given["pathTemplate"], "path", captures=True)
@@ -77,7 +77,7 @@ def run_path(case: Case) -> None:
 
 @runs("modrule/match")
 def run_match(case: Case) -> None:
-    """Rules that reject what they match; their scope is not asked."""
+    """Evaluate the conditions of rules, without their scope."""
     given, wanted = case["input"], case["expected"]
     fired = [
         program.condition is None or program.condition.evaluate(_context(given["object"])).passed
@@ -89,7 +89,7 @@ def run_match(case: Case) -> None:
 
 @runs("modrule/patch")
 def run_patch(case: Case) -> None:
-    """Rules on a request, and the object that comes out of them."""
+    """Run rules on a request and compare the resulting object."""
     given, wanted = case["input"], case["expected"]
     programs, refused = _load(given["rules"], given["defaultRuleNamespace"])
     assert refused or not wanted.get("loadError")
@@ -104,7 +104,7 @@ def run_patch(case: Case) -> None:
 
 @runs("modrule/reject")
 def run_reject(case: Case) -> None:
-    """Rules on a request, and what those say that refuse it."""
+    """Run rules on a request and compare the messages of the rules that refuse it."""
     given, wanted = case["input"], case["expected"]
     programs, refused = _load(given["rules"], given["ruleNamespace"])
     assert bool(refused) is bool(wanted.get("loadError"))

@@ -155,7 +155,7 @@ def _admission(item: AdmissionBinding) -> dict[str, Any]:
 
 
 def _bare(value: Any) -> Any:
-    """Leave out what is empty: null, and a list or map without anything."""
+    """Return a value without nulls, empty lists and empty maps."""
     if isinstance(value, Mapping):
         found = {key: _bare(item) for key, item in value.items()}
         return {key: item for key, item in found.items() if item not in (None, [], {})}
@@ -193,7 +193,7 @@ def run_jq(case: Case) -> None:
 
 @cache
 def _answers() -> dict[str, Answer]:
-    """Evaluate all cases in one go: a worker takes longer to start than all of them."""
+    """Evaluate all cases with one worker, whose start takes longer than all evaluations."""
     cases = [param.values[1]["input"] for param in CASES if param.values[0].endswith("/jq")]
 
     async def evaluate_all() -> dict[str, Answer]:
@@ -232,7 +232,7 @@ async def _contexts(given: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 class _Hook:
-    """A hook whose bindings see one state of a cluster after the other."""
+    """A hook whose bindings see the states of a cluster one after another."""
 
     def __init__(self, config: HookConfig, jq: JqWorkers) -> None:
         self._config = config
@@ -324,7 +324,7 @@ async def _executed(
 
 
 def own_part(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without what its cluster adds."""
+    """Return an object without the metadata that its cluster adds."""
     meta = obj["metadata"]
     kept = {name: meta[name] for name in ("name", "namespace", "labels") if name in meta}
     return {**obj, "metadata": kept}

@@ -7,7 +7,7 @@ from tests.conformance.dialects import gotemplate, kinitiras, modrule, shell_ope
 from tests.conformance.dialects.cases import CASES, Case, deviations, run
 
 MODULES = (gotemplate, kinitiras, modrule, shell_operator)
-"""Importing them names their runners."""
+"""Importing these modules registers their runners."""
 DEVIATIONS = deviations()
 
 

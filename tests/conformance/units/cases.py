@@ -1,7 +1,7 @@
-"""A case of the engine's functions, and the kinds that have a runner.
+"""The cases of the engine's functions, and the registry of runners for their kinds.
 
-A runner reads every field of its case. What it does not know, a kind, a field, a value that no
-table has, fails the case by name: a case that is left out says nothing, and looks as if it did.
+A runner reads every field of its case. An unknown kind, field or value fails the case by name,
+because an expectation that is not checked would look as if it were met.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from typing_extensions import override
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 HEAD: Final = frozenset({"source", "test", "case", "kind", "input", "expected"})
-# What a case says to people, and which platform its figures are from.
+# A remark for readers, and the platform that the figures of a case are from.
 _REMARKS: Final = frozenset({"note", "platform"})
 _ERRORS: Final = ("error", "compile_error", "wantErr", "err")
 
@@ -22,9 +22,9 @@ class UnknownValueError(Exception):
 
 
 class Fields(Mapping[str, Any]):
-    """A part of a case that knows which of its fields nobody has read.
+    """A part of a case that tracks which of its fields have not been read.
 
-    To ask whether a field is there, by ``in``, is not to read it.
+    A membership test with ``in`` does not count as reading.
     """
 
     def __init__(self, raw: Any, place: str) -> None:
@@ -56,30 +56,30 @@ class Fields(Mapping[str, Any]):
         return len(self._raw)
 
     def part(self, name: str) -> "Fields":
-        """Read an object in a field, whose own fields have to be read too; null is empty."""
+        """Return the object in a field, empty for null, whose own fields must be read too."""
         value = self.get(name)
         return self._part({} if value is None else value, f"{self.place}.{name}")
 
     def parts(self, name: str) -> "list[Fields]":
-        """Read a list of such objects."""
+        """Return the objects in a list, whose own fields must be read too."""
         return [
             self._part(item, f"{self.place}.{name}[{index}]")
             for index, item in enumerate(self.get(name) or ())
         ]
 
     def one_of(self, name: str, table: Mapping[str, Any]) -> Any:
-        """Read a field whose values are the keys of a table, and give what stands there."""
+        """Read a field whose values are keys of a table, and return the table's value."""
         value = self[name]
         if value not in table:
             self.refuse(name, value)
         return table[value]
 
     def refuse(self, name: str, value: Any) -> NoReturn:
-        """Fail the case, since the runner does not know a value."""
+        """Fail the case because the runner does not know a value."""
         raise UnknownValueError(f"{self.place}.{name}: the runner does not know {value!r}")
 
     def unread(self) -> list[str]:
-        """Return the places of the fields that nobody has read."""
+        """Return the places of the fields that were not read."""
         found = [f"{self.place}.{name}" for name in sorted(self._unread)]
         return found + [place for part in self._parts for place in part.unread()]
 
@@ -93,8 +93,8 @@ class Case:
     """A case of a file.
 
     Attributes:
-        given: Its field ``input``.
-        wanted: Its field ``expected``.
+        given: The field ``input``.
+        wanted: The field ``expected``.
     """
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
@@ -108,15 +108,15 @@ class Case:
         self.wanted = self.fields.part("expected")
 
     def expects_error(self) -> bool:
-        """Return whether an error is expected: a field about errors is neither false nor null."""
+        """Return whether an error is expected: an error field is neither false nor null."""
         found = [self.wanted.get(name) for name in _ERRORS]
         return any(found)
 
     def check_error(self, error: str | None) -> None:
-        """Compare whether something failed, and its message.
+        """Compare the presence of an error, and its message, with the expectation.
 
         Args:
-            error: What the error says, None where there was none.
+            error: The message of the error, or None without an error.
         """
         wanted = self.expects_error()
         assert (error is not None) is wanted, error or "expected an error"
@@ -127,7 +127,7 @@ class Case:
         self.check_message(error)
 
     def check_message(self, message: str | None) -> None:
-        """Compare a message with what the case says about it, if anything."""
+        """Compare a message with the expectations of the case about it, if any."""
         shown = message or ""
         for name in ("message_contains", "errContains"):
             for part in texts(self.wanted.get(name)):
@@ -141,7 +141,7 @@ RUNNERS: Final[dict[str, Runner]] = {}
 
 
 def runs(*kinds: str) -> Callable[[Runner], Runner]:
-    """Name the kinds of cases that a function runs."""
+    """Return a decorator that registers a function as the runner of kinds of cases."""
 
     def register(runner: Runner) -> Runner:
         for kind in kinds:
@@ -155,7 +155,7 @@ def runs(*kinds: str) -> Callable[[Runner], Runner]:
 
 
 def attempt(work: Callable[[], Any]) -> tuple[Any, str | None]:
-    """Give the result of `work` and None, or None and the text of its error."""
+    """Return the result of `work` and None, or None and the text of its error."""
     try:
         return work(), None
     except (InvalidPolicy, EvaluationError) as error:
@@ -163,7 +163,7 @@ def attempt(work: Callable[[], Any]) -> tuple[Any, str | None]:
 
 
 def texts(value: Any) -> list[str]:
-    """Give the texts of a field that holds one, several or none."""
+    """Return the texts of a field that contains one, several or none."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else list(value)

@@ -16,12 +16,12 @@ from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.subjects import ENVIRONMENT, values_of
 
 LOCATION = "preconditions"
-# The types that a case may name are those that JSON keeps apart.
+# A case may name only types that JSON distinguishes.
 KEY_TYPES = {"int64": int, "float64": float, "string": str, "bool": bool, "[]string": list}
 
 
 def scope(given: Fields) -> Context:
-    """Give what the conditions of a case see: an object, and values by name."""
+    """Return the context of the conditions of a case: an object, and values by name."""
     request = {"object": given.get("object") or {}}
     return Context({**values_of(given), **ENVIRONMENT, "request": request})
 
@@ -36,7 +36,7 @@ def typed(given: Fields, name: str) -> Any:
 
 
 def compared(name: str, key: Any, value: Any) -> bool:
-    """Give what an operator says; one that there is not never holds."""
+    """Return the result of an operator, which is false for an unknown operator."""
     operator = find_operator(name)
     return operator is not None and operator(key, value)
 
@@ -125,7 +125,7 @@ def parse_duration_pair(case: Case) -> None:
 
 @runs("array-membership")
 def array_membership(case: Case) -> None:
-    """Invalid shows as: neither In nor NotIn holds. IsIn and IsNotIn are the deprecated pair."""
+    """An invalid value satisfies neither of the deprecated operators In and NotIn."""
     given, wanted = case.given, case.wanted
     found = OPERATORS["In"](given["key"], given["value"])
     missing = OPERATORS["NotIn"](given["key"], given["value"])

@@ -14,7 +14,7 @@ from reconciler.languages.jmespath.values import kind_of, plain
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.subjects import ENVIRONMENT
 
-# What the cases call by the names of a programming language.
+# Numbers that the cases name as in Go.
 NUMBERS = {
     "Inf": math.inf,
     "NaN": math.nan,
@@ -44,7 +44,7 @@ PARSES = {
 
 
 def searched(source: str, data: Any) -> Any:
-    """Search data; to functions that ask for it, the time and random numbers are known."""
+    """Search data, with a fixed time and random numbers for functions that need them."""
     expression = compile_expression(source)
     if expression.functions & IMPURE:
         data = {**(data or {}), **ENVIRONMENT}
@@ -55,7 +55,7 @@ def verdict(case: Case, work: Callable[[], Any]) -> None:
     result, error = attempt(work)
     case.check_error(error)
     if "result" in case.wanted and not case.expects_error():
-        # The cases write integers out that no decoder of JSON but Python's keeps.
+        # The cases contain large integers, which no JSON decoder except Python's preserves.
         assert result == plain(case.wanted["result"])
     if "type" in case.wanted:
         assert kind_of(result) == case.wanted["type"]
@@ -78,7 +78,7 @@ def call(case: Case) -> None:
 
 @runs("argparse")
 def argparse(case: Case) -> None:
-    """The reference's function gives a value; here the functions that take one give it back."""
+    """The reference's function returns a value; here a function that accepts it returns it."""
     given = case.given
     source, start = given.one_of("parse", PARSES)
     argument = (given.get("arguments") or [])[given["index"] :][:1]

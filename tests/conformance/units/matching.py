@@ -29,7 +29,7 @@ ANCHORS = {
 
 
 def anchor_of(raw: Fields) -> Anchor | None:
-    """Give an anchor of a case; null is none, and so is one without a key."""
+    """Return an anchor of a case, or None for null and for an anchor without a key."""
     if not raw:
         return None
     kind, key = raw.one_of("type", ANCHORS), raw["key"]
@@ -37,7 +37,7 @@ def anchor_of(raw: Fields) -> Anchor | None:
 
 
 def without_nulls(block: Any) -> Any:
-    """Drop what is null or empty: the cases are dumps of structures with all their fields."""
+    """Return a block without nulls and empty maps: the cases have all fields of structures."""
     if isinstance(block, dict):
         kept = {key: without_nulls(value) for key, value in block.items()}
         return {key: value for key, value in kept.items() if value not in (None, {})}
@@ -86,7 +86,7 @@ def check_patterns(case: Case) -> None:
 
 @runs("match-patterns")
 def match_patterns(case: Case) -> None:
-    """Which of several pairs that fit is told depends on the order of a loop."""
+    """Any matching pair is right: the reference's choice depends on the order of a loop."""
     given, wanted = case.given, case.wanted
     patterns, values = given["patterns"] or (), given["values"] or ()
     pairs = [
@@ -130,7 +130,7 @@ def target_match(case: Case) -> None:
 
 @runs("match-policy")
 def match_policy(case: Case) -> None:
-    """Every rule has to match, those that are generated as well."""
+    """Every rule must match, including the generated ones."""
     policy = case.given["policy"]
     subject = subject_of_case(case.given)
     namespace = policy["metadata"].get("namespace", "") if policy.get("kind") == "Policy" else ""
@@ -146,7 +146,7 @@ def match_rule(case: Case) -> None:
 
 @runs("match-namespace")
 def match_namespace(case: Case) -> None:
-    """A list of patterns that is empty restricts nothing in a policy, so it is no filter."""
+    """An empty list restricts nothing in a policy, so it is tested without a policy."""
     resource = case.given["resource"]
     if not case.given["patterns"]:
         assert not wildcard.compile_any(())(resource["metadata"].get("namespace", ""))
@@ -169,7 +169,7 @@ def policy_namespace(case: Case) -> None:
 
 @runs("match-annotations")
 def match_annotations(case: Case) -> None:
-    """Annotations that are empty restrict nothing, so they are no filter."""
+    """A filter with empty annotations restricts nothing."""
     given = case.given
     resource = {"kind": "Any", "metadata": {"annotations": given["actual"]}}
     match = {"resources": {"kinds": ["Any"], "annotations": given["expected"]}}
@@ -178,7 +178,7 @@ def match_annotations(case: Case) -> None:
 
 @runs("match-selector")
 def match_selector(case: Case) -> None:
-    """A selector without requirements selects all; a policy that has one is refused."""
+    """A selector without requirements selects all objects; a policy with one is refused."""
     selector, labels = case.given["selector"], case.given["labels"]
     result, error = attempt(
         lambda: (
@@ -200,7 +200,7 @@ def selector_has_wildcard(case: Case) -> None:
 
 @runs("match-kind")
 def match_kind(case: Case) -> None:
-    """Here rules always count adding an ephemeral container as a change of its Pod."""
+    """Rules always treat the addition of an ephemeral container as a change of its Pod here."""
     given = case.given
     gvk = given.part("gvk")
     group, version, kind = gvk["group"], gvk["version"], gvk["kind"]
@@ -226,7 +226,7 @@ def match_subjects(case: Case) -> None:
 
 @runs("policy-update-trigger-match")
 def policy_update_trigger_match(case: Case) -> None:
-    """In a namespaced policy, where the reference ignores namespaces, they are not allowed."""
+    """Namespaces are not allowed in a namespaced policy here; the reference ignores them."""
     given = case.given
     resources = dict(given["match"])
     if given["namespacedPolicy"]:
@@ -248,7 +248,7 @@ def has_namespace_selector(case: Case) -> None:
 
 
 def complete(block: Any) -> Any:
-    """Give filters the kinds, and empty selectors the label, without which they are refused."""
+    """Add kinds to filters and a label to empty selectors, which are refused without them."""
     if not isinstance(block, dict):
         return block
     found = {
@@ -280,7 +280,7 @@ def kind_selector(case: Case) -> None:
 
 @runs("split-gvk")
 def split_gvk(case: Case) -> None:
-    """The reference splits the text; here its parts are patterns, and "any" may be left out."""
+    """The reference splits the text; here its parts are patterns, and an absent part is "*"."""
     selector = parse_kind(case.given["kind"])
     kind, _, subresource = case.wanted["kind"].partition("/")
     assert (selector.kind, selector.subresource) == (kind, subresource)
@@ -297,7 +297,7 @@ def split_subresource(case: Case) -> None:
 
 @runs("group-version-match")
 def group_version_match(case: Case) -> None:
-    """A version alone is that of the core group here; in a kind it leaves the group open."""
+    """A bare version belongs to the core group here; in a kind it matches any group."""
     pattern, actual = case.given["pattern"], case.given["groupVersion"]
     parts = zip(split_api_version(pattern), split_api_version(actual), strict=True)
     result = pattern == "*" or all(wildcard.matches(wanted, part) for wanted, part in parts)
@@ -316,7 +316,7 @@ def anchor_new(case: Case) -> None:
 
 @runs("anchor-string")
 def anchor_string(case: Case) -> None:
-    """The reference prints nothing for an anchor without a key; here there is no such anchor."""
+    """The reference prints nothing for an anchor without a key, which does not exist here."""
     anchor = anchor_of(case.given)
     assert ("" if anchor is None else anchor.text) == case.wanted["string"]
 
@@ -349,7 +349,7 @@ def remove_anchors_from_path(case: Case) -> None:
 
 @runs("split-anchors")
 def split_anchors(case: Case) -> None:
-    """Which keys a pattern takes for questions: all anchors but the one that adds."""
+    """A pattern checks the resource with every anchor except the one that adds a key."""
     given = case.given["map"]
     questions = {
         key
@@ -362,7 +362,7 @@ def split_anchors(case: Case) -> None:
 
 @runs("has-key")
 def has_key(case: Case) -> None:
-    """A negation asks for it: it fails where the key is."""
+    """A negation tests for a key: it fails if the key exists."""
     resource, key = case.given["resource"], case.given["key"]
     absent = match_pattern(resource, {f"X({key})": None})
     assert (isinstance(resource, dict) and not absent) is case.wanted["result"]
@@ -370,7 +370,7 @@ def has_key(case: Case) -> None:
 
 @runs("pointer-parse")
 def pointer(case: Case) -> None:
-    """The cases leave out the slash that a pointer begins with."""
+    """The cases omit the leading slash of a pointer."""
     found = parse_pointer("/" + case.given["pointer"].removeprefix("/"))
     assert list(found) == case.wanted["parts"]
 
@@ -379,7 +379,7 @@ def pointer(case: Case) -> None:
 def elements_of_a_foreach(case: Case) -> None:
     block = {
         "list": case.given["list"],
-        # The case is about the list; a strategic merge begins with its last element.
+        # The case tests the list in order; a strategic merge would begin with the last element.
         "order": "Ascending",
         "patchStrategicMerge": {"metadata": {"labels": {"a": "{{ element }}"}}},
     }

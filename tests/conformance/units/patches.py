@@ -1,4 +1,4 @@
-"""Patches: strategic merge with anchors, JSON patch, and the difference of two documents."""
+"""Patches: strategic merge with anchors, JSON patch, and the diff of two documents."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def merged(patch: Any, resource: dict[str, Any]) -> dict[str, Any]:
 
 
 def containers(document: Any) -> list[Any]:
-    """Give the containers of an object or a patch, wherever they stand."""
+    """Return the containers of an object or a patch, at any depth."""
     if isinstance(document, dict):
         if isinstance(document.get("containers"), list):
             return list(document["containers"])
@@ -53,7 +53,7 @@ def containers(document: Any) -> list[Any]:
 
 
 def check_outcome(case: Case, result: Any, error: str | None) -> None:
-    """Compare what came of a patch with each field that says something about it."""
+    """Compare the result of a patch with each expectation of the case about it."""
     case.check_error(error)
     if case.expects_error():
         return
@@ -84,7 +84,7 @@ def map_conditions(case: Case) -> None:
 
 @runs("condition-check")
 def condition_check(case: Case) -> None:
-    """A pattern tells no reasons here: whoever asks says which condition it belongs to."""
+    """A pattern returns no reason for a mismatch here: its caller names the condition."""
     found = match_pattern(case.given["resource"], case.given["pattern"])
     assert found is case.wanted["match"]
     if "error" in case.wanted:
@@ -93,7 +93,7 @@ def condition_check(case: Case) -> None:
 
 @runs("delete-anchors")
 def delete_anchors(case: Case) -> None:
-    """On an object without any element, only what has no conditions is left of a patch."""
+    """On an empty object, only the parts without conditions remain of a patch."""
     plain = resolved(case.given["patch"], {})
     assert not isinstance(plain, Unmet)
     name = "patch_after_anchor_removal"
@@ -123,7 +123,7 @@ def strategic_merge(case: Case) -> None:
 
 
 def patch_of(given: Fields) -> Any:
-    """Give the patch of a case; where it comes with its policy, that has to hold the same."""
+    """Return the patch of a case, which must also be in the policy if the case has one."""
     patch = given["patch"]
     if given.get("policy"):
         rules = given["policy"]["spec"]["rules"]

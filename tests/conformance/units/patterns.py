@@ -12,11 +12,11 @@ OPERATORS = {
     "operator.LessEqual": "<=",
     "operator.More": ">",
     "operator.MoreEqual": ">=",
-    # Their sign stands between the two bounds.
+    # Their sign is between the two bounds.
     "operator.InRange": "",
     "operator.NotInRange": "",
 }
-# What the operators accept: below the (lower) bound, at it, at the upper one, above that.
+# Whether an operator accepts a value below the (lower) bound, at it, at the upper, above it.
 ACCEPTED = {
     "operator.Equal": (False, True, True, False),
     "operator.NotEqual": (True, False, False, True),
@@ -48,7 +48,7 @@ def value_pattern(case: Case) -> None:
 
 
 def check_operator(case: Case, text: str) -> None:
-    """Which operator a text carries shows in what the text accepts."""
+    """Recognise the operator of a text by the values that the text accepts."""
     accepted = case.wanted.one_of("result", ACCEPTED)
     found = re.fullmatch(r"(-?[0-9]+)!?-(-?[0-9]+)|[<>=! ]*(-?[0-9]+)", text)
     if found is not None:
@@ -56,7 +56,7 @@ def check_operator(case: Case, text: str) -> None:
         probes = (bounds[0] - 1, bounds[0], bounds[-1], bounds[-1] + 1)
         assert tuple(pattern.matches(value, text) for value in probes) == accepted
         return
-    # Words have no order: only whether they are the same can be asked for.
+    # Words have no order, so only equality can be tested.
     operand = text.lstrip("!")
     assert case.wanted["result"] in {"operator.Equal", "operator.NotEqual"}
     assert pattern.matches(operand, text) is accepted[1]

@@ -1,4 +1,4 @@
-"""Whole rules: what they make of their trigger or targets, and which requests they lead to."""
+"""Whole rules: how they change their trigger or targets, and which requests they create."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ SECRET = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
 
 
 def context_of(given: Fields, obj: Object | None, operation: str) -> Context:
-    """Give what expressions see of a request, and the values that a case presupposes."""
+    """Return the context that expressions see for a request, with a fixed environment."""
     subject = subject_of(obj)
     user = given.part("requestInfo")
     old = given.get("oldResource") or {}
@@ -66,7 +66,7 @@ def context_of(given: Fields, obj: Object | None, operation: str) -> Context:
 
 
 def own_results(given: Fields, policy: Object, obj: Object) -> Iterator[TargetChange]:
-    """Apply the rules to their trigger one after the other, each to what the last one made."""
+    """Apply the rules to their trigger one after another, each to the result of the last one."""
     changed: set[str] = set()
     for program in programs_of(given, policy):
         if any(item.rule in changed for item in program.before):
@@ -81,7 +81,7 @@ def own_results(given: Fields, policy: Object, obj: Object) -> Iterator[TargetCh
 
 
 def own_result(given: Fields, program: Program, obj: Object) -> TargetChange | None:
-    """Give what a rule makes of its trigger; None where it does not match."""
+    """Return the change of a rule to its trigger, or None if the rule does not match."""
     operation = operation_of(given)
     context = program.binding.bind(context_of(given, obj, operation))
     subject = subject_of(
@@ -103,7 +103,7 @@ def own_result(given: Fields, program: Program, obj: Object) -> TargetChange | N
 
 
 def check_results(case: Case, results: Sequence[TargetChange]) -> None:
-    """Compare what came of rules with what the case says about all of them."""
+    """Compare the results of rules with the expectations of the case about all of them."""
     wanted = case.wanted
     statuses = [result.status.value for result in results]
     if "rules" in wanted:
@@ -126,7 +126,7 @@ def rule(case: Case) -> None:
     )
     wanted = case.wanted["status"]
     if not resource:
-        # There is no request without an object, so no rule is asked either.
+        # There is no request without an object, so no rule is evaluated.
         assert wanted == "error"
         assert error is not None or not results
         case.wanted.get("resource")
@@ -158,7 +158,7 @@ def assert_elements(resource: Object, check: Fields) -> None:
 def policy(case: Case) -> None:
     given, wanted = case.given, case.wanted
     before = given["resource"]
-    operation_of(given)  # read also where the policy is refused before anybody asks
+    operation_of(given)  # read even if the policy is refused and no rule is evaluated
     results, error = attempt(lambda: list(own_results(given, given["policy"], before)))
     if case.expects_error() or error is not None:
         case.check_error(error)
@@ -179,7 +179,7 @@ def policy(case: Case) -> None:
 
 @runs("policy-existing")
 def policy_existing(case: Case) -> None:
-    """The targets are given; which of them are meant is asked of each one."""
+    """The case contains the targets, and each is matched against the queries of the rules."""
     given, wanted = case.given, case.wanted
     trigger, operation = given["trigger"], operation_of(given)
     targets = given["targets"] or ()
@@ -210,7 +210,7 @@ def policy_existing(case: Case) -> None:
 
 @runs("foreach-rule")
 def foreach_rule(case: Case) -> None:
-    """A patch that becomes nothing is an error and no crash."""
+    """A patch that resolves to nothing is an error and does not crash."""
     given = case.given
     word = given.get("variable_resolves_to")
     block = {"list": "target.data.list", **given["foreach"]}
@@ -225,7 +225,7 @@ def foreach_rule(case: Case) -> None:
 
 
 class BrokenReads(MemoryCluster):
-    """A cluster in which no object can be read, for a reason that passes."""
+    """A cluster in which every read of an object fails with a transient error."""
 
     def __init__(self, reason: str) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class BrokenReads(MemoryCluster):
 
 @runs("trigger-resolution")
 def trigger_resolution(case: Case) -> None:
-    """A request has one reference; where the reference looks for two, the one given counts."""
+    """A request has one reference to its trigger, the first one that the case contains."""
     given, wanted = case.given, case.wanted
     case.fields.get("applies_to")
     if given["operation"] not in {"resolve-by-spec", "resolve-trigger"}:
@@ -262,7 +262,7 @@ def request_of(given: Fields) -> RequestSpec:
     request = given.part("updateRequestSpec")
     info = request.part("context").part("admissionRequestInfo")
     admission = info.part("admissionRequest")
-    # What was recorded then is not what is read now.
+    # Recorded objects are not used, because the trigger is read from the cluster.
     operations = [info.get("operation"), admission.get("operation")]
     for name in ("object", "oldObject"):
         admission.get(name)
@@ -328,7 +328,7 @@ def reference_to_an_object(case: Case) -> None:
 
 @runs("ur-state")
 def state_of_a_request(case: Case) -> None:
-    """States that work may still leave; one that may come again stays Pending here."""
+    """A request may leave every state that is not final; here a retried one stays Pending."""
     given, wanted = case.given, case.wanted
     if "terminal" in wanted:
         assert (State(given["state"]) in FINAL) is wanted["terminal"]
@@ -339,7 +339,7 @@ def state_of_a_request(case: Case) -> None:
 
 @runs("ur-queue")
 def request_that_is_queued(case: Case) -> None:
-    """Whatever the event, a request is work until its state is final."""
+    """After any event, a request is queued unless its state is final."""
     given = case.given
     if given["event"] not in {"add", "update"}:
         given.refuse("event", given["event"])
@@ -350,7 +350,7 @@ def request_that_is_queued(case: Case) -> None:
 def recorded(
     policy: Object, resource: Object, *, operation: str, user: str, background_user: str
 ) -> int:
-    """Return how many requests an admission request leads to."""
+    """Return the number of requests that an admission request creates."""
     index = PolicyStore()
     index.apply(policy)
     group, version = split_api_version(resource.get("apiVersion", "v1"))
@@ -396,7 +396,7 @@ def admission_creates_a_request(case: Case) -> None:
 
 @runs("skip-background-requests")
 def skip_background_requests(case: Case) -> None:
-    """The rules that are left are those that fire for an object of their kind."""
+    """The remaining rules are those that create a request for an object of their kind."""
     given, wanted = case.given, case.wanted
     number = recorded(
         given["policy"],

@@ -25,7 +25,7 @@ from tests.conformance.units import (
 from tests.conformance.units.cases import HEAD, RUNNERS, Case
 from tests.conformance.verdicts import DEVIATION, entries
 
-# Importing them names their runners.
+# Importing these modules registers their runners.
 MODULES: Final = (
     conditions,
     jmespath,
@@ -55,7 +55,7 @@ def _comes_from_failed(raw: Mapping[str, Any]) -> bool:
     return "Failed" in (raw["input"].get("state"), raw["input"].get("from"))
 
 
-# What `deviations.yaml` may ask of a case beside its fields; such a case is tried first.
+# Conditions in `deviations.yaml` besides fields. A case with one is run if it has a runner.
 CONDITIONS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     "no rule mutates": _no_rule_mutates,
     "variables in data": _variables_in_data,
@@ -68,10 +68,10 @@ CONDITIONS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """An entry of `deviations.yaml` that is about cases of functions.
+    """An entry of `deviations.yaml` for cases of functions.
 
     Attributes:
-        selectors: Patterns of fields of a case, and of its ``file``; all have to fit.
+        selectors: Patterns for fields of a case and for its ``file``, all of which must match.
         when: One of `CONDITIONS`, or empty. A case with one deviates only if it fails.
     """
 
@@ -80,19 +80,19 @@ class Deviation:
     reason: str
 
     def covers(self, file: str, raw: Mapping[str, Any]) -> bool:
-        """Return whether a case is meant."""
+        """Return whether the deviation applies to a case."""
         facts = {**raw, "file": file}
         if not all(fnmatchcase(str(facts.get(key)), text) for key, text in self.selectors.items()):
             return False
         return not self.when or CONDITIONS[self.when](raw)
 
     def skip(self) -> NoReturn:
-        """End the case as deviating."""
+        """Skip the case as a deviation."""
         pytest.skip(f"{DEVIATION}{self.reason}")
 
 
 def run(file: str, raw: Mapping[str, Any], deviations: Iterable[Deviation]) -> None:
-    """Run a case; it fails if its kind is unknown, or if a field of it was not read."""
+    """Run a case, which fails if its kind is unknown or one of its fields was not read."""
     if BROKEN in raw:
         pytest.fail(raw[BROKEN], pytrace=False)
     covering = [item for item in deviations if item.covers(file, raw)]
@@ -121,7 +121,7 @@ def run(file: str, raw: Mapping[str, Any], deviations: Iterable[Deviation]) -> N
 
 
 def deviations() -> list[Deviation]:
-    """Return the entries that are about cases of functions; they name a file or a kind."""
+    """Return the entries for cases of functions, which name a file or a kind."""
     return [
         Deviation(
             selectors={key: str(entry[key]) for key in _SELECTORS if key in entry},
@@ -136,12 +136,11 @@ def deviations() -> list[Deviation]:
 def load(folder: Path, *, counted: bool = True) -> list[Any]:
     """Return a parameter ``(file, case)`` for each case in the files below a folder.
 
-    What cannot be read, a file or one of its cases, is a parameter too, whose run fails with the
-    reason.
+    A file or a case that cannot be read is a parameter too, whose run fails with the reason.
 
     Args:
-        folder: Of the files.
-        counted: They count in the report.
+        folder: The folder of the files.
+        counted: Whether the cases count in the report.
     """
     params: list[Any] = []
     for path in sorted(folder.rglob("*.json")):

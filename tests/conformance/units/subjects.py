@@ -1,4 +1,4 @@
-"""What the cases say about objects and requests, as the engine takes it."""
+"""Builds the engine's subjects, users and programs from the fields of a case."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from tests.conformance.units.cases import Fields
 
-# What an expression may know beside its data.
+# The time and random numbers that an expression may use besides its data.
 ENVIRONMENT = environment_entry(
     now=datetime(2026, 1, 1, tzinfo=UTC), randbelow=lambda limit: limit - 1
 )
@@ -19,7 +19,7 @@ OPERATIONS = ("", "CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 def operation_of(given: Fields) -> str:
-    """Read the operation of a case; CREATE where it names none."""
+    """Return the operation of a case, or CREATE if it names none."""
     operation = given.get("operation")
     if operation is None:
         return "CREATE"
@@ -29,10 +29,10 @@ def operation_of(given: Fields) -> str:
 
 
 def user_of(request: Fields) -> UserInfo:
-    """Give the user of a request and its roles."""
+    """Return the user of a request with its roles."""
     info = request.part("userInfo")
     for name in ("uid", "extra"):
-        info.get(name)  # no rule can ask for it
+        info.get(name)  # no rule can refer to it
     return UserInfo(
         username=info.get("username") or "",
         groups=tuple(info.get("groups") or ()),
@@ -49,7 +49,7 @@ def subject_of(
     namespace_labels: Mapping[str, str] | None = None,
     subresource: str = "",
 ) -> Subject:
-    """Give an object as rules match it; null is a request without one."""
+    """Return the subject that rules match; a null object stands for a request without one."""
     obj = obj or {}
     group, version = split_api_version(obj.get("apiVersion") or "v1")
     meta = obj.get("metadata") or {}
@@ -70,7 +70,7 @@ def subject_of(
 def policy_of(
     rules: Iterable[Mapping[str, Any]], *, namespace: str = "", **spec: Any
 ) -> dict[str, Any]:
-    """Give a policy around rules; in a namespace it is a Policy."""
+    """Return a policy with rules, which is a Policy if it has a namespace."""
     place = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": "kyverno.io/v1",
@@ -81,12 +81,12 @@ def policy_of(
 
 
 def values_of(given: Fields) -> dict[str, Any]:
-    """Give what a case presupposes beside its objects: the values of context entries, by name."""
+    """Return the values of the context entries that a case presupposes, by name."""
     return {**given.part("variables"), **given.part("context")}
 
 
 def programs_of(given: Fields, policy: Object) -> tuple[Program, ...]:
-    """Compile a policy, with an entry in each rule for what the case presupposes."""
+    """Compile a policy, with context entries in each rule for the values of the case."""
     values = values_of(given)
     rules = [
         {

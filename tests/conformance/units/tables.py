@@ -1,6 +1,6 @@
-"""Tables of the reference's helper functions, by the name of the test that goes through them.
+"""Tables of the reference's helper functions, by the name of the test that iterates over them.
 
-Most of these helpers have no counterpart here, which `deviations.yaml` says of all of them.
+Most of these helpers have no counterpart here. `deviations.yaml` has one entry for all of them.
 """
 
 import json
@@ -25,7 +25,7 @@ TABLES: Final[dict[str, Table]] = {}
 
 
 def table(*tests: str) -> Callable[[Table], Table]:
-    """Name the tests whose tables a function reads."""
+    """Return a decorator that registers a function as the reader of the tables of tests."""
 
     def register(reader: Table) -> Table:
         TABLES.update(dict.fromkeys(tests, reader))
@@ -47,23 +47,23 @@ def exclusions(case: Case) -> None:
     again = texts(case.wanted.get("wantInclusions"))
     assert names.texts == frozenset(wanted)
     assert all(names.excludes([name]) is (name not in again) for name in wanted)
-    # What is taken in again wins over what is left out.
+    # Inclusions take precedence over exclusions.
     assert not any(names.excludes([*wanted, name]) for name in again)
 
 
 @table("Test_parseKinds")
 def resource_filters(case: Case) -> None:
-    """What the reference reads as a filter without a kind, which fits nothing, is refused here."""
+    """A filter without a kind, which matches nothing in the reference, is refused here."""
     wanted = case.wanted["want"] or []
     try:
         found = parse_resources(case.given.part("args")["in"])
     except InvalidSetting:
         assert not all(wanted)
         return
-    # One of them always holds.
+    # The first filter is always present.
     assert len(found) == len(wanted) + 1
     for item, parts in zip(found[1:], wanted, strict=True):
-        # An empty place is one that is left out here, and stands for all.
+        # An empty part is omitted here, and so matches everything.
         *kind, namespace, name = parts
         group, version, word, subresource = (part.replace("*", "x") for part in kind)
         meta = {"namespace": _any(namespace), "name": _any(name)}
@@ -90,7 +90,7 @@ def texts_by_name(case: Case) -> None:
 
 @table("TestAddVariable")
 def variables_by_path(case: Case) -> None:
-    """A path that is no expression is one name here, and nothing finds it."""
+    """A path that is not an expression is a single name here, which no query finds."""
     given, wanted = case.given, case.wanted
     key, value = given["key"], given["value"]
     if wanted.get("wantErr"):
@@ -142,7 +142,7 @@ def policy_around(name: str) -> dict[str, Any]:
 
 
 def made(policy: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Give the rules that are made of a policy's; only those that mutate are expanded here."""
+    """Return the generated rules of a policy, with a patch in rules that are not expanded here."""
     patch = {"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}}
     rules = [
         {**rule, **(patch if rule.keys() & {"validate", "verifyImages"} else {})}
@@ -167,7 +167,7 @@ def images(case: Case) -> None:
 
 @table("Test_ReferenceWithTag", "Test_ReferenceAndReferenceWithTag")
 def image_references(case: Case) -> None:
-    """A reference with an empty tag is left out here."""
+    """A reference with an empty tag is omitted here."""
     found, error = attempt(lambda: split_image(case.given["input"]))
     assert error is None
     names = {"expected": "referenceWithTag", "expectedReferenceWithTag": "referenceWithTag"}
@@ -194,7 +194,7 @@ def rule_that_lists_delete(case: Case) -> None:
 
 @table("Test_MatchResources", "Test_ResourceDescription")
 def filters_are_valid(case: Case) -> None:
-    """The reference tells where with a name of the test, and counts each error of a part."""
+    """The reference locates errors by a name of the test, and counts each error of a part."""
     subject = lowered(case.given["subject"])
     is_filter = {"any", "all", "userInfo"} & subject.keys()
     match = subject if is_filter else {"resources": {"kinds": ["Pod"], **subject}}
@@ -209,14 +209,14 @@ def filters_are_valid(case: Case) -> None:
 
 
 def lowered(value: Any) -> Any:
-    """Give names as policies write them."""
+    """Return a value with keys that begin in lower case, as in policies."""
     if isinstance(value, dict):
         return {key[:1].lower() + key[1:]: lowered(item) for key, item in value.items()}
     return [lowered(item) for item in value] if isinstance(value, list) else value
 
 
 def with_user(value: Any) -> Any:
-    """Give the parts about the user where policies have them: beside ``resources``."""
+    """Return a value with the fields about the user beside ``resources``, as in policies."""
     if isinstance(value, dict):
         found = {key: with_user(item) for key, item in value.items()}
         return {**found, **found.pop("userInfo", {})}

@@ -1,4 +1,4 @@
-"""The runner itself: what it does not know turns a case red, and any folder of the layout runs."""
+"""The runner itself: unknown fields and values fail a case, and any folder of the layout runs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every case of the data, and of our own beside this file, run by the runner of its kind."""
+"""Every case of the data, and the project's own cases, run by the runner of its kind."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,5 +26,5 @@ def test_case(file: str, case: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize(("file", "case"), OWN_CASES)
 def test_own_case(file: str, case: Mapping[str, Any]) -> None:
-    """The same kinds with values of ours, and with the fields that the data rarely has."""
+    """The project's own cases have further values, and fields that are rare in the data."""
     run(file, case, DEVIATIONS)

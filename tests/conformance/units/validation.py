@@ -1,4 +1,4 @@
-"""What the authors of policies are refused."""
+"""The validation of policies: refusals and warnings."""
 
 import asyncio
 import copy
@@ -48,14 +48,14 @@ async def scope() -> Scope:
 
 
 class Compiling:
-    """The `MatchConditions` port: everything compiles."""
+    """A `MatchConditions` port with which every condition compiles."""
 
     async def check(self, conditions: Sequence[Mapping[str, Any]]) -> None:
         del conditions
 
 
 def review(policy: Object, account: Account | None = None) -> AdmissionResponse:
-    """Give the answer of the admission check."""
+    """Return the answer of the admission check of a policy."""
     deps = ValidationDeps(
         kinds=MemoryKinds(),
         forget=lambda: None,
@@ -88,20 +88,20 @@ def policy_given(given: Fields) -> Object:
 
 
 def prepared(given: Fields, check: str) -> Object:
-    """Give the policy of a case with what the reference's check assumes beside it."""
+    """Return the policy of a case, completed with what the reference's check assumes."""
     policy = policy_given(given)
     spec = policy["spec"]
     if given.get("background") is not None:
         spec["background"] = given["background"]
     if check != "admission":
-        # The check is about variables; that a rule lacks match is the business of another one.
+        # The check is about variables. A missing match is the concern of another check.
         spec["rules"] = [{"match": CONFIG_MAPS, **rule} for rule in spec["rules"]]
     match check:
         case "allowed-variables":
-            # This check looks at names only; those of the user are the business of another one.
+            # The check is about names only. Names of the user are the concern of another check.
             spec["background"] = False
         case "mutate-existing-on-policy-update":
-            # The function is called where the flag is set, which asks for targets.
+            # The reference calls the function only if the flag is set, which requires targets.
             for rule in spec["rules"]:
                 if "mutate" in rule:
                     flag = {"mutateExistingOnPolicyUpdate": True, "targets": [SECRET]}
@@ -126,12 +126,12 @@ def policy_valid(case: Case) -> None:
         assert (case.wanted.get(name) or "").strip() in response.message
     warned = case.wanted.get("warnings")
     if warned is not None and all("mutate" in rule for rule in policy["spec"]["rules"]):
-        # Of other rules the author is told here that nobody evaluates them.
+        # For other rules there is always a warning here that they are not evaluated.
         assert bool(response.warnings) is warned
 
 
 def user_info_in_background(case: Case) -> None:
-    """The match of the cases names no kind, which is refused before; places have slashes."""
+    """The cases get a kind, without which a match is refused; their locations have slashes."""
     (rule,) = policy_given(case.given)["spec"]["rules"]
     case.given.get("background")
     blocks = {part: complete(rule.get(part) or {}) for part in ("match", "exclude")}
@@ -147,8 +147,8 @@ def user_info_in_background(case: Case) -> None:
 
 
 def account_of(given: Fields, kind: str) -> Account:
-    """Give what the controller may do: by default everything."""
-    given.get("authMsg")  # what the reference's checker answers; ours has words of its own
+    """Return the rights of the controller in a case, by default all."""
+    given.get("authMsg")  # the reference's message, which is worded differently here
     account = Account()
     if given.get("authOK", True) is False:
         name = f"{kind.lower()}s"
@@ -161,7 +161,7 @@ def account_of(given: Fields, kind: str) -> Account:
 
 @runs("mutate-rule")
 def mutate_rule(case: Case) -> None:
-    """The path is ours: the block that has two patches, not the first of them."""
+    """The location here is the block with the two patches, and not the first of the patches."""
     given, wanted = case.given, case.wanted
     if "kinds" in given:
         rights_to_read_triggers(case)
@@ -181,22 +181,22 @@ def mutate_rule(case: Case) -> None:
 
 
 def _placed(target: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a target a namespace; a cluster-wide policy has to say it, a case may leave it out."""
+    """Add the namespace that a cluster-wide policy must name, and that a case may omit."""
     return dict(target) if target["kind"] in CLUSTER_WIDE else {"namespace": "default", **target}
 
 
 def rights_to_read_triggers(case: Case) -> None:
-    """The reference asks for its reports controller; here the controller reads the triggers."""
+    """The reference checks its reports controller; here the controller reads the triggers."""
     given, wanted = case.given, case.wanted
     match = {"any": [{"resources": {"kinds": given["kinds"]}}]}
     account = account_of(given, "")
     if given.get("authOK") is False:
         account.lacks = {"get pods", "get deployments.apps", "get configmaps"}
-    # All kinds are refused under Fail whatever the rights, for the cluster's sake.
+    # Under failurePolicy Fail, a match of all kinds is always refused to protect the cluster.
     policy = of_rule(targeting([SECRET], match=match), failurePolicy="Ignore")
     response = review(policy, account)
     assert (wanted.get("errContains") or "") in response.message
-    # The reference warns of a right that its reports lack; here the rule cannot work without it.
+    # The reference warns of rights that its reports lack; here the rule cannot work without them.
     lacking = "auth check fails" in response.message
     assert lacking is bool(wanted.get("wantWarnings"))
     assert response.allowed is not (bool(wanted.get("wantErr")) or lacking)
@@ -204,7 +204,7 @@ def rights_to_read_triggers(case: Case) -> None:
 
 @runs("rule-targets")
 def rule_targets(case: Case) -> None:
-    """Compiling ends at the first place of a rule, so each target stands in a rule of its own."""
+    """Compiling stops at the first error of a rule, so each target gets a rule of its own."""
     given = case.given
     rule, namespace = given["rule"], given["policyNamespace"] if given["namespaced"] else ""
     rules = [
@@ -236,14 +236,14 @@ def json_patch_text(case: Case) -> None:
 
 
 def presupposed(document: Any) -> list[str]:
-    """Give the names of entries that a part of a policy reads; a case shows no other part."""
+    """Return the names of context entries that a part of a policy reads without defining them."""
     template, _ = attempt(lambda: compile_template(document))
     return sorted(template.roots - RESERVED - {"target"}) if template else []
 
 
 @runs("conditions")
 def conditions(case: Case) -> None:
-    """Conditions that deny are what validate rules have; here all are preconditions."""
+    """Only validate rules have deny conditions, so all are tested as preconditions here."""
     given, wanted = case.given, case.wanted
     if given.get("where") not in {"conditions", "preconditions"}:
         given.refuse("where", given["where"])

@@ -12,7 +12,7 @@ from tests.conformance.units.subjects import ENVIRONMENT
 
 
 def context_of(given: Fields) -> Context:
-    """Give what expressions see: the raw data, the object of a request, who sends it."""
+    """Return the context of expressions: raw data, the objects of a request, and its user."""
     context = given.part("context")
     data = {**(context.get("raw") or {}), **given.part("variables"), **ENVIRONMENT}
     request = {name: context[name] for name in ("object", "oldObject") if name in context}
@@ -24,7 +24,7 @@ def context_of(given: Fields) -> Context:
 
 
 def render(document: Any, context: Context) -> Any:
-    """Render as the reference does: a patch is named by its rule, so `{{@}}` starts below it."""
+    """Render as the reference does: a patch is rendered by itself, so `{{@}}` starts in it."""
     mutate = document.get("mutate") if isinstance(document, dict) else None
     overlay = mutate.get("overlay") if isinstance(mutate, dict) else None
     if overlay is not None:
@@ -64,7 +64,7 @@ def substitute_string(case: Case) -> None:
 
 @runs("replace-all-vars")
 def replace_all_vars(case: Case) -> None:
-    """The reference's function makes one pass, so of nested variables it replaces the inner."""
+    """The reference's function makes one pass, so it replaces only innermost variables."""
     text = case.given["string"]
     found = [one for outer in braces.find(text, passes=len(text)) for one in outer.walk()]
     for variable in reversed([one for one in found if not one.inner]):
@@ -101,7 +101,7 @@ def object_has_variables(case: Case) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the keys and values of a document that are texts."""
+    """Yield the keys and values of a document that are strings."""
     match value:
         case str():
             yield value
@@ -117,7 +117,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 @runs("allowed-variables")
 def allowed_variables(case: Case) -> None:
-    """What a part of a rule may read is asked of every place of a policy when it is compiled."""
+    """The variables that a part of a rule may read are checked when the policy is compiled."""
     document = case.given["document"]
     roots = compile_template(document).reads
     allowed = [tuple(name.split(".")) for name in case.given["allowed_variables"]]

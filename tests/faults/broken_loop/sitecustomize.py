@@ -1,6 +1,6 @@
-"""Breaks a loop of the controller whose PYTHONPATH names this folder, once a file exists.
+"""Makes the loop of the controller's gauges fail as soon as a file exists.
 
-Python runs this module before the program.
+Python runs this module before the program if PYTHONPATH names this folder.
 """
 
 import os

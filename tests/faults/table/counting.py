@@ -17,11 +17,11 @@ LISTS = 8
 
 
 class Effect(StrEnum):
-    """How a trigger shows that it was processed.
+    """The effect by which a trigger shows that it was processed.
 
-    OWN: The trigger's name is set in a target of its own. Such a rule converges, so catch-up can
-    find lost triggers.
-    APPEND: The trigger's name is appended to a text. Lost triggers cannot be found; doubles show.
+    OWN: Sets the trigger's name in a target of its own. The rule converges, so catch-up can find
+    lost triggers.
+    APPEND: Appends the trigger's name to a text. Lost triggers cannot be found; doubles show.
     """
 
     OWN = "own"
@@ -37,12 +37,12 @@ class Row:
         failure_policy: The failurePolicy of its policy.
         accepted: Triggers that the API server stored, whatever it answered.
         refused: Triggers that it did not store.
-        applied: Accepted triggers whose effect is there.
+        applied: Accepted triggers that have their effect.
         reported: Lost triggers that the policy's status counts.
         twice: Surplus effects.
         heal: Seconds from the end of the fault until all was applied; None for never.
         left: What had not healed at the deadline.
-        problem: Why the scenario was not played to its end.
+        problem: The error that ended the scenario early.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Ledger:
     """The accepted triggers of a scenario and their effects.
 
     Attributes:
-        accepted: Names of the triggers that the API server stored, whatever it answered.
+        accepted: The names of the triggers that the API server stored, whatever it answered.
     """
 
     rig: Rig

@@ -1,4 +1,4 @@
-"""Fills etcd up to its quota, and frees space again as etcd's manual describes."""
+"""Helpers that fill etcd up to its quota and free space again as etcd's manual describes."""
 
 import base64
 from typing import Any
@@ -16,7 +16,7 @@ _LAST = 20
 
 
 async def fill(rig: Rig) -> int:
-    """Create large, then small objects until the store is full; return how many."""
+    """Create large, then small objects until the store is full, and return their number."""
     made = 0
     for size in (len(_FILLING), len(_FILLING) // _LAST):
         for _ in range(_MOST):

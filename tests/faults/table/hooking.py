@@ -21,7 +21,7 @@ from tests.faults.rig import SHORT_LEASE
 from tests.faults.table.stage import Stage
 
 _DUE = timedelta(seconds=60)
-"""Time from the installation until the schedule is due, once per run as its crontab is daily."""
+"""Time from the installation until the schedule is due; a daily crontab is due once per run."""
 _STANDBY = "retrofit-hooks-standby"
 _READY = 60.0
 _LEASES = {CONTROLLER: "kube-retrofit-controller", HOOKS: "kube-retrofit-hooks"}
@@ -58,13 +58,13 @@ class HookRow:
         program: The program that ran the hooks.
         events: How many events had to produce an object, including the due schedule.
         lost: How many of them produced none.
-        twice: Surplus objects.
-        unordered: Objects that were created after the object of a later event.
-        stuck: Whether the queue whose first run always fails reported it.
+        twice: The number of surplus objects.
+        unordered: How many objects were created after the object of a later event.
+        stuck: Whether the hook whose first run always fails reported the next attempt.
         kills: How often the program was killed.
         heal: Seconds from the end of the fault until all objects existed; None for never.
         left: What was missing at the deadline.
-        problem: Why the scenario was not played to its end.
+        problem: The error that ended the scenario early.
     """
 
     name: str
@@ -81,13 +81,13 @@ class HookRow:
 
     @property
     def good(self) -> bool:
-        """Return whether each event had one object, in order, although another queue was stuck."""
+        """Return whether each event had one object, in order, while another queue was stuck."""
         broken = self.lost or self.twice or self.unordered or self.heal is None
         return bool(self.events and self.stuck and not broken)
 
 
 def _bindings(place: str, due: datetime) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return each hook's bindings, and the jq program from its contexts to operations."""
+    """Return each hook's bindings and the jq program that turns its contexts into operations."""
     here = {"nameSelector": {"matchNames": [place]}}
     watched = seeds(executeHookOnEvent=["Added", "Deleted"], namespace=here)
     first = seeds(
@@ -114,10 +114,10 @@ class HookStage:
     Attributes:
         stage: The stage of the scenario.
         program: CONTROLLER for declared hooks, or HOOKS for executables.
-        seed: The seed of its random moments.
+        seed: The seed of the random delays and choices.
         due: When the schedule is due.
         kills: How often the program was killed.
-        deleted: Names of the objects that were deleted again.
+        deleted: The names of the objects that were deleted again.
     """
 
     stage: Stage
@@ -198,14 +198,14 @@ class HookStage:
         self.stage.keep_up(name)
 
     async def standby(self) -> None:
-        """Start a second program, which waits for the Lease of the first."""
+        """Start a second replica, which waits for the Lease of the first."""
         if self.program == CONTROLLER:
             await self.stage.standby()
         else:
             await self._start(_STANDBY)
 
     async def leads(self) -> None:
-        """Wait until a process leads that no earlier call has seen as the leader."""
+        """Wait until the leader is a process that no earlier call has seen as the leader."""
         name = _LEASES[self.program]
         place = NAMESPACE if self.program == CONTROLLER else self.stage.rig.namespace
 
@@ -231,7 +231,7 @@ class HookStage:
             self.deleted.add(name)
 
     async def wanted(self) -> set[str]:
-        """Return the values of label ``made`` of the objects that hooks have to create by now."""
+        """Return the values of the label ``made`` on the objects that hooks must have created."""
         items = await self.stage.rig.items("ConfigMap", labelSelector="seed=yes")
         stored = {item["metadata"]["name"] for item in items} | self.deleted
         deleted = {f"{name}-deleted" for name in self.deleted}

@@ -18,10 +18,10 @@ from tests.faults.table.stage import House, open_stage
 
 _BEYOND_THE_LEASE = 8.0
 _LONGEST = 2.0
-"""Seconds after which a new leader is killed at the latest."""
+"""The longest delay before a new leader is killed, in seconds."""
 _PATIENCE = 150.0
 _PAUSE = 40.0
-"""More seconds than a queue waits at most between two attempts."""
+"""Longer than the longest pause of a queue between two attempts, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ async def leader_frozen(hooks: HookStage) -> None:
 
 
 async def away(hooks: HookStage) -> None:
-    """Keep the program away while objects are deleted and until the schedule was due."""
+    """Keep the program down while objects are deleted and until the schedule has been due."""
     await asyncio.sleep(hooks.random.uniform(4.0, 6.0))
     await hooks.stage.away(hooks.program)
     hooks.kills += 1
@@ -125,7 +125,7 @@ async def play_hooks(house: House, scenario: HookScenario, random_seed: int) -> 
     Args:
         house: The running control plane and programs.
         scenario: The scenario to play.
-        random_seed: The seed of its random moments.
+        random_seed: The seed of the random delays and choices.
     """
     place = f"hooks-{uuid.uuid4().hex[:8]}"
     async with open_stage(house, place) as stage, with_hooks(stage.rig):
@@ -154,7 +154,7 @@ async def play_hooks(house: House, scenario: HookScenario, random_seed: int) -> 
 async def _heal(hooks: HookStage, scenario: HookScenario) -> tuple[float | None, str]:
     """Send events, cause the fault, and return the seconds to heal and what did not heal.
 
-    The schedule may be due only later; then its seconds count from that moment.
+    If the schedule is due after the fault, its seconds count from the due time.
     """
     rig, loop = hooks.stage.rig, asyncio.get_running_loop()
     events = (seed(rig.namespace, f"seed-{number}") for number in range(scenario.events))

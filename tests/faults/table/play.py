@@ -15,7 +15,7 @@ from tests.faults.table.stage import House, Setting, Stage, open_stage
 
 _CLIENTS = 16
 _MOST = 3
-"""How many times a scenario's number of triggers are sent at most while the fault lasts."""
+"""Limit of the triggers that are sent while the fault lasts, in multiples of their number."""
 
 Make = Callable[[Stage, int], Object]
 
@@ -37,7 +37,7 @@ class Scenario:
         effect: How a trigger shows that it was processed.
         failure_policy: The policy's failurePolicy.
         triggers: The least number of triggers in the long form; more while the fault lasts.
-        short: The same in the short form, which leaves out scenarios with 0.
+        short: The same in the short form; 0 for scenarios that are not part of it.
         rate: Triggers per second; 0 for as fast as 16 clients can.
         setting: The configuration of the programs and the control plane.
         prepare: Called before the policy is applied.
@@ -135,7 +135,7 @@ async def _heal(
 async def _unhealed(
     stage: Stage, ledger: Ledger, scenario: Scenario, *, look: bool = False
 ) -> object:
-    """Return what has not recovered from the fault yet."""
+    """Return what has not recovered from the fault yet; empty if everything has."""
     with contextlib.suppress(ClusterError):
         if look:
             await ledger.look()

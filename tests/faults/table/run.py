@@ -70,7 +70,7 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
     for setting, group in itertools.groupby(chosen, key=lambda item: item.setting):
         left = deque(group)
         while left:
-            # A scenario that does not end leaves an undefined control plane, so start a new one.
+            # After a problem the state of the control plane is undefined, so start a new one.
             with open_house(binaries, setting) as house, contextlib.suppress(Unplayed):
                 while left:
                     item = left.popleft()
@@ -81,7 +81,7 @@ def played(binaries: Binaries, chosen: Sequence[Scenario], *, short: bool) -> li
 
 
 def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], seed: int) -> list[HookRow]:
-    """Play scenarios of hooks one after another; after a problem on a new control plane."""
+    """Play hook scenarios one after another; a problem causes the start of a new control plane."""
     rows: list[HookRow] = []
     left = deque(chosen)
     while left:
@@ -95,7 +95,7 @@ def played_hooks(binaries: Binaries, chosen: Sequence[HookScenario], seed: int) 
 
 
 class Unplayed(Exception):
-    """A scenario was not played to its end."""
+    """Signals that a scenario was not played to its end."""
 
 
 def _row(house: House, scenario: Scenario) -> Row:
@@ -120,7 +120,7 @@ def _hook_row(house: House, scenario: HookScenario, seed: int) -> HookRow:
 
 
 def _played(name: str, playing: Coroutine[Any, Any, R], unplayed: Callable[[str], R]) -> R:
-    """Return the row of a scenario, or one with the problem if it does not come to its end."""
+    """Play a scenario and return its row, or a row with the problem if the scenario fails."""
     clock = SystemClock()
     begun = clock.monotonic()
     try:

@@ -42,7 +42,7 @@ async def part_killed(stage: Stage, part: str) -> None:
 
 
 async def leader_killed(stage: Stage) -> None:
-    """Kill the leader and keep it away beyond its Lease, so that the other one takes over."""
+    """Kill the leader and keep it down beyond its Lease, so that the standby takes over."""
     await stage.away(CONTROLLER)
     await asyncio.sleep(_BEYOND_THE_LEASE)
     await stage.back(CONTROLLER)
@@ -70,7 +70,7 @@ async def cut(stage: Stage) -> None:
 
 
 async def labelled_in_silence(stage: Stage) -> None:
-    """Silence the watches for longer than it takes to detect that, then label the namespace."""
+    """Silence the watches for longer than the detection takes, then label the namespace."""
     stage.house.proxy.disturbance = Disturbance(silent=True)
     await asyncio.sleep(_BEYOND_THE_LEASE)
     await label(stage, "on")
@@ -123,7 +123,7 @@ async def policy_edited(stage: Stage) -> None:
 
 
 async def diverted_and_edited(stage: Stage) -> None:
-    """Divert triggers into an aggregate request, then edit the rule so it cannot be rebuilt.
+    """Divert triggers into an aggregate request, then edit the rule so they cannot be rebuilt.
 
     The edit may be refused while the request is open, or accepted and the request completed.
     """
@@ -143,14 +143,14 @@ async def diverted_and_edited(stage: Stage) -> None:
 
 
 async def controller_away(stage: Stage) -> None:
-    """Keep the controller away until all triggers were sent."""
+    """Keep the controller down until all triggers have been sent."""
     await stage.away(CONTROLLER)
     await stage.sent.wait()
     await stage.back(CONTROLLER)
 
 
 async def admission_away(stage: Stage) -> None:
-    """Keep the admission server away for 4 seconds; under Ignore triggers are stored meanwhile."""
+    """Keep the admission server down for 4 seconds; under Ignore triggers are stored meanwhile."""
     await stage.away(ADMISSION)
     await asyncio.sleep(4.0)
     await stage.back(ADMISSION)
@@ -170,7 +170,7 @@ def slow_trigger(stage: Stage, number: int) -> Object:
 
 
 async def store_full(stage: Stage) -> None:
-    """Fill the store up to its quota, leave it full for 3 seconds, and make room."""
+    """Fill the store up to its quota, wait 3 seconds, and free space again."""
     made = await etcd.fill(stage.rig)
     await asyncio.sleep(3.0)
     await etcd.make_room(stage.house.plane, stage.rig, made)
@@ -212,7 +212,7 @@ _READERS: Object = {
 
 
 async def serve_widgets(stage: Stage) -> None:
-    """Serve a custom kind in the cluster and let the controller read it."""
+    """Install the CRD of a custom kind and grant the controller the right to read the kind."""
     kubectl, rig = stage.house.plane.kubectl, stage.rig
     text = f"{json.dumps(_WIDGETS)}\n---\n{json.dumps(_READERS)}"
     await stage.by_hand(kubectl, "apply", "-f", "-", stdin=text)
@@ -225,7 +225,7 @@ async def serve_widgets(stage: Stage) -> None:
 
 
 async def unserve_widgets(stage: Stage) -> None:
-    """Delete the custom kind."""
+    """Delete the CRD of the custom kind."""
     await stage.by_hand(stage.house.plane.kubectl, "delete", "crd", f"widgets.{_GROUP}")
     await asyncio.sleep(2.0)
 

@@ -94,12 +94,12 @@ def _plane(binaries: Binaries, setting: Setting) -> Iterator[ControlPlane]:
 class Stage:
     """The operations by which a scenario disturbs the programs and the control plane.
 
-    A program that ends is started again as by a kubelet, unless it is `away`.
+    A program that ends is restarted, as a kubelet does, unless it is `away`.
 
     Attributes:
         house: The running control plane and programs.
         rig: The administrator's access, with a namespace of this scenario's own.
-        sent: Set when all triggers were sent.
+        sent: Set when all triggers have been sent.
         over: Whether the fault is over.
         number: How many triggers were sent.
     """
@@ -114,7 +114,7 @@ class Stage:
     _hand: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     async def by_hand(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a blocking function that handles processes, in the one thread for them."""
+        """Run a blocking function that handles processes, in the only thread for such work."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._hand, lambda: work(*args, **kwargs))
 
@@ -129,12 +129,12 @@ class Stage:
             await self.kill(name)
 
     async def back(self, *names: str) -> None:
-        """Let programs that are away be started again, and wait until they are ready."""
+        """Allow the restart of programs that are away, and wait until they are ready."""
         self._up |= set(names)
         await self.ready(*names)
 
     async def ready(self, *names: str) -> None:
-        """Wait until programs are ready, however often they are started meanwhile."""
+        """Wait until programs are ready, however often they are restarted meanwhile."""
 
         async def unready() -> list[str]:
             return [
@@ -193,7 +193,7 @@ class Stage:
             await asyncio.sleep(_LOOK)
 
     def close(self) -> None:
-        """Undo the disturbance and end the additional programs."""
+        """Reset the proxy and end the additional programs."""
         self.house.proxy.disturbance = CALM
         for name in self._up - {ADMISSION, CONTROLLER}:
             self.house.programs.kill(name, signal.SIGTERM)
@@ -208,7 +208,7 @@ async def open_stage(house: House, namespace: str) -> AsyncIterator[Stage]:
         keeping = asyncio.create_task(stage.kubelet())
         try:
             yield stage
-            # The next scenario needs both programs ready, even if one of them ends only now.
+            # The next scenario needs both programs ready, even if one of them exits only now.
             house.proxy.disturbance = CALM
             await stage.ready(ADMISSION, CONTROLLER)
         finally:

@@ -1,7 +1,7 @@
-"""Offsets the wall clock of the one program whose PYTHONPATH names this folder.
+"""Offsets the wall clock of a program by the seconds in a file.
 
-The monotonic clock stays right, as when an administrator sets a clock. Python runs this module
-before the program. A file holds the offset in seconds, so a test can change it at any time.
+The monotonic clock is not offset, as when an administrator sets the clock. Python runs this module
+before the program if PYTHONPATH names this folder. A test may change the file at any time.
 """
 
 import os

@@ -72,7 +72,7 @@ def make_mutating(
     rules: Sequence[Object] = (),
     **rule: Any,
 ) -> Object:
-    """Return a policy whose rules change what is written."""
+    """Return a mutating policy without targets."""
     one = {
         "name": "add",
         "match": {"any": [{"resources": resources or {"kinds": ["ConfigMap"]}}]},
@@ -109,7 +109,7 @@ def make_review(
     old: Object | None = None,
     **fields: Any,
 ) -> bytes:
-    """Return the body of an AdmissionReview as the API server sends it."""
+    """Return the JSON body of an AdmissionReview, in the form that the API server sends."""
     shown = obj or old or {}
     group, _, version = shown.get("apiVersion", "v1").rpartition("/")
     kind = {"group": group, "version": version, "kind": shown.get("kind", "ConfigMap")}
@@ -137,7 +137,7 @@ def make_review(
 
 
 def make_update(before: Object, **changes: Any) -> tuple[Object, Object]:
-    """Return an object before and after a change, as an update carries them."""
+    """Return the old and the new object of an update."""
     old = copy.deepcopy(before)
     old["metadata"].setdefault("resourceVersion", "7")
     return old, {**copy.deepcopy(old), **changes}
@@ -153,7 +153,7 @@ def make_index(*policies: Object) -> PolicyStore:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """The `MatchConditions` port: everything compiles but what a test names."""
+    """The `MatchConditions` port: every expression compiles except the one in `refused`."""
 
     refused: str = ""
     broken: Exception | None = None
@@ -180,7 +180,7 @@ def make_deps(
     entries: Sequence[Object] = (),
     installation: Installation = REPLACING,
 ) -> ValidationDeps:
-    """Return what the checks of policies ask, about an account that by default may everything."""
+    """Return the dependencies of policy validation; by default every right is granted."""
     served = kinds or MemoryKinds()
 
     async def scope() -> Scope:

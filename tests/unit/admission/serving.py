@@ -1,4 +1,4 @@
-"""The webhook server over real HTTP, on an in-memory cluster."""
+"""The webhook server on real HTTP connections, with an in-memory cluster behind it."""
 
 import asyncio
 import ssl
@@ -55,7 +55,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Stuck(MemoryRequests):
-    """Requests that are stored only when the test says so."""
+    """Requests whose creation blocks until the test sets `go_on`."""
 
     def __init__(self, cluster: MemoryCluster, namespace: str) -> None:
         super().__init__(cluster, namespace)
@@ -69,7 +69,7 @@ class Stuck(MemoryRequests):
 
 
 class Broken(dict[str, Any]):
-    """Namespaces with a fault."""
+    """A namespace cache whose lookups raise an unexpected error."""
 
     @override
     def get(self, *_: Any) -> Any:
@@ -77,7 +77,7 @@ class Broken(dict[str, Any]):
 
 
 class Away(MemoryCluster):
-    """A cluster whose discovery does not answer."""
+    """A cluster whose discovery is unavailable."""
 
     @override
     async def of_resource(self, *_: str) -> NoReturn:
@@ -85,7 +85,7 @@ class Away(MemoryCluster):
 
 
 class Slow(MemoryCluster):
-    """A cluster whose discovery takes longer than anybody waits, and says that it was asked."""
+    """A cluster whose discovery never answers; `asked` is set when it is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Slow(MemoryCluster):
 
 
 class RecordedEvents:
-    """Keeps the events that are emitted."""
+    """The `Events` port: keeps the emitted events in a list."""
 
     def __init__(self) -> None:
         self.kept: list[Event] = []
@@ -108,11 +108,11 @@ class RecordedEvents:
 
 
 async def at_once() -> None:
-    """Nothing has to be read."""
+    """Return at once, in the place of a read that is not necessary."""
 
 
 class World:
-    """A server, its cluster, and a client."""
+    """A webhook server, its cluster and an HTTP client."""
 
     def __init__(
         self,

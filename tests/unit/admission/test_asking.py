@@ -1,4 +1,4 @@
-"""Policies that need very many rights."""
+"""The limits on access reviews for policies that need many rights."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from tests.unit.admission.conftest import make_deps
 
 
 class Counted:
-    """Grants what it is told to, and counts."""
+    """An `Access` port that always gives the same answer and counts its calls."""
 
     def __init__(self, *, granted):
         self.granted, self.calls = granted, 0

@@ -1,4 +1,4 @@
-"""Who writes a policy needs the rights that it works with."""
+"""The author of a policy must have the rights that the policy uses."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,7 +18,7 @@ ANN = {"username": "ann", "groups": ["team"]}
 
 @pytest.fixture
 def written(make: type[Make]) -> Callable[..., Awaitable[tuple[AdmissionResponse, Account]]]:
-    """Give the answer to a policy that somebody writes who lacks some rights."""
+    """Return the response to the write of a policy by an author who lacks the listed rights."""
 
     async def run(
         policy, *lacks, old=None, asked="policies", controller=(), accounts=None, **more

@@ -1,4 +1,4 @@
-"""Reviews of a past that is not stored, and of one that is."""
+"""Old and deleted objects in reviews, checked against the stored ones."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ FORGED = {"a": "forged"}
 
 @pytest.fixture
 def rules(make: type[Make]) -> PolicyStore:
-    """One that fires at deletions, one that reads what was, and one that does neither."""
+    """A rule that fires on DELETE, one that reads the old object, and one that does neither."""
     return make.index(
         make.policy(
             "deleted",
@@ -77,7 +77,7 @@ async def test_another_version_leads_to_nothing_that_rests_on_it(world, make, pa
     stale = {**old, "metadata": {**old["metadata"], part: "another"}}
     await send(world, make, "DELETE", stale)
     assert await world.stored() == []
-    # What is read when it is processed says by itself what it is.
+    # A rule that reads the trigger when it is processed does not rely on the review's old object.
     await send(world, make, "UPDATE", stale, {**stale, "data": {"a": "new"}})
     assert await policies(world) == ["plain"]
 

@@ -1,4 +1,4 @@
-"""The CA, the serving certificate, and how replicas share them."""
+"""The CA and the serving certificate, and how replicas share them."""
 
 import asyncio
 import ssl
@@ -14,13 +14,13 @@ from reconciler.kube.secrets import StoredSecret
 from reconciler.serving import pki
 from reconciler.serving.certificates import Certificates, server_names
 
-# The TLS library compares with the real time.
+# The TLS library checks validity against the real time.
 NOW = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
 NAMES = frozenset({"kyverno-svc.kyverno.svc", "127.0.0.1"})
 
 
 class Secrets:
-    """The two Secrets as the manifests make them, in memory, with versions."""
+    """The two Secrets that the manifests create, in memory, with resourceVersions."""
 
     def __init__(self):
         self.stored = {}
@@ -45,7 +45,7 @@ class Secrets:
 
 
 class Clock:
-    """Time that tests set."""
+    """A clock that tests set."""
 
     def __init__(self, now=NOW):
         self.time = now

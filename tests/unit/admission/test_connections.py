@@ -1,4 +1,4 @@
-"""Callers that send slowly, too much or nothing, and those that may not call."""
+"""Clients that send slowly, too much or nothing, and clients without permission."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from reconciler.serving.protocol import Connection
 from tests.unit.admission.serving import Stuck, World
 from tests.unit.admission.test_certificates import NAMES, Secrets
 
-# The TLS library compares with the real time.
+# The TLS library checks validity against the real time.
 NOW = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
 HEAD = b"POST /validate/fail HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 LARGE = 256 * 1024
@@ -35,7 +35,7 @@ WITHIN = 10.0
 
 
 class Slow:
-    """A connection that sends what it is told to."""
+    """A raw connection that sends only the given bytes."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -49,7 +49,7 @@ class Slow:
         return slow
 
     async def end(self):
-        """Return what it was told until the other side closed."""
+        """Return all bytes that are received before the server closes the connection."""
         try:
             return await asyncio.wait_for(self.reader.read(), WITHIN)
         except ConnectionError:
@@ -81,7 +81,7 @@ async def test_half_sent_heads_and_silence_end_soon(make):
         assert await allowed(world, make)
         await asyncio.gather(*(item.end() for item in slow))
         assert world.count("connections_closed_total", reason="slow") == 40
-        # Of a connection that waits for its next request nothing is expected yet.
+        # A connection that is idle between two requests is not limited by the header timeout.
         assert await allowed(world, make, name="later")
         assert world.count("connections") == 1
 
@@ -128,14 +128,14 @@ async def test_unfinished_bodies_hold_no_more_than_their_part_and_make_room(make
     index = make.index(make.policy())
     async with World(index, together=4 * LARGE, largest=LARGE, body_timeout=60.0) as world:
         slow = [await Slow.open(world, *unfinished()) for _ in range(6)]
-        # Callers that never brought a whole request share a quarter.
+        # Connections that have never sent a whole request share a quarter of the places.
         await until(lambda: world.bodies.held == LARGE)
-        # A small one needs no place, and a large one of a caller that brought one has its own.
+        # A small body needs no place; a connection that has sent a whole request has its own.
         assert await allowed(world, make)
         begun = time.monotonic()
         assert (await large(world, make))[0] == 200
         assert time.monotonic() - begun < 1.0
-        # The others get their places from those that do not get on.
+        # Other connections get places from bodies that make no progress.
         status, _ = await large(world, make, session=aiohttp.ClientSession())
         assert status == 200
         assert world.bodies.held <= 2 * LARGE
@@ -145,7 +145,7 @@ async def test_unfinished_bodies_hold_no_more_than_their_part_and_make_room(make
 
 
 async def large(world, make, session=None):
-    """Return the answer to a review of half the largest size, by a session of its own if given."""
+    """Return the response to a review of half the largest size, in the given session if any."""
     data = {"a": "x" * (LARGE // 2)}
     body = make.review(obj=make.thing(name="large", data=data), uid="large")
     if session is None:
@@ -174,7 +174,7 @@ async def test_whoever_leaves_while_a_body_waits_for_its_place_is_forgotten_at_o
 
 
 async def test_a_connection_that_is_gone_waits_for_no_collector(make):
-    """With it go its buffers, of which each has some hundred kilobytes."""
+    """Its buffers, some hundred kilobytes each, are freed with the connection."""
     index = make.index(make.policy())
     async with World(index, together=LARGE, largest=LARGE, body_timeout=60.0) as world:
         assert await allowed(world, make)
@@ -223,7 +223,7 @@ async def test_requests_behind_one_that_is_not_answered_are_not_kept(make):
 
 
 async def test_a_body_that_is_not_here_yet_keeps_no_other_caller_out(make):
-    """Not even one of a connection that has brought a whole request before."""
+    """This includes connections that have sent a whole request before."""
     limits = ConnectionLimits(connections=5)
     async with World(make.index(make.policy()), limits=limits, body_timeout=60.0) as world:
         body = make.review(obj=make.thing())
@@ -238,7 +238,7 @@ async def test_a_body_that_is_not_here_yet_keeps_no_other_caller_out(make):
 
 
 def taken_in(port, size, trust):
-    """Return how many bytes of a body the other side takes until it takes no more."""
+    """Return how many bytes of a body the server accepts before it stops reading."""
     with contextlib.ExitStack() as stack:
         sender = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
@@ -254,7 +254,7 @@ def taken_in(port, size, trust):
 
 @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
 def test_a_connection_takes_in_little_of_what_has_no_place(make, tls):
-    """In the kernel, in the TLS layer and in the parser; the rest waits at its sender."""
+    """The kernel, the TLS layer and the parser buffer little; the rest waits at the sender."""
     size = 4 * 1024 * 1024
 
     async def attack():
@@ -336,7 +336,7 @@ async def test_whoever_never_brought_a_request_makes_room(make):
         assert await allowed(world, make)
         slow = [await Slow.open(world, HEAD) for _ in range(30)]
         await until(lambda: world.count("connections_closed_total", reason="crowded") >= 26)
-        # The one that brought a request is still there, and others can come.
+        # The connection that sent a request is still open, and new ones are accepted.
         assert await allowed(world, make, name="same")
         async with aiohttp.ClientSession() as another:
             url = f"http://127.0.0.1:{world.port}/validate/fail"
@@ -367,7 +367,7 @@ def client(ca, name, *, usage=ExtendedKeyUsageOID.CLIENT_AUTH):
 
 
 class Tls:
-    """A server that asks its callers for certificates of a CA in a file."""
+    """A server that requires client certificates of a CA that it reads from a file."""
 
     def __init__(self, make, tmp_path, names=""):
         self.make, self.folder = make, tmp_path
@@ -388,7 +388,7 @@ class Tls:
         await self.world.server.close()
 
     async def post(self, shown=None):
-        """Return the status of a review and its answer, by a connection of its own."""
+        """Return the status and the body of a response to a review, on a new connection."""
         trust = ssl.create_default_context(cadata=self.certificates.bundle.decode())
         if shown is not None:
             file = self.folder / "shown.pem"
@@ -453,7 +453,7 @@ async def test_a_handshake_that_never_ends_is_ended(make, tmp_path):
     "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
 def test_half_sent_heads_end_on_every_loop_that_speaks_tls(make, tmp_path, loop):
-    """The programs run on uvloop, whose transports are no classes of asyncio."""
+    """The programs run on uvloop, whose transports are not asyncio classes."""
 
     async def ended():
         async with Tls(make, tmp_path) as tls:

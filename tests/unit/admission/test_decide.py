@@ -1,4 +1,4 @@
-"""Which requests an admission request leads to."""
+"""Which requests the admission server records for an admission review."""
 
 import time
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_writes_of_the_controller_itself(make, skip, count):
     ("manager", "account", "fires"),
     [
         ("kube-retrofit", "shop/bot", False),
-        # Somebody who works as the account, and somebody who claims to be us.
+        # Other field managers of the account, and other accounts with this field manager.
         ("kubectl", "shop/bot", True),
         ("kube-retrofit", None, True),
         ("kube-retrofit", "shop/other", True),
@@ -221,7 +221,7 @@ def test_filters_win_over_policies(make):
 
 
 def test_filters_for_policies_are_not_for_other_languages(make):
-    """Nor is what the shipped ConfigMap has: the bindings of Pods."""
+    """This includes the shipped ConfigMap's filter for the bindings of Pods."""
     zone = {"select": "$.syntheticRefs.node.metadata.labels.zone"}
     patch = {"op": "add", "path": "/metadata/labels/zone", "value": "x"}
     rule = modrule(type="Patch", match=[POD, zone], patch=[patch])
@@ -336,7 +336,7 @@ class TestExceptions:
             (excepting(conditions=condition("{{ request.object.data.v }}", "x")), 0),
             (excepting(conditions=condition("{{ request.object.data.v }}", "y")), 1),
             (excepting(conditions=condition("{{ request.object.data.none }}")), 1),
-            # What an entry of the rule says is for the controller.
+            # Conditions that read a context entry of the rule are left to the controller.
             (excepting(conditions=condition("{{ settings.data.v }}")), 1),
         ],
     )
@@ -394,7 +394,7 @@ SETTINGS = {"context": [{"name": "settings", "configMap": {"name": "s", "namespa
 
 
 class TestOne:
-    """Of a policy with ``applyRules: One`` the first rule that fires is recorded."""
+    """Only the first rule of a policy with ``applyRules: One`` that fires is recorded."""
 
     def found(self, index, body, **given):
         return [(item.spec.rule, item.spec.unless) for item in run(index, body, **given).drafts]
@@ -491,7 +491,7 @@ def test_all_rules_of_a_request_share_one_allowance(make):
     began = time.process_time()
     intent = run(index, make.review(obj=make.thing(data=MANY)))
     assert time.process_time() - began < 2.0
-    # Nothing is lost for it: the controller decides on what could not be decided here.
+    # No request is lost: the controller decides on the rules that exceeded the allowance.
     assert [policy for policy, _ in rules_of(intent)] == ["p0", "p1", "p2", "z"]
     assert intent.costly.origin.policy.key == "p0"
 

@@ -1,4 +1,4 @@
-"""Triggers that are nested more deeply than what a request can keep."""
+"""Triggers that are nested too deeply to be recorded in a request."""
 
 import orjson
 import pytest
@@ -16,7 +16,7 @@ def nested(levels, inside=b"1"):
 
 
 def body(make, operation="CREATE", levels=MANY, inside=b"1", **meta):
-    """Return a review of an object whose `spec` is nested so deeply."""
+    """Return a review of an object whose `spec` has the given number of levels."""
     shown = make.thing(spec="DEEP", metadata=meta)
     old = None if operation == "CREATE" else shown
     text = make.review(operation, None if operation == "DELETE" else shown, old)

@@ -1,4 +1,4 @@
-"""What the desk shows is what the admission server answers."""
+"""`retrofit apply` changes an object as the admission server does."""
 
 import asyncio
 import base64

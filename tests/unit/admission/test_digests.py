@@ -1,4 +1,4 @@
-"""Addresses of registrations that nobody here has heard of, real ones and invented ones."""
+"""Webhook paths with a digest that this replica has not seen, real and invented ones."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from reconciler.errors import Unavailable
 
 
 class Policies:
-    """Counts how often the policies are read."""
+    """A source of policies that counts how often it is read."""
 
     def __init__(self):
         self.reads, self.broken = 0, False

@@ -1,4 +1,4 @@
-"""What the authors of GlobalContextEntries are told."""
+"""The webhook's responses to writes of GlobalContextEntries."""
 
 import pytest
 

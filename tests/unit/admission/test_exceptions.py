@@ -1,4 +1,4 @@
-"""What the authors of exceptions are told."""
+"""The webhook's responses to writes of PolicyExceptions."""
 
 from collections.abc import Awaitable, Callable
 

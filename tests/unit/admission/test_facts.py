@@ -1,4 +1,4 @@
-"""What is decided where a watch has been silent."""
+"""Decisions while a watch is silent and its cached data may be stale."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ SELECTOR = {
 
 @dataclass
 class Said:
-    """A watch of which a test says how it is."""
+    """A watch whose freshness the test sets."""
 
     heard: bool = True
 
@@ -131,7 +131,7 @@ class TestRoles:
 
     @pytest.fixture
     def known(self, facts: Callable[..., Facts], cluster: Reads) -> Facts:
-        """Roles that were granted as ``old`` and are ``new`` by now; the watches are silent."""
+        """Facts with the cached role ``old`` where ``new`` is stored now; one watch is silent."""
         roles = RoleIndex()
         roles.on_event("ADDED", binding("old", "old"))
         cluster.serve(ROLE_BINDINGS)

@@ -1,4 +1,4 @@
-"""Which GlobalContextEntries the webhook server keeps: those that its rules name."""
+"""The webhook server keeps only the GlobalContextEntries that its rules name."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Changes of policies and namespaces as the watches bring them."""
+"""Watch events of policies and namespaces, applied to the caches."""
 
 from admission.informers import NamespaceLabels, PolicyFeed
 from reconciler.observe.metrics import create_metrics

@@ -1,4 +1,4 @@
-"""Rules that stand in tiers, and rules that refuse, over real HTTP."""
+"""ModRules with execution tiers, and ModRules of type Reject, over real HTTP."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -34,14 +34,14 @@ def root() -> Object:
 
 
 class Silent:
-    """A cluster that does not answer."""
+    """A loader whose API server is unavailable."""
 
     async def load(self, load: Load) -> Any:
         raise Unavailable(f"{load} is not answered")
 
 
 async def stored(world: World) -> int:
-    """Return how many requests were recorded."""
+    """Return the number of recorded requests."""
     return len([item async for item in world.requests.waiting()])
 
 
@@ -65,7 +65,7 @@ async def test_tiers_go_over_all_rules_of_a_language(make: type[Make]) -> None:
     async with World(make.index(late, grows, early), namespaces={"shop": {}}) as world:
         response = await ask(world, CHANGE, make.review(obj=pod))
         after = changed(pod, response)
-        # Each is asked by one route, whatever its rules add.
+        # Only one path serves these rules, whether or not they append to a list.
         for path in ("/mutate/ignore", "/mutate-once/ignore", "/mutate-kubemod/fail"):
             assert "patch" not in await ask(world, path, make.review(obj=pod))
     assert after["metadata"]["labels"] == {"app": "web", "first": "one", "second": "one!"}

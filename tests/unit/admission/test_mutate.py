@@ -1,4 +1,4 @@
-"""What the API server is answered about what is to be stored, over real HTTP."""
+"""The responses of the mutating webhook, over real HTTP."""
 
 import asyncio
 import base64
@@ -51,7 +51,7 @@ def patch_of(response: Object) -> list[Any]:
 
 
 def changed(obj: Object, response: Object) -> Object:
-    """Return the object as the API server stores it."""
+    """Return the object with the response's patch applied, as the API server stores it."""
     after: Object = jsonpatch.apply_patch(obj, patch_of(response))
     return after
 
@@ -302,14 +302,14 @@ class TestNamespaceLabels:
 
 
 class Never:
-    """A loader that does not answer."""
+    """A loader that never answers."""
 
     async def load(self, load: Load) -> Any:
         await asyncio.Event().wait()
 
 
 class Away:
-    """A loader that cannot read."""
+    """A loader whose API server is unavailable."""
 
     async def load(self, load: Load) -> Any:
         msg = "the API server does not answer"
@@ -317,7 +317,7 @@ class Away:
 
 
 class Together:
-    """A loader that answers nobody before as many wait as a test wants."""
+    """A loader that answers only once the given number of loads is pending."""
 
     def __init__(self, waiting: int) -> None:
         self.asked: list[Load] = []
@@ -333,7 +333,7 @@ TEAMS = {"name": "teams", "globalReference": {"name": "teams"}}
 
 
 class Kept:
-    """A loader that has data of GlobalContextEntries, and nothing else."""
+    """A loader that has only the data of GlobalContextEntries."""
 
     async def load(self, load: Load) -> Any:
         if isinstance(load, GlobalLoad):
@@ -393,7 +393,7 @@ class TestEntries:
         async with World(index, loader=loader, budget=budget, lost=lost) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=obj))
             assert world.count("mutations_lost_total", policy="reads", reason=reason) == 1
-            # Who looks for what is missing finds it, where the policy runs on what exists.
+            # The catch-up is notified, which finds the object if the policy runs on existing ones.
             assert reported == ["lost"]
             await ask(world, "/mutate/ignore", make.review(obj=obj, dryRun=True))
             assert reported == ["lost"]
@@ -499,7 +499,7 @@ class TestCost:
             response = await ask(world, "/mutate/fail", make.review(obj=obj))
         found = changed(obj, response)["metadata"]["labels"]
         assert found == {"a": "c", **{f"l{number}": "yes" for number in range(2, 400, 3)}}
-        # All of them at once, and nothing of what is as it was.
+        # One patch operation sets all labels and leaves the rest of the object as it was.
         assert [item["path"] for item in patch_of(response)] == ["/metadata/labels"]
 
 

@@ -1,4 +1,4 @@
-"""Which mutating webhooks rules without targets lead to."""
+"""The mutating webhooks that are registered for rules without targets."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -191,7 +191,7 @@ async def test_rules_of_one_policy_stay_together_and_others_are_asked_again(webh
     [
         (["ConfigMap"], ["a", "b"], "Never"),
         (["ConfigMap"], ["a"], "IfNeeded"),
-        # Its rules for controllers never meet the one for Pods.
+        # The generated rules for Pod controllers never match the same object as the Pod rule.
         (["Pod"], ["a"], "IfNeeded"),
     ],
 )
@@ -230,7 +230,7 @@ async def test_the_rules_of_one_language_with_tiers_stay_together(webhooks, make
 
 
 async def test_rules_of_the_system_namespace_are_for_all_namespaces(webhooks):
-    # Pods are in namespaces, and without a targetNamespaceRegex the rule is for none of those.
+    # Pods are namespaced, so without a targetNamespaceRegex the rule matches no Pod.
     assert await webhooks(*modrules(False, namespace="kubemod-system")) == {}
     rules = modrules(False, namespace="kubemod-system", targetNamespaceRegex=".*")
     (hook,) = (await webhooks(*rules)).values()
@@ -277,7 +277,7 @@ def test_who_stands_by_is_asked_nothing():
 
 
 def overriding(name: str = "a", objects: str = "labelled", operation: str = "replace") -> Object:
-    """Return a policy of kinitiras that changes Pods."""
+    """Return a kinitiras policy that changes Pods."""
     plaintext = {"op": operation, "path": "/spec/tolerations/-", "value": {}}
     return {
         "apiVersion": "policy.kcloudlabs.io/v1alpha1",

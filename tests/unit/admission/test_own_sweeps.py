@@ -1,4 +1,4 @@
-"""When the API server is not asked about what a sweep writes."""
+"""The webhooks skip a sweep's writes only where no other rule may match them."""
 
 from collections.abc import Awaitable, Callable
 
@@ -31,7 +31,7 @@ def rule(name: str = "rule", namespace: str = "shop", kind: str = "ConfigMap", *
 
 @pytest.fixture
 def spared(make: type[Make]) -> Callable[..., Awaitable[list[str]]]:
-    """Return where rules are the only ones, as ``resource namespace``."""
+    """Return the exempted resources and namespaces, as ``resource namespace``."""
 
     async def build(*policies: Object) -> list[str]:
         compiled = make.index(*policies).policies()
@@ -62,7 +62,7 @@ async def test_not_of_a_rule_that_is_for_new_objects_only(spared):
 async def test_not_where_another_rule_may_see_the_write(spared, make):
     assert await spared(rule("one"), rule("two")) == []
     assert await spared(rule(), rule("other", annotations={})) == []
-    # Whatever is to be recorded, or refused, by whichever language.
+    # A rule of any language that records or refuses the write counts.
     assert await spared(rule(), make.policy()) == []
     assert await spared(rule(), rule("no", type="Reject", patch=None, annotations={})) == []
     assert await spared(rule(), make.mutating(resources={"kinds": ["*"]})) == []

@@ -1,4 +1,4 @@
-"""What the authors of policies are told."""
+"""The webhook's responses to writes of policies."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ ACCOUNT = "kyverno:kyverno-background-controller"
 
 @pytest.fixture
 def review(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
-    """Give the answer to a write of a policy; `old` makes it an update."""
+    """Return the response to a write of a policy; with `old`, the write is an update."""
 
     async def run(policy, old=None, account=None, budget=5.0, **deps):
         operation = "CREATE" if old is None else "UPDATE"
@@ -66,7 +66,7 @@ async def test_others_are_answered_while_a_large_policy_is_looked_at(make, revie
     keys = (f"{{{{ request.object.data.k{number} }}}}" for number in range(1_500))
     conditions = [{"key": key, "operator": "Equals", "value": "a"} for key in keys]
     rule["preconditions"] = {"all": conditions}
-    # On a busy machine the loop below leaves little of the interpreter to the thread.
+    # On a busy machine the loop below leaves the thread little time of the interpreter.
     task, turns = asyncio.create_task(review(policy, budget=60.0)), 0
     while not task.done():
         await asyncio.sleep(0)
@@ -371,7 +371,7 @@ async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(
         assert (found.allowed, found.code) == (False, 422)
         place = "metadata.annotations[kube-retrofit.dev/rate]"
         assert f"{place}: 'fast' is not a rate" in found.message
-    # What is stored, because nobody was asked, keeps nobody from changing something else.
+    # A bad value that was stored while the webhook was down does not block other changes.
     assert (await review(annotated("rate", "fast"), annotated("rate", "fast"))).allowed
     (warning,) = (await review(annotated("pause", "true"), policy)).warnings
     assert "nothing reads this annotation" in warning
@@ -389,14 +389,14 @@ async def test_rights_are_asked_for_where_an_annotation_adds_work(make, review):
         assert (found.allowed, found.code) == (False, 403)
         assert "spec.rules[0].match: auth check fails" in found.message
         assert "update configmaps" in found.message
-    # It is stored already, and does not get in the way of a label.
+    # A policy that is stored already can still be given a label.
     labelled = {**wanted, "metadata": {**wanted["metadata"], "labels": {"a": "b"}}}
     assert (await review(labelled, wanted, account=account)).allowed
 
 
 @pytest.fixture
 async def aggregate(make: type[Make]) -> Callable[..., Awaitable[tuple[MemoryRequests, str]]]:
-    """Make an aggregate request for the rule of the policy; more follow on those that ended."""
+    """Return a function that stores an aggregate request for the rule, and may complete it."""
     requests = MemoryRequests(MemoryCluster(), "kyverno")
     diversion = Diversion(requests=requests, clock=SystemClock())
 
@@ -453,7 +453,7 @@ async def test_where_it_cannot_be_asked_whether_triggers_wait_it_is_tried_again(
 
 
 class TestWhatCannotBeVerified:
-    """The admission server may not read what a rule keeps of deleted and old objects."""
+    """Warnings where the admission server may not read old or deleted objects of a rule."""
 
     @pytest.fixture
     def warned(
@@ -515,7 +515,7 @@ class TestWhatCannotBeVerified:
                 {"apiCall": {"urlPath": "/api/v1/namespaces/{{ request.namespace }}/secrets"}},
                 ["list secrets"],
             ),
-            # Only a request tells what is read.
+            # The path of this call is only known at the time of a request.
             ({"apiCall": {"urlPath": "/api/v1/{{ request.name }}"}}, []),
             ({"configMap": {"name": "c", "namespace": "shop"}}, []),
         ],

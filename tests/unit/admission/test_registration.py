@@ -1,4 +1,4 @@
-"""Which webhook configurations policies lead to."""
+"""The webhook configurations that are registered for policies."""
 
 import base64
 import itertools
@@ -335,7 +335,7 @@ def test_policies_have_a_webhook_of_their_own():
 
 
 class TestStanding:
-    """What keeps a cluster alive while nobody answers."""
+    """Exclusions that keep a cluster working while the webhook does not answer."""
 
     async def conditions(self, make, *kinds):
         compiled = make.index(make.policy(resources={"kinds": list(kinds)})).policies()
@@ -395,7 +395,7 @@ class TestExactObjects:
     def asked(
         self, make: type[Make], webhooks: Callable[..., Awaitable[dict[str, Object]]]
     ) -> Callable[..., Awaitable[Any]]:
-        """Return what the webhook is asked about of which resource, by resource."""
+        """Return the names or labels to which the webhook is restricted, by resource."""
 
         async def run(*written, **spec):
             policies = [
@@ -493,7 +493,7 @@ class TestExactObjects:
 
 
 def narrowed(hook):
-    """Return the lists of values in the conditions about objects, by resource."""
+    """Return the value lists of the object match conditions, by resource."""
     conditions = {item["name"]: item["expression"] for item in hook["matchConditions"]}
     assert len(conditions) == len(hook["matchConditions"])
     found = {}

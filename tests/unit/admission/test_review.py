@@ -1,4 +1,4 @@
-"""AdmissionReviews in and out."""
+"""Parsing of AdmissionReviews, and the form of responses."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Roles of users, as their bindings come and go."""
+"""The roles of users while role bindings are added, changed and deleted."""
 
 from admission.roles import RoleIndex, Roles
 

@@ -16,7 +16,7 @@ from tests.unit.admission.serving import JSON, MAX_BODY, RECORDED, Away, Broken,
 
 
 class StillClock(SystemClock):
-    """Stands still until it is told to go on."""
+    """A clock that tests advance."""
 
     seconds = 1000.0
 
@@ -312,7 +312,7 @@ class TestOverload:
     OLD = "{{ request.oldObject.data.a || 'none' }}"
 
     def rules(self, make, **spec):
-        """One that can be rebuilt, and one that reads what is gone later."""
+        """A policy whose requests can be rebuilt, and one that reads the old object."""
         old = {"data": {"old": self.OLD}}
         return make.index(
             make.policy(spec=spec), make.policy("old", uid="old-uid", patch=old, spec=spec)
@@ -344,7 +344,7 @@ class TestOverload:
             assert answer["status"]["code"] == 503
             for part in ("rule copy of policy old", "4 requests wait", "--hard-limit", "status"):
                 assert part in answer["status"]["message"]
-            # What can be rebuilt is never refused for it.
+            # A request that can be rebuilt later is never refused.
             assert [item.spec.policy.key for item in await world.stored()] == ["set-team"]
 
     async def test_under_ignore_it_is_admitted_and_counted(self, make):

@@ -1,4 +1,4 @@
-"""What is said to the author of a Hook when it is written."""
+"""The webhook's responses to writes of Hooks."""
 
 from typing import Any
 

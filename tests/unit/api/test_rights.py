@@ -1,4 +1,4 @@
-"""Rights as text, and back."""
+"""Parsing of rights from text, and their text form."""
 
 import pytest
 

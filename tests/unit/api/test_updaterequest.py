@@ -117,7 +117,7 @@ def test_a_status_is_read_as_it_was_written(status):
 
 @given(STATUSES)
 def test_a_status_takes_away_what_an_older_one_said(status):
-    """A merge patch removes a field only where it is null."""
+    """A merge patch only removes a field if its value is null."""
     assert set(render_status(status)) == set(render_status(RequestStatus()))
 
 

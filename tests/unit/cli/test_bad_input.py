@@ -1,4 +1,4 @@
-"""Bad input at the desk: one line that says where and what to do, an exit code, bounded costs."""
+"""Bad input on the command line: one line with place and cure, an exit code, bounded costs."""
 
 import json
 import time
@@ -81,15 +81,15 @@ def run(*words: str, stdin: str | None = None) -> Result:
 
 
 def refused(words: list[str], name: str) -> str:
-    """Return the one line that says what is wrong with the file."""
+    """Return the error message about the file, which must be a single line."""
     done = run(*(name if word == "FILE" else word for word in words))
     if words[0] == "lint" and done.exit_code == 1:
-        # What is wrong with a file is what it is asked for; a position it always names.
+        # To `lint` an unreadable file is a finding like any other, always with a position.
         place, reason = " ".join(done.stdout.split()).split(": error [unreadable] ")
         return f"{place.removesuffix(':1:1')}: {reason}"
-    # A test file is one of several.
+    # To `test` the file is one of several.
     assert done.exit_code == (1 if words[0] == "test" else 2)
-    # Of a test the line stands in the table, for other tests may be well.
+    # `test` reports the file in its table, since other tests may be fine.
     found = done.stdout if words[0] == "test" else done.stderr
     line, *rest = found.splitlines()
     assert rest == (
@@ -136,7 +136,7 @@ def test_an_object_that_no_cluster_takes(words: list[str]) -> None:
 
 
 def test_jp_stops_at_a_second_document() -> None:
-    # What follows is no YAML; it is never looked at.
+    # The rest is not valid YAML, but is never parsed.
     Path("two.yaml").write_text("a: 1\n---\nb: 2\n---\n" + "[" * 1000, encoding="utf-8")
     assert (
         refused(AS_JSON[0], "two.yaml") == "two.yaml:2: a second document; only one can be queried"
@@ -266,8 +266,8 @@ def test_many_variables_take_no_more_than_their_share_of_time() -> None:
         assert len(braces.find(text, passes=64)) == count
         return time.process_time() - started
 
-    # Each one searched the whole text once: that were a hundred times as long. The best of a few
-    # runs is taken, for other work on the machine lengthens a single one.
+    # If each variable searched the whole text, `long` would be a hundred times `short`. The best
+    # of a few runs counts, as other work on the machine slows down single ones.
     long, short = (min(seconds(count) for _ in range(3)) for count in (20_000, 2_000))
     assert long < 40 * short
 

@@ -1,4 +1,4 @@
-"""Completion in a real bash, hints for misspelt names, and the versions without a cluster."""
+"""Completion in a real bash, hints for misspelt names, and `version` without a cluster."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from reconciler.cli.main import retrofit
 
-# compopt works inside of a completion only, and bash completes nothing without a terminal.
+# compopt only works during a completion, and bash completes only on a terminal.
 _SCRIPT = """
 compopt() { :; }
 eval "$(retrofit completion bash)"

@@ -1,4 +1,4 @@
-"""The files of docs/examples, and what the documents say that commands make of them."""
+"""The files of docs/examples produce the output that the documents show."""
 
 import re
 from pathlib import Path

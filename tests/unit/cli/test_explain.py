@@ -1,4 +1,4 @@
-"""`retrofit explain`: every step with its reason, and nothing out of Secrets."""
+"""`retrofit explain` shows every step with its reason, and no content of Secrets."""
 
 import base64
 import json
@@ -104,7 +104,7 @@ WORLD = [
 
 
 class Desk:
-    """Files in a folder, and the command that reads them."""
+    """Files in a folder, and `retrofit explain` run on them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -125,7 +125,7 @@ class Desk:
         trigger: Any = TRIGGER,
         object_source: Any = WORLD,
     ) -> list[str]:
-        """Return the lines, without their indentation."""
+        """Return the lines of the explanation, without indentation."""
         files = ["--trigger", self.write("trigger.yaml", [trigger])]
         if object_source:
             files += ["--target", self.write("objects.yaml", object_source)]
@@ -394,7 +394,7 @@ def test_elements_are_explained_one_by_one(desk: Desk) -> None:
         'no    preconditions.all[0]: {{ image[1] }} = "2"  Equals  "latest"',
         "no    the element is left out: preconditions not met",
     ]
-    # The second block sees what the first one made.
+    # The second block sees the result of the first one.
     assert 'foreach target.spec.containers[].image = ["x:1", "y:2"]' in lines
     assert "{{ elementIndex }} = 1" in lines
 
@@ -618,7 +618,7 @@ def test_of_rules_of_which_one_is_applied_the_others_are_reported_as_too_late(
 
 @dataclass(frozen=True)
 class Says:
-    """A refusal that quotes the object."""
+    """A refusal whose message quotes the object."""
 
     heading = ""
 

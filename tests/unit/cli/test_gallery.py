@@ -1,4 +1,4 @@
-"""The gallery at the desk: tests, lint, and roles that grant what is needed and no more."""
+"""The gallery passes its tests and lint, and its roles grant exactly the necessary rights."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ VIEW = {
     "apps": {"daemonsets", "deployments", "statefulsets"},
     "batch": {"cronjobs"},
 }
-"""What the built-in ClusterRole of that name may read, of the kinds of the gallery."""
+"""The kinds of the gallery that the built-in ClusterRole `view` may read."""
 
 
 def load(path: Path) -> Any:
@@ -35,7 +35,7 @@ def run(*words: str) -> Result:
 
 @dataclass
 class Granted:
-    """The `Access` port: what a role grants, besides what everybody may view."""
+    """The `Access` port: grants the rights of a role and of the ClusterRole `view`."""
 
     rules: list[dict[str, Any]]
     used: set[tuple[str, str]] = field(default_factory=set)
@@ -60,7 +60,7 @@ def test_there_are_twelve_and_the_page_names_each() -> None:
 
 
 def test_every_test_passes() -> None:
-    # Where it takes long, processes would help, and outlive this one test.
+    # If this is slow, `test` would start processes, which outlive this one test.
     done = run("test", str(GALLERY), "--strict", "--jobs", "1")
     assert done.exit_code == 0, done.stdout + done.stderr
 

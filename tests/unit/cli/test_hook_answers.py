@@ -1,4 +1,4 @@
-"""`retrofit hooks answer`: real scripts, and reviews of files."""
+"""`retrofit hooks answer` with real scripts and with reviews from files."""
 
 import json
 from pathlib import Path

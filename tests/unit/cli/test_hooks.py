@@ -1,4 +1,4 @@
-"""`retrofit hooks`: real scripts, what they are given and what they would change."""
+"""`retrofit hooks` with real scripts: their input, and the changes that they request."""
 
 from collections.abc import Callable
 from pathlib import Path

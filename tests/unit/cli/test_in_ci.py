@@ -1,4 +1,4 @@
-"""What others take into their CI: the GitHub action and the hooks for pre-commit."""
+"""The GitHub action and the pre-commit hooks, as users run them in CI."""
 
 import os
 import re
@@ -24,7 +24,7 @@ INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with policies and a test of them."""
+    """A repository with a policy and a test for it."""
     for name in ("reload-web.yaml", "kyverno-test.yaml", "configmap.yaml", "deployments.yaml"):
         shutil.copy(ROOT / "docs/examples" / name, tmp_path)
     shutil.copy(ROOT / "docs/examples/patched.yaml", tmp_path)
@@ -51,13 +51,13 @@ def run(folder: Path, *words: str, **variables: str) -> tuple[int, str]:
 
 
 def step(name: str, folder: Path, **given: str) -> tuple[int, str]:
-    """Run a step of the action, with what a workflow gives it."""
+    """Run a step of the action with the given inputs, and the defaults for the others."""
     values = {key: item["default"] for key, item in ACTION["inputs"].items()} | given
     (found,) = (item for item in ACTION["runs"]["steps"] if item.get("name") == name)
     variables = {
         key: INPUT.sub(lambda match: values[match[1]], text) for key, text in found["env"].items()
     }
-    # As the runner calls it.
+    # The flags with which the GitHub runner starts bash.
     flags = ("--noprofile", "--norc", "-eo", "pipefail")
     return run(folder, "bash", *flags, "-c", found["run"], **variables)
 
@@ -79,7 +79,7 @@ def test_the_action_is_as_strict_as_it_is_asked_to_be(repository: Path) -> None:
     policy: Any = yaml.safe_load((repository / "reload-web.yaml").read_text())
     mutate = policy["spec"]["rules"][0]["mutate"]
     del mutate["patchStrategicMerge"]
-    # An append that never ends.
+    # A rule that appends again each time that it runs.
     mutate["patchesJson6902"] = '[{"op": "add", "path": "/spec/x/-", "value": "y"}]'
     (repository / "reload-web.yaml").write_text(yaml.safe_dump(policy))
     lax = step("Lint", repository, policies="reload-web.yaml")

@@ -1,4 +1,4 @@
-"""`retrofit jp`: what scripts that call `kyverno jp` rely on."""
+"""`retrofit jp` behaves as scripts that call `kyverno jp` expect."""
 
 import pytest
 from click.testing import CliRunner, Result
@@ -56,7 +56,7 @@ def test_no_input_is_null() -> None:
 )
 def test_errors_are_one_line(words: list[str], stdin: str, error: str) -> None:
     done = jp(*words, stdin=stdin)
-    # What an expression gets wrong is found out; without an input nothing is.
+    # An error of the expression exits with 1, an unusable input or name with 2.
     unusable = "absent" in words or "absent.yaml" in words or "stdin" in error
     assert (done.exit_code, done.stdout) == (2 if unusable else 1, "")
     assert error in done.stderr

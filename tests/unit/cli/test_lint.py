@@ -1,4 +1,4 @@
-"""`retrofit lint`: its lines, its exit codes."""
+"""The output and the exit codes of `retrofit lint`."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""`retrofit lint -o sarif`: what its readers, such as GitHub's code scanning, ask of a log.
+"""`retrofit lint -o sarif`: the requirements of its readers, such as GitHub's code scanning.
 
-The members are those of SARIF 2.1.0 (its JSON schema, and of its text sections 3.4 and 3.30), as
-far as they are written here: whatever is written besides is refused.
+The schema below has the members of SARIF 2.1.0 (its JSON schema, and sections 3.4 and 3.30 of
+its text) that the command writes, and refuses any others.
 """
 
 import functools
@@ -37,7 +37,7 @@ COUNT = {"type": "integer", "minimum": 1}
 _CHARACTERS = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@/?]|%[0-9A-F]{2})"
 URI = {
     "type": "string",
-    # With a scheme or relative; a colon in the first segment would make a scheme of it.
+    # With a scheme or relative; a colon in the first segment would make it a scheme.
     "pattern": rf"^(?:[a-z][a-z0-9+.-]*://{_CHARACTERS[:-1]}|:)*|(?!/){_CHARACTERS}+)$",
 }
 
@@ -105,7 +105,7 @@ def address(folder: Path) -> Iterator[str]:
     class Quiet(SimpleHTTPRequestHandler):
         @override
         def log_message(self, *_: object) -> None:
-            """Say nothing on the terminal."""
+            """Log nothing on the terminal."""
 
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
@@ -118,7 +118,7 @@ def address(folder: Path) -> Iterator[str]:
 
 
 def sarif(*words: str, stdin: str = "") -> list[Mapping[str, Any]]:
-    """Return the results of a log that is valid."""
+    """Return the results of a log, after a check that the log is valid."""
     done = CliRunner().invoke(retrofit, ["lint", "-o", "sarif", *words], input=stdin)
     log = json.loads(done.stdout)
     problems = [

@@ -1,4 +1,4 @@
-"""The program at the desk: its face, its errors."""
+"""The command line as a whole: help, version and errors."""
 
 import subprocess
 import sys

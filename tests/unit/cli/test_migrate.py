@@ -1,4 +1,4 @@
-"""`retrofit migrate`: what is rewritten, what is said, and what stays as it was."""
+"""`retrofit migrate`: what it rewrites, what it reports, and what it leaves unchanged."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def run(*arguments: str | Path, text: str | bytes | None = None) -> Result:
 
 
 def moved(text: str, *arguments: str) -> str:
-    """Return what a text becomes."""
+    """Return the migrated text."""
     result = run("-", *arguments, text=text)
     assert result.exit_code in {0, 1}, result.output
     return result.stdout

@@ -1,4 +1,4 @@
-"""`retrofit preview` without a cluster: what it says, what it keeps to itself, what it refuses."""
+"""`retrofit preview` without a cluster: its report, the values that it masks, and its errors."""
 
 import json
 from base64 import b64encode
@@ -78,7 +78,7 @@ def touch(name: str, outcome: Outcome, message: str = "", *, refused: bool = Fal
 
 
 def patched(trigger: Object, *names: str, repeats: bool = False) -> Chunk:
-    """Return what a trigger does that changes ConfigMaps."""
+    """Return the result of a trigger that changes the named ConfigMaps."""
     writes = {
         key("ConfigMap", name): Write(
             before=config_map(name, mode="lax"),
@@ -124,7 +124,7 @@ def run(*words: str) -> Result:
 def test_counts_come_first_and_then_the_diffs() -> None:
     found = text_of(rule_summary(patched(config_map("settings"), "web"), Chunk(read=2)))
     table, counts, empty, summary, *rest = found.splitlines()
-    # What happened nowhere has no column.
+    # Outcomes that did not occur have no column.
     assert table.split()[2:] == ["ON", "TRIGGERS", "TARGETS", "CHANGED", "UNCHANGED"]
     assert counts.split() == ["reload", "stamp", "UPDATE", "1", "1", "1", "-"]
     assert empty == ""

@@ -1,4 +1,4 @@
-"""What holds for every command: exit codes, colours, width, and that no library speaks."""
+"""Rules for every command: exit codes, colours, width, and no output of libraries."""
 
 import os
 import pty
@@ -33,7 +33,7 @@ def commands(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:
 
 
 ALL = [words for words in commands(retrofit) if words[0] != "dev"]
-"""Those of `retrofit dev` start things, and have tests of their own."""
+"""Commands of `retrofit dev` are excluded: they start processes, and have their own tests."""
 
 
 def run(*words: str) -> Result:
@@ -52,7 +52,7 @@ NO_CODES = {("completion",), ("jp", "parse"), ("jp", "function"), ("jp", "query"
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_the_help_says_what_the_exit_codes_mean(words: tuple[str, ...]) -> None:
-    # Those of `jp` stand in the help of the group.
+    # The exit codes of the commands of `jp` are in the help of the group.
     shown = run(*(words[:1] if words in NO_CODES else words), "--help").stdout
     if words != ("completion",):
         assert "Exit code:\n" in shown
@@ -62,7 +62,7 @@ def test_the_help_says_what_the_exit_codes_mean(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_the_help_fits_eighty_columns(words: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(retrofit, [*words, "--help"], terminal_width=80).stdout
-    # Where bash looks for completions has a long name.
+    # The path in which bash looks for completions is long.
     lines = [line for line in shown.splitlines() if "/bash-completion/" not in line]
     assert [line for line in lines if len(line) > 80] == []
 
@@ -136,7 +136,7 @@ SHOWN = [
 def in_terminal(
     words: list[str], columns: int = 80, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Return all that a person sees of a command."""
+    """Return the whole output of a command on a terminal."""
     ours, theirs = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     given = {**kept, "TERM": "xterm", "COLUMNS": str(columns), **(environment or {})}

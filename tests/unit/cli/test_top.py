@@ -1,4 +1,4 @@
-"""`retrofit top` without a cluster: figures, rates, and what fits on a screen."""
+"""`retrofit top` without a cluster: figures, rates, and a display that fits on the screen."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -49,7 +49,7 @@ def test_the_busiest_policy_comes_first() -> None:
 def test_a_rate_is_what_ended_between_two_looks() -> None:
     before = look(policy("a", triggers=100), policy("b", triggers=7), policy("gone", triggers=1))
     later = NOW + timedelta(seconds=2)
-    # The spec of b changed: its figures began anew.
+    # The spec of b changed, so its counters started again from zero.
     after = look(policy("a", triggers=160), policy("b", triggers=1), policy("new"), now=later)
     assert rates(before, after) == {"a": 30.0}
     assert rates(None, after) == {}
@@ -69,7 +69,7 @@ def test_a_rollout_shows_how_far_it_is_and_why_it_waits() -> None:
     uncounted = look(policy("a", running={"total": -1}))
     assert "[....................]   0%" in "\n".join(lines(uncounted))
     assert data_of_board(uncounted, None)["policies"][0]["rollout"]["total"] is None
-    # Requests for single triggers at work are no rollout.
+    # Requests for single triggers in work are not a rollout.
     assert look(policy("a", running={"patched": 2})).policies[0].rollout is None
 
 

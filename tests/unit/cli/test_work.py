@@ -1,4 +1,4 @@
-"""`retrofit run`, `status` and `retry` without a cluster: names, figures, and what is said."""
+"""`retrofit run`, `status` and `retry` without a cluster: names, figures and messages."""
 
 import json
 from dataclasses import replace
@@ -120,7 +120,7 @@ def test_nobody_is_sent_to_a_policy_that_was_deleted() -> None:
     assert "policy p was deleted; what it left is removed by itself" in text
     assert "to do" not in text
     assert [item["deleted"] for item in data_of(found)["policies"]] == [False, True]
-    # Whoever may not list policies cannot tell.
+    # Without the right to list policies it is unknown whether the policy was deleted.
     found = overview([failed], policies=[], complete=False)
     assert "to do: correct the cause" in "\n".join(lines_of(found, Screen(), now=NOW))
 

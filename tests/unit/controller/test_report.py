@@ -1,4 +1,4 @@
-"""What an attempt leaves behind in the metrics."""
+"""The metrics that the end of an attempt changes."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ STORED = datetime(2026, 1, 31, 10, 0, tzinfo=UTC)
 
 @pytest.fixture
 def report() -> Callable[..., Callable[..., float]]:
-    """Give what the metrics say after the end of a request."""
+    """Return a function that reports the end of a request and returns a reader of the metrics."""
 
     def run(status, disposition):
         metrics = create_metrics()

@@ -1,4 +1,4 @@
-"""kopf keeps nothing about objects."""
+"""kopf stores no state in objects."""
 
 import kopf
 import pytest

@@ -1,4 +1,4 @@
-"""Where a control plane comes from, in which order."""
+"""The sources of the control plane's binaries, in order of precedence."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def programs(folder: Path, *names: str) -> Path:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Every source is there; a test takes away what must not win."""
+    """An environment in which every source exists; tests remove those of higher precedence."""
     return {
         "HOME": str(tmp_path / "home"),
         "RETROFIT_CONTROL_PLANE": str(programs(tmp_path / "named", *NEEDED)),

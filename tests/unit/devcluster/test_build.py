@@ -1,4 +1,4 @@
-"""The build, with a stand-in for Go: what it is given, what it leaves, how it fails."""
+"""The build with a stand-in for Go: its environment, the files it leaves, and its errors."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from devcluster.waiting import wait_until
 from reconciler.errors import Unavailable
 
 SOURCE = read_source()
-# "go env" tells the version; "go build ... -o FILE ." behaves as BUILD says.
+# "go env" prints the version; "go build ... -o FILE ." runs the lines of `build`.
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo "{version}"; exit; fi
 echo "go: downloading example.org/module v1.0.0"
@@ -25,7 +25,7 @@ env > "{folder}/env"
 while [ "$1" != -o ]; do shift; done
 {build}
 """
-# A shell that starts tests in the background has its children ignore SIGINT.
+# A shell that starts tests in the background makes its children ignore SIGINT.
 MAIN = """
 import signal
 from reconciler.cli.main import main
@@ -35,7 +35,7 @@ main()
 
 
 def fake_go(folder: Path, build: str, version: str = "go1.99.1") -> dict[str, str]:
-    """Put the stand-in on a PATH of its own, and return an environment with an empty cache."""
+    """Write the stand-in, and return an environment with its PATH and an empty cache."""
     bin_folder = folder / "bin"
     bin_folder.mkdir()
     go = bin_folder / "go"
@@ -57,7 +57,7 @@ def left(folder: Path) -> list[str]:
 
 
 def run(environ: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Run ``retrofit dev control-plane``."""
+    """Start ``retrofit dev control-plane``."""
     kept = {name: value for name, value in os.environ.items() if name != "RETROFIT_CONTROL_PLANE"}
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, "dev", "control-plane"],

@@ -1,4 +1,4 @@
-"""What `retrofit dev` says where nothing runs, of logs, and while people wait."""
+"""`retrofit dev`: messages where nothing runs, the names of logs, and progress while waiting."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keys and kubeconfigs of a local control plane."""
+"""The keys and kubeconfigs of a local control plane."""
 
 from pathlib import Path
 

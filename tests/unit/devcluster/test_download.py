@@ -1,4 +1,4 @@
-"""Releases from a server on loopback that stands in for the real one."""
+"""Downloads of releases, with a server on loopback in the place of the real one."""
 
 import hashlib
 import io
@@ -29,12 +29,12 @@ ARCHIVE = "v4.5.6/etcd-v4.5.6-linux-amd64.tar.gz"
 class _Quiet(SimpleHTTPRequestHandler):
     @override
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the test's output is for the test."""
+        """Log nothing, so that the output of the test stays readable."""
 
 
 @pytest.fixture
 def releases(tmp_path: Path) -> Path:
-    """The tree of a release server, everything in order."""
+    """The folder of a release server, with correct checksums."""
     root = tmp_path / "releases"
     (root / PROGRAMS).mkdir(parents=True)
     for name in NEEDED[1:]:

@@ -1,4 +1,4 @@
-"""Helm is found where it was built, else on PATH, else built once."""
+"""Helm is taken from an earlier build, else from PATH, else built once."""
 
 from pathlib import Path
 

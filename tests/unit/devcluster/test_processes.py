@@ -1,4 +1,4 @@
-"""The supervisor: what it starts ends with it, whatever happens."""
+"""The supervisor ends every process that it started, however it ends itself."""
 
 import os
 import signal

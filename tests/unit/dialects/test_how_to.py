@@ -1,4 +1,4 @@
-"""The rules that the how-to pages of other languages show do what the pages say."""
+"""The rules in the how-to pages for other languages do what the pages describe."""
 
 import re
 from typing import Any
@@ -39,7 +39,7 @@ def deployment(**meta: Any) -> Object:
 
 
 def once(names: tuple[str, ...], given: Object, operation: str = "UPDATE") -> Any:
-    """Return what rules make of an object, which they make of the result, too."""
+    """Return the object after the rules, after checking that a second run changes nothing."""
     made = request(rules(*names), given, operation, cluster=CLUSTER).obj
     assert request(rules(*names), dict(made), operation, cluster=CLUSTER).obj == made
     return made

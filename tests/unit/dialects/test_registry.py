@@ -1,4 +1,4 @@
-"""The policy languages, and what knowing them costs."""
+"""The registry of policy languages, which imports a language only for its policies."""
 
 import subprocess
 import sys

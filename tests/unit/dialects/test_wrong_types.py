@@ -1,4 +1,4 @@
-"""Policies with a value of a wrong type in any place are refused, and never end a program."""
+"""Policies with a value of a wrong type in any place are refused without a crash."""
 
 import contextlib
 import copy
@@ -121,7 +121,7 @@ def overriding(**overriders: Any) -> Object:
 
 @functools.cache
 def examples() -> tuple[Object, ...]:
-    """Return policies with the fields of the optional languages, and those of the documents."""
+    """Return policies with all fields of the optional languages, and those of the documents."""
     return tuple(_examples())
 
 
@@ -156,7 +156,7 @@ def _examples() -> Iterator[Object]:
 
 
 def damaged(value: Any, wrong: Any) -> Iterator[Any]:
-    """Yield copies of a value, each with the wrong one in another place."""
+    """Yield copies of a value, each with the wrong value in another place."""
     yield copy.deepcopy(wrong)
     if not isinstance(value, dict | list):
         return

@@ -1,4 +1,4 @@
-"""Rules without a language: parts made of plain functions."""
+"""Programs without a policy language, whose parts are plain functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Binding, targets and mutation at once."""
+    """The binding, targets and mutation of a program in one object."""
 
     change: Change
     names: Mapping[str, Callable[[Context], Any]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ def unchanged(_: Context, obj: Object) -> Object:
 
 
 def label(**labels: str) -> Change:
-    """Return what sets labels."""
+    """Return a change that sets labels."""
 
     def change(_: Context, obj: Object) -> Object:
         meta = obj["metadata"]
@@ -123,7 +123,7 @@ def make_rule(
     tier: int | None = None,
     verdict: Refusal | None = None,
 ) -> Program:
-    """Return a rule that changes its trigger, or with targets other objects."""
+    """Return a rule that changes its trigger or, with targets, other objects."""
     ref = PolicyRef(api_version="toy.example/v1", kind="Toy", name=policy)
     parts = Rule(change=change, names=names or {})
     return Program(
@@ -148,7 +148,7 @@ def make_rule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Says:
-    """A refusal that says who holds the object."""
+    """A refusal whose message names the team that the object belongs to."""
 
     heading: str = ""
 
@@ -172,7 +172,7 @@ def make_exception(policy: str, rule: str, **labels: str) -> PolicyException:
 def run_of(
     program: Program, obj: Mapping[str, Any], *exceptions: PolicyException, loads: Any = None
 ) -> RuleRun:
-    """Return a rule on an object that somebody creates."""
+    """Return the run of a rule on an object that is being created."""
     meta = obj.get("metadata") or {}
     subject = Subject(
         obj=obj, group="", version="v1", kind="ConfigMap", name=meta["name"], operation="CREATE"

@@ -37,7 +37,7 @@ def drive(
     *exceptions: PolicyException,
     ignored: frozenset[str] = frozenset(),
 ) -> Chain:
-    """Run a chain as a driver does that ignores what fails in these policies."""
+    """Run a chain as a driver that leaves out the ignored policies when they fail."""
     chain = Chain(groups=groups, obj=obj)
     for step in chain.steps():
         program = step.program

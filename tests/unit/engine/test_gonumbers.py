@@ -1,4 +1,4 @@
-"""Numbers by Go's strconv; what each gives was tried with it."""
+"""Numbers by the rules of Go's strconv; the expected values come from running it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Values as Go prints them; each figure is what ``fmt.Sprintf("%v", ...)`` gave."""
+"""Values as Go prints them; each expected text is the output of ``fmt.Sprintf("%v", ...)``."""
 
 from typing import Any
 

@@ -55,7 +55,7 @@ def excepting(condition=None, **labels: str) -> PolicyException:
         (excepting(z="1"), True, MATCH),
         (excepting(holds), True, NO_MATCH),
         (excepting(does_not), True, MATCH),
-        # It does not hold where it cannot be evaluated.
+        # An exception that cannot be evaluated does not apply.
         (excepting(fails), True, MATCH),
         (excepting(holds), False, UNDECIDED),
         (excepting(holds, z="1"), False, MATCH),

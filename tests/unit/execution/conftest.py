@@ -1,4 +1,4 @@
-"""Real scripts, and what runs them."""
+"""Fixtures that write scripts and run them as hooks."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from reconciler.execution.limits import HookLimits
 from reconciler.execution.workspace import clear
 
 SECONDS = 20.0
-"""Far more than any script here needs."""
+"""The time limit of a run, far more than any script here needs."""
 
 
 @pytest.fixture

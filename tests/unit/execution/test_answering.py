@@ -1,4 +1,4 @@
-"""Scripts that the API server waits for: what it is answered, whatever they do."""
+"""Scripts that answer admission and conversion reviews: the response, however they behave."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ ANSWER = "echo '{\"allowed\": true}' > $VALIDATING_RESPONSE_PATH"
 
 
 class Heard:
-    """Keeps what is said of runs."""
+    """A `RunObserver` that keeps the problems and the ends of runs."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -55,7 +55,7 @@ class World:
     def __init__(self, executables: Executables, folder: Path) -> None:
         self.heard = Heard()
         self.metrics = HookMetrics()
-        # As the program has it: the API server waits no longer.
+        # A short grace period as in the program, since the API server does not wait longer.
         self._executables = replace(executables, limits=replace(executables.limits, grace=0.1))
         self._folder = folder
 
@@ -241,7 +241,7 @@ async def test_objects_of_several_versions_go_their_own_ways(world: World) -> No
     objects = [crontab("v1", "a"), crontab("v3", "b"), crontab("v2", "c"), crontab("v1", "d")]
     found = await world.convert(STEP, objects=objects)
     assert found == [crontab("v3", name) for name in "abcd"]
-    # One run for each step of each version that is there.
+    # One run per conversion step, for all objects of its version together.
     assert len(world.heard.ends) == 3
 
 

@@ -1,4 +1,4 @@
-"""Which files are hooks, and in which order."""
+"""Which files of a folder are hooks, and their order."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Real scripts, run as processes: what they are given, may do, and what is said of them."""
+"""Real scripts, run as processes: their input, their limits, and the reports of their runs."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 
 
 class Said:
-    """What a hook printed."""
+    """Collects the lines that a hook prints."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""What a process prints becomes lines."""
+"""Splitting of a process's output into lines, with limits."""
 
 from reconciler.execution.lines import LONGEST, RATE, LineReader
 

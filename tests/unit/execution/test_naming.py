@@ -1,4 +1,4 @@
-"""The names of hooks in the cluster."""
+"""The object names of hooks, derived from their paths."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The port by which executables are run, and what is seen of it."""
+"""The port that runs executables, and its reports."""
 
 from pathlib import Path
 

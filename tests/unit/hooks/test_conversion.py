@@ -1,4 +1,4 @@
-"""Chains of conversions, and what a conversion may not change."""
+"""The shortest chain of conversions, and the fields that a conversion may not change."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from reconciler.hooks.conversion import (
 
 
 def chain(text, start, goal):
-    """Return the chain as text; ``text`` has the steps, as ``a>b b>c``."""
+    """Return the chain as text; ``text`` lists the steps, as ``a>b b>c``."""
     steps = [ConversionStep(*item.split(">"), owner=0) for item in text.split()]
     return " ".join(f"{step.start}>{step.goal}" for step in shortest_chain(steps, start, goal))
 
@@ -39,17 +39,17 @@ def test_a_version_is_the_same_with_its_group_and_without(one, other, same):
     [
         ("v1a>v1b", "g/v1a", "g/v1b", "v1a>v1b"),
         ("v1a>v1b v1b>v1", "g/v1a", "g/v1", "v1a>v1b v1b>v1"),
-        # The short way, wherever it was declared.
+        # The shortest chain, independent of the order of declaration.
         ("v1>v2 v2>v3 v3>v4 v1>v4", "v1", "v4", "v1>v4"),
         ("v1>v2 v2>v3 v1>v5 v5>v3 v3>v4", "v1", "v4", "v1>v2 v2>v3 v3>v4"),
         ("v1>v2 v2>v1 v2>v3", "v1", "v3", "v1>v2 v2>v3"),
-        # v1 is no part of v1beta1.
+        # A version does not match by its prefix: v1 is not v1beta1.
         ("v1alpha1>v1 v1beta1>v2", "v1alpha1", "v2", ""),
         ("v1>v2", "v2", "v1", ""),
         ("v1>v2", "v3", "v2", ""),
         ("v1>v2", "v1", "v3", ""),
         ("", "v1", "v2", ""),
-        # Versions of other groups are others; one without a group is of any.
+        # A version matches within its group only; a version without a group matches any group.
         ("u/v1>s/v1 s/v1>s/v2 v2>v3", "u/v1", "s/v3", "u/v1>s/v1 s/v1>s/v2 v2>v3"),
         ("u/v1>s/v1 s/v1>s/v2 v2>v3", "u/v1", "u/v2", ""),
         ("v1>v2 g/v1>g/v2", "g/v1", "g/v2", "g/v1>g/v2"),

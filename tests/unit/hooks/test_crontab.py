@@ -28,7 +28,7 @@ def following(crontab: str, count: int, start: datetime = START) -> list[str]:
         ("*/20,59 8 * * *", ["02-28 08:00:00", "02-28 08:20:00", "02-28 08:40:00"]),
         ("15 10 27 feb *", ["02-27 10:15:00"]),
         ("31 15 10 27 FEB *", ["02-27 10:15:31"]),
-        # A field that begins with a star limits nothing, whatever its step: both have to fit.
+        # Where a day field begins with a star, even with a step, day and weekday must both match.
         ("0 0 */2 * 1", ["03-11 00:00:00", "03-25 00:00:00"]),
         ("0 0 1,15 * 1", ["03-01 00:00:00", "03-04 00:00:00"]),
         ("+5 0 * * *", ["02-28 00:05:00"]),
@@ -87,7 +87,7 @@ def test_an_hour_that_is_left_out_is_not_due_and_one_that_is_repeated_is_due_twi
 
 
 def test_a_midnight_that_does_not_exist_loses_no_day() -> None:
-    # Clocks in Asuncion went from 0:00 to 1:00 on that day.
+    # In Asuncion the clocks went from 0:00 to 1:00 on that day.
     schedule = parse_crontab("TZ=America/Asuncion 0 5 6 10 *", location="crontab")
     before = datetime(2024, 10, 5, 12, tzinfo=UTC)
     assert schedule.next(before) == datetime(2024, 10, 6, 8, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Hooks that are declared as objects."""
+"""Hooks that are declared as objects rather than executables."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Metrics that hooks report."""
+"""The metrics that hooks report."""
 
 import json
 
@@ -14,7 +14,7 @@ def lines(*operations: dict[str, object]) -> str:
 
 
 def values(metrics: HookMetrics) -> dict[str, float]:
-    """Return every sample as a scrape reads it; this parser renames counters."""
+    """Return every sample of a scrape; the parser renames counters."""
     return {
         sample.name.removesuffix("_total")
         + "".join(f" {name}={value}" for name, value in sorted(sample.labels.items())): (

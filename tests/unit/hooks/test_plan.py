@@ -1,4 +1,4 @@
-"""What a run is to do, and where a new process goes on."""
+"""The plan of a run, and the step at which a new process continues."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_what_may_be_done_again_in_its_order_is_stored_together() -> None:
     creates = [create(name=f"pod-{number}") for number in range(70)]
     assert [len(share) for share in shares(*creates)] == [32, 32, 6]
     assert shares(create(name="b"), MERGE, create(name="c")) == [[0, 1, 2]]
-    # Created again after its end it would be there.
+    # Repeating the creation after the deletion would bring the object back.
     gone = {"operation": "Delete", "kind": "pods", "name": "b"}
     assert shares(create(name="b"), gone, create(name="c")) == [[0], [1, 2]]
     assert shares(MERGE, JSON, create(name="c"), create(name="d")) == [[0], [1], [2, 3]]

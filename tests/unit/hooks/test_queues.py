@@ -107,7 +107,7 @@ def test_every_task_is_done_once_and_in_order(
         queue = queue.begin(step)
         if next(failing, False):
             queue = queue.fail(now)
-            # A crash: what was kept makes the same queue again.
+            # A crash: the stored state restores the same queue.
             queue = Queue.of(queue.waiting, failures=queue.failures, retry_at=queue.retry_at)
             done += [item for item in step.tasks if item.allow_failure]
         else:

@@ -1,4 +1,4 @@
-"""What shares a request, and what a request gives back."""
+"""Which events share a request, and reading them back from it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a monitor makes of events that came while nobody watched."""
+"""A monitor's handling of events that are replayed after a time without a watch."""
 
 from typing import Any
 

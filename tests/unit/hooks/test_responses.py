@@ -1,4 +1,4 @@
-"""What a hook answers the API server."""
+"""Parsing of a hook's responses to admission and conversion reviews."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ def in_base64(patch):
 
 
 def wrapped(patch):
-    """Return it as base64 writes it without -w0."""
+    """Return the patch with a line break, as base64 writes it without -w0."""
     return in_base64(patch)[:20] + "\n" + in_base64(patch)[20:]
 
 
@@ -38,7 +38,7 @@ def wrapped(patch):
             '{"allowed": false, "message": "not on Tuesdays"}',
             AdmissionAnswer(allowed=False, message="not on Tuesdays"),
         ),
-        # As the original's reader has it.
+        # Accepted as the original's JSON parser accepts it.
         ('{"Allowed": true, "reason": 1} and more', AdmissionAnswer(allowed=True)),
         ('\n{"allowed": true, "message": null, "warnings": null}', AdmissionAnswer(allowed=True)),
         (

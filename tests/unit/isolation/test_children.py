@@ -1,4 +1,4 @@
-"""What takes long is evaluated in a child, which can neither hold up nor bring down its parent."""
+"""Slow evaluations run in a child process, which can neither block nor crash its parent."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def burn(seconds):
 
 
 def children():
-    """Return the processes that were forked here; those of control planes run another program."""
+    """Return the PIDs of forked children; processes of control planes run another program."""
     own = Path("/proc/self/cmdline").read_bytes()
     listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return [int(pid) for pid in listed if Path(f"/proc/{pid}/cmdline").read_bytes() == own]
@@ -95,7 +95,7 @@ async def test_a_child_that_is_killed_is_distinguished_from_a_rule_that_fails():
 async def test_memory_ends_an_evaluation_and_not_the_process():
     limits = Limits(memory=64 * MIB)
     with pytest.raises(EvaluationError, match="needs more than 64 MiB of memory"):
-        # More than a parent may have freed and still has mapped.
+        # More memory than the parent can have freed and still have mapped.
         await ChildProcesses(limits).evaluate(lambda: len(bytearray(2048 * MIB)), "a")
     assert await ChildProcesses(limits).evaluate(lambda: len(bytearray(MIB)), "a") == MIB
 
@@ -136,7 +136,7 @@ async def test_tenants_take_turns():
         order.append(tenant)
 
     await asyncio.gather(*(one("many") for _ in range(8)), one("other"))
-    # It does not wait behind those that came before it.
+    # The other tenant's evaluation does not wait for all those that were queued before it.
     assert order.index("other") < 6
 
 

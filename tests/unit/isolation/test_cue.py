@@ -1,4 +1,4 @@
-"""The cue command in a process: its limits by stand-ins, programs where it is there."""
+"""The `cue` command as a process: limits with stand-ins, and programs if `cue` is installed."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SOON = CueLimits(seconds=0.5, memory=64 << 20, answer=1000)
 
 @pytest.fixture
 def standing_in(tmp_path: Path) -> Callable[[str], CueCommand]:
-    """Return a shell script in the place of the command."""
+    """Return a function that writes a shell script in the place of `cue`."""
 
     def made(script: str, limits: CueLimits = SOON) -> CueCommand:
         file = tmp_path / "cue"
@@ -40,7 +40,7 @@ class TestProcess:
         monkeypatch.setenv("CANARY", "canary")
         script = 'printf "[%s, %s]" "$(env | wc -l)" "$(ls | wc -l)"; env >&2; exit 0'
         found = await standing_in(script, CueLimits(seconds=30.0)).evaluate(LOAD)
-        # HOME, CUE_REGISTRY, GOMAXPROCS, and PWD of the shell itself.
+        # HOME, CUE_REGISTRY, GOMAXPROCS, and PWD, which the shell sets itself.
         assert found == [4, 2]
 
     async def test_its_folder_is_gone_afterwards(self, standing_in):
@@ -76,7 +76,7 @@ class TestProcess:
 
     async def test_no_file_grows_beyond_the_answer(self, standing_in):
         script = "head -c 40000 /dev/zero > file; wc -c < file"
-        # Blocks are of 512 bytes, or to some shells of 1,024.
+        # The unit of the limit is 512 bytes, in some shells 1,024.
         assert await standing_in(script, CueLimits(seconds=30.0, answer=1024)).evaluate(LOAD) in {
             1024,
             2048,

@@ -1,4 +1,4 @@
-"""jq in worker processes: what they answer, and what they cannot do."""
+"""jq programs in worker processes: their results, limits and isolation."""
 
 import asyncio
 import json
@@ -89,7 +89,7 @@ async def test_no_environment_can_be_seen(
 
 def test_a_worker_can_open_no_file(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('"secret"')
-    # What `check_program` refuses; a program that got past it still finds nothing.
+    # `check_program` refuses this program; even without that check it reads nothing.
     program = f'import "data" as $data {{search: "{tmp_path}"}}; $data'
     request = json.dumps({"program": program, "inputs": ["null"]}).encode()
     done = subprocess.run(
@@ -99,7 +99,7 @@ def test_a_worker_can_open_no_file(tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-    # An empty frame says that it is ready.
+    # The worker sends an empty frame first, when it is ready.
     assert json.loads(done.stdout[10:]).keys() == {"error"}
 
 
@@ -145,7 +145,7 @@ async def test_a_worker_that_somebody_else_ends_is_nobodys_fault() -> None:
 
 
 def children() -> list[int]:
-    """Return the workers that this process has, as far as they are jq's."""
+    """Return the PIDs of this process's jq workers."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return [int(pid) for pid in listed if b"jqworker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 

@@ -1,4 +1,4 @@
-"""A local HTTP server that answers as a test tells it, in the place of an API server."""
+"""A local HTTP server with prepared answers, in the place of an API server."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from reconciler.kube.client import Client, connect
 
 @dataclass
 class StillClock:
-    """Stands still until it is told to go on."""
+    """A clock that tests advance."""
 
     seconds: float = 1000.0
 
@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass
 class Api:
-    """Answers in the order given, the last one for ever."""
+    """Gives the answers of each route in order, and the last one for all further calls."""
 
     address: str = ""
     seen: list[Seen] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Api:
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def answer(self, route: str, *answers: Any) -> None:
-        """Give a route its answers: a (status, body[, headers]), a body, or a handler."""
+        """Append answers to a route: a (status, body[, headers]), a body, or a handler."""
         self.answers[route].extend(answers)
 
     def calls(self, route: str) -> list[Seen]:
@@ -91,7 +91,7 @@ def clock() -> StillClock:
 
 @contextlib.asynccontextmanager
 async def open_api() -> AsyncIterator[Api]:
-    """Serve on a free port of this machine."""
+    """Serve on a free port of the loopback address."""
     api = Api()
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", api.handle)
@@ -128,7 +128,7 @@ def write_kubeconfig(file: Path, address: str, user: dict[str, Any]) -> Path:
 async def open_client(
     api: Api, tmp_path: Path, clock: StillClock
 ) -> AsyncIterator[Callable[..., Any]]:
-    """Return a function that connects to the server with the credentials given."""
+    """Return a function that opens a client with the given credentials."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def opened(*, address: str = "", prefix: str = "", **user: Any) -> Client:
@@ -148,7 +148,7 @@ async def client(open_client: Callable[..., Awaitable[Client]]) -> Client:
 
 @pytest.fixture
 def free_address() -> Iterator[str]:
-    """An address of this machine at which nobody listens."""
+    """A URL of this machine at which no server listens."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{held.getsockname()[1]}"

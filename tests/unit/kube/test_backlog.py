@@ -1,4 +1,4 @@
-"""The Lease that tells how many requests wait."""
+"""The Lease that publishes the number of waiting requests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A watch that its reader breaks off, at a server that does not part politely."""
+"""A watch that its reader cancels while the server does not answer the TLS shutdown."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ LINE = b'{"type":"BOOKMARK"}\n'
 
 
 class Stubborn:
-    """Answers one request with a line, and reads no more of the connection."""
+    """A server that sends one line and reads nothing further from the connection."""
 
     def __init__(self, folder):
         self.made = create(folder, SystemClock())
@@ -38,7 +38,7 @@ class Stubborn:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.made.certificate, self.made.key)
         accepted, _ = self.listener.accept()
-        # Closed as it is, without a word of TLS.
+        # The connection is closed without a TLS shutdown.
         with context.wrap_socket(accepted, server_side=True) as caller:
             caller.recv(65536)
             caller.sendall(ANSWER + b"%x\r\n%b\r\n" % (len(LINE), LINE))

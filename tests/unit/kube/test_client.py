@@ -1,4 +1,4 @@
-"""What happens between a call and the wire."""
+"""The client's headers, retries, deadlines, tokens and impersonation."""
 
 import asyncio
 
@@ -81,7 +81,7 @@ async def test_what_does_not_pass_is_not(api, client, failure, error):
 
 
 async def test_a_refusal_right_after_an_outage_is_tried_again(api, client):
-    """As long as its authorizer has no roles, an API server that has started refuses all."""
+    """A just started API server refuses every call until its authorizer has loaded the roles."""
     refused = (403, b'{"message": "configmaps is forbidden: User \\"a\\" cannot list"}')
     api.answer(ROUTE, (503, b"busy"), refused, refused, {"ok": True})
     assert await client.json("GET", PATH) == {"ok": True}

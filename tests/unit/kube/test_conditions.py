@@ -1,4 +1,4 @@
-"""Conditions of webhooks: what is asked, and what the answers mean."""
+"""Match conditions of webhooks: the dry-run call, and the meaning of its responses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One object that is nested too deeply hides no other."""
+"""One object that is nested too deeply does not hide the others."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""What the API server stores and nobody here can read: it is named, and the rest goes on."""
+"""Objects nested too deeply to be parsed are named, and all others are read."""
 
 import json
 

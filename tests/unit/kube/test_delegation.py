@@ -1,4 +1,4 @@
-"""The adapters of the accounts that policies name: who asks, and what one learns of another."""
+"""The adapters for the accounts that policies name: the impersonated user, and separate caches."""
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import CONFIG_MAPS
@@ -29,7 +29,7 @@ ALLOWED = {"status": {"allowed": True}}
 
 
 def users(api):
-    """Return in whose name each call was made."""
+    """Return the impersonated user of each call."""
     return [item.headers.get("Impersonate-User") for item in api.seen]
 
 
@@ -76,7 +76,7 @@ async def test_the_controller_asks_as_the_account_but_about_working_as_it_as_its
     api.answer(SELF, ALLOWED)
     access = ProgramAccess(client, namespace="kyverno", worker="w")
     assert await access.of(BOT).may(GET)
-    # As a status names it, without the account.
+    # The right to impersonate, as a status reports it: without the name of the account.
     lacked = Right(verb="impersonate", group="", resource="serviceaccounts", namespace="shop")
     assert await access.of(BOT).may(lacked)
     assert await access.of(None).may(GET)

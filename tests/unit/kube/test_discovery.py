@@ -1,4 +1,4 @@
-"""When discovery is asked again, and what it makes of other servers' answers."""
+"""When discovery is repeated, and how the API server's responses are read."""
 
 import asyncio
 

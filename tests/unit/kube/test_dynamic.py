@@ -1,4 +1,4 @@
-"""The dynamic client: what its verbs send, and that a name stays a name."""
+"""The dynamic client: the requests of its verbs, and names that cannot change the path."""
 
 from dataclasses import replace
 

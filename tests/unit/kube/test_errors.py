@@ -1,4 +1,4 @@
-"""Answers of the API server as errors."""
+"""The errors that the API server's responses are mapped to."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""Events: coalesced, bounded, never in the way."""
+"""Events are coalesced and bounded, and never delay the program."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A leader whose API server does not answer."""
+"""A leader and a candidate whose API server does not answer."""
 
 import asyncio
 import contextlib

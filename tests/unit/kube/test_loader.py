@@ -1,4 +1,4 @@
-"""Context entries by HTTP: the API server and services, both stood in for on this machine."""
+"""Context entries over HTTP, with one local stand-in for the API server and for services."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def loader(client: Client) -> KubeLoader:
 
 @pytest.fixture
 def service(api: Api) -> Callable[..., ServiceLoad]:
-    """Return what asks the stand-in as a service."""
+    """Return a function that builds a call of the stand-in as a service."""
 
     def asked(path="/answer", method="GET", **more):
         return ServiceLoad(method=method, url=f"{api.address}{path}", **more)
@@ -192,7 +192,7 @@ class TestService:
         assert not api.seen
 
     async def test_a_wildcard_allows_hosts(self, client):
-        # Nobody has this name: it is asked for, which is what counts here.
+        # The name does not resolve; the error shows that the loader tried to call it.
         loader = KubeLoader(client, ["*.invalid"], timeout=5.0)
         with pytest.raises(Unavailable, match=r"service a\.invalid does not answer"):
             await loader.load(ServiceLoad(method="GET", url="http://A.invalid/"))
@@ -292,7 +292,7 @@ class TestCertificates:
 
     @pytest.fixture
     async def url(self, api: Api, ca: Pair) -> AsyncIterator[str]:
-        """Serve the stand-in by TLS, with a certificate of the CA."""
+        """Serve the stand-in over TLS with a certificate of the CA, and yield its URL."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", api.handle)
         api.answer("GET /answer", {"ok": True})

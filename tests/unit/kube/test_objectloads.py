@@ -1,4 +1,4 @@
-"""Objects that rules name by their kind, by HTTP: the API server stood in for on this machine."""
+"""Objects that rules name by kind, over HTTP, with a local stand-in for the API server."""
 
 import pytest
 
@@ -14,7 +14,7 @@ ALL = "/apis/apps/v1/deployments"
 
 @pytest.fixture
 def loader(client: Client) -> KubeLoader:
-    # What a real API server serves, an in-memory one serves as well.
+    # The in-memory cluster serves the same kinds as a real API server.
     return KubeLoader(client, (), timeout=5.0, kinds=MemoryCluster())
 
 

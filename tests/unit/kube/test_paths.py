@@ -1,4 +1,4 @@
-"""What requests mean to RBAC."""
+"""The RBAC attributes of HTTP requests."""
 
 import pytest
 

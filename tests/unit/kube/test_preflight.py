@@ -1,4 +1,4 @@
-"""What a program waits for before it starts to work."""
+"""The conditions that a program waits for before it starts."""
 
 import pytest
 

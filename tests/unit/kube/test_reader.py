@@ -1,4 +1,4 @@
-"""Pages that stay small because the objects are large."""
+"""Lists of large objects are read in small pages."""
 
 import pytest
 from aiohttp import web
@@ -13,7 +13,7 @@ PAGE = 100_000
 
 
 def serve(api, count, size):
-    """Serve a list of objects of a size, page by page, as an API server does."""
+    """Serve a list of objects of the given size, page by page, as an API server does."""
 
     async def page(request):
         begin, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
@@ -29,7 +29,7 @@ def serve(api, count, size):
 
 
 async def read(reader, limit=500):
-    """Return the names of a list and the sizes of its pages."""
+    """Return the names of all objects and the sizes of the pages."""
     names, sizes, token = [], [], ""
     while True:
         page = await reader.list_page(SECRETS, limit=limit, token=token)

@@ -1,4 +1,4 @@
-"""Lists of requests whose position expires."""
+"""Lists of UpdateRequests, also where the list's position expires."""
 
 import pytest
 

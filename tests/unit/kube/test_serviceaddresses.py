@@ -1,4 +1,4 @@
-"""Where a service may be, whatever its name is made to resolve to."""
+"""The addresses at which a service may be called, whatever its name resolves to."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ ASKED = "costs.shop.svc"
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, ...]]]:
-    """Answer what a name server would, once for each time that it is asked."""
+    """Replace DNS lookups by the given answers, one per lookup."""
 
     def serve(*answers):
         left = list(answers)
@@ -75,7 +75,7 @@ async def test_an_address_of_the_node_or_its_cloud_is_refused(names, address):
 
 async def test_an_own_address_is_refused(names):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Nothing is sent; the system only says which address it would send from.
+        # Nothing is sent; the system only reports the source address that it would use.
         try:
             probe.connect(("192.0.2.1", 9))
         except OSError:
@@ -129,7 +129,7 @@ async def test_an_address_in_place_of_a_name_is_no_way_round(client, host):
 
 
 async def test_the_address_that_was_looked_at_is_the_one_that_is_called(client, names):
-    # A second question would be answered with another address, as of a name that rebinds.
+    # A second lookup would return another address, as in DNS rebinding.
     async with _answering() as port:
         left = names(("", "127.0.0.1"), ("", "127.0.0.2"))
         loader = KubeLoader(client, ["*.svc", "127.0.0.1"], timeout=5.0)

@@ -1,4 +1,4 @@
-"""Tokens for calls of services: asked for once, kept in memory, and never shown."""
+"""Tokens for service calls are requested once, kept in memory and never shown."""
 
 import asyncio
 from base64 import b64encode
@@ -21,13 +21,13 @@ GONE = {"kind": "Status", "reason": "NotFound", "details": {"name": "teams"}}
 
 @pytest.fixture
 def loader(client: Client) -> KubeLoader:
-    # What a real API server serves, an in-memory one serves as well.
+    # The in-memory cluster serves the same kinds as a real API server.
     return KubeLoader(client, ["127.0.0.1"], timeout=5.0, kinds=MemoryCluster())
 
 
 @pytest.fixture
 def load(api: Api) -> Callable[..., ServiceLoad]:
-    """Return what asks the stand-in with a token."""
+    """Return a function that builds a service call with a token."""
 
     def asked(user: str = "u", path: str = "/token", seconds: float = 60.0) -> ServiceLoad:
         source = TokenSource(
@@ -112,7 +112,7 @@ def secret(**texts: str) -> dict[str, dict[str, str]]:
 class TestSecrets:
     @pytest.fixture
     def load(self, api: Api) -> Callable[..., ServiceLoad]:
-        """Return what asks the stand-in with what a Secret holds."""
+        """Return a function that builds a service call whose token source is a Secret."""
 
         def asked(url: str = "") -> ServiceLoad:
             named = SecretName("shop", "teams")
@@ -173,7 +173,7 @@ class TestTime:
         return TokenSource(url="http://a.b.svc", username="u", password="p", seconds=60.0)
 
     async def given(self, tokens, source, *answers):
-        """Return the token, and how many of the answers were asked for."""
+        """Return the token and the number of answers that were used."""
         left = list(answers)
 
         async def ask(_load):

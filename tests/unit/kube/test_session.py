@@ -1,4 +1,4 @@
-"""The session that another library gets: our credentials of the moment, and a look at answers."""
+"""The HTTP session for another library: the current credentials, and a report of each response."""
 
 import contextlib
 from collections.abc import AsyncIterator

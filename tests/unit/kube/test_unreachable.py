@@ -1,4 +1,4 @@
-"""What is said of a server that gives no answer, and of a kubeconfig that cannot be used."""
+"""The errors for a server that does not answer and for an unusable kubeconfig."""
 
 import socket
 import ssl
@@ -52,7 +52,7 @@ def certificate(folder: Path) -> Path:
 
 
 class Server:
-    """Takes connections on the loopback address, and does to each what it was made for."""
+    """A server on the loopback address that either speaks TLS or sends a plain answer."""
 
     def __init__(self, context: ssl.SSLContext | None, answer: bytes) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""List and watch as one stream."""
+"""List and watch as one stream of events."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def bookmark(version):
 
 
 def streamed(*events, hold=False, cut=0):
-    """Answer a watch with these events; in pieces of some bytes, and held open if asked."""
+    """Return a handler that streams events, optionally in small pieces and then held open."""
 
     async def answer(request):
         response = web.StreamResponse()
@@ -57,7 +57,7 @@ def streamed(*events, hold=False, cut=0):
 async def follow(
     client: Client, clock: StillClock
 ) -> Callable[..., Awaitable[tuple[list[tuple[str, str, str]], Watch]]]:
-    """Return a function that follows until so many events came."""
+    """Return a function that follows a watch until it has the given number of events."""
 
     async def followed(count, **options):
         watch = Watch(client, CONFIG_MAPS, clock, **options)
@@ -201,7 +201,7 @@ BEAT = 1.0
 
 @contextlib.asynccontextmanager
 async def beating(api, client, *answers):
-    """Give a watch with a beat that is followed meanwhile."""
+    """Yield a watch with a beat, which a task follows in the meantime."""
     watch = Watch(client, CONFIG_MAPS, SystemClock(), beat=BEAT)
     api.answer(ROUTE, listed(5), *answers)
 
@@ -218,7 +218,7 @@ async def beating(api, client, *answers):
 
 
 def lasting(seconds, *events):
-    """Answer a watch with these events, and end it in time."""
+    """Return a handler that streams events and ends the response after some seconds."""
 
     async def answer(request):
         response = web.StreamResponse()
@@ -275,7 +275,7 @@ async def test_a_watch_that_is_open_and_silent_is_not_fresh(api, client, silence
         await until(watch.synced.is_set)
         assert watch.fresh()
         await until(lambda: not watch.fresh())
-        # A new connection proves nothing before its end.
+        # A new connection proves freshness only when it ends.
         await until(lambda: len(api.seen) == 3)
         assert not watch.fresh()
         await until(watch.fresh)
@@ -292,7 +292,7 @@ async def test_a_watch_that_was_cut_is_not_fresh_before_it_has_gone_on(api, clie
 
 
 class Discovery:
-    """Says whether a kind is served."""
+    """A discovery that reports whether the kind is served."""
 
     def __init__(self, *, served: bool) -> None:
         self.served = served

@@ -1,4 +1,4 @@
-"""Which requests a change becomes."""
+"""The API calls that a change results in."""
 
 import pytest
 

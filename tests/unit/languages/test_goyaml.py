@@ -1,4 +1,4 @@
-"""YAML values by Go's rules; what each gives was tried with sigs.k8s.io/yaml 1.2."""
+"""YAML values by Go's rules; the expected values come from running sigs.k8s.io/yaml 1.2."""
 
 from typing import Any
 

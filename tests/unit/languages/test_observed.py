@@ -1,7 +1,7 @@
-"""What the original programs gave on small inputs, observed by running them.
+"""The results of the original programs on small inputs, observed by running them.
 
 ``observed/`` has templates (text/template with Sprig 3.2), select expressions (gval 1.0.1 with the
-JSONPath of KubeMod) and values (YAML as Go reads it). A case is an input and what came out, or
+JSONPath of KubeMod) and values (YAML as Go reads it). A case is an input and its output, or
 null and the phase that failed.
 """
 
@@ -33,7 +33,7 @@ def observed(name: str) -> tuple[Any, list[Case]]:
 
 
 def shown(value: Any) -> Any:
-    """Write a value as the files do; its numbers are floats."""
+    """Return a value in the notation of the files, with numbers as floats."""
     if value is UNDEFINED:
         return {"$undefined": True}
     match value:

@@ -1,4 +1,4 @@
-"""What the in-memory cluster does beyond the contract."""
+"""Functions of the in-memory cluster beyond the contract tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Context entries on the objects of an in-memory cluster."""
+"""Context entries that are read from an in-memory cluster."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The audit log: what its lines say, where they go, and what happens where they cannot."""
+"""The audit log: the content of its lines, their destination, and failed writes."""
 
 import io
 import json
@@ -78,7 +78,7 @@ def test_a_line_names_who_triggered_what_and_the_request(tmp_path: Path) -> None
     }
     assert (changed["event"], changed["policy"], changed["rule"]) == ("changed", "q", "label")
     assert "request" not in changed
-    # No content, and nothing of what a login system attaches to a user.
+    # Neither the object's data nor the user fields that a login system adds are logged.
     assert "aHVudGVyMg" not in file.read_text()
     assert "t0ps3cret" not in file.read_text()
 

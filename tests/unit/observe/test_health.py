@@ -1,4 +1,4 @@
-"""The health server over real HTTP, and the sockets it stands on."""
+"""The health server over real HTTP, and errors in binding its sockets."""
 
 from collections.abc import AsyncIterator
 

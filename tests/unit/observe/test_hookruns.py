@@ -1,4 +1,4 @@
-"""What is counted and told of the runs of declared hooks."""
+"""The metrics and events for runs of declared hooks."""
 
 from reconciler.api.meta import PolicyRef
 from reconciler.observe.hookruns import HookRunCounter

@@ -1,4 +1,4 @@
-"""Labels out of names that users give have a limit."""
+"""The number of metric label values that users' names can create is limited."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Log lines as a person or a collector reads them."""
+"""The format of log lines, as console text and as JSON."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""A loop of a process that ends takes the process with it, and says why."""
+"""A background loop that ends stops the process with an error that names the loop."""
 
 import asyncio
 import contextlib
@@ -108,7 +108,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def test_a_request_that_was_given_up_is_no_error(tmp_path, caplog):
-    """Some hundred, each given up at some moment of its handshake or its answer."""
+    """Some hundred requests are cancelled at various moments of the handshake or the response."""
     server = Server(create(tmp_path, SystemClock()))
 
     async def ask(session, patience):

@@ -1,4 +1,4 @@
-"""Names and independence of the metrics."""
+"""The names of the metrics, and separate counts per process."""
 
 import re
 

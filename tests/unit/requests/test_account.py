@@ -1,4 +1,4 @@
-"""Which account a policy names."""
+"""Parsing of the account that a policy names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Requests as a Kyverno stores them, and what they mean here."""
+"""Requests that a Kyverno stored, and how kube-retrofit reads them."""
 
 import json
 

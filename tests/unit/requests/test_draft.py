@@ -1,4 +1,4 @@
-"""What is recorded of an admission request, and what is not."""
+"""The parts of an admission request that are recorded, and those that are not."""
 
 from dataclasses import replace
 
@@ -110,7 +110,7 @@ def test_a_create_records_intent_and_nothing_of_the_object():
 
 
 def attempt(new="on", *, user="jane", uid="request-uid", rule=None, old=None, at="u", **more):
-    """Return the draft of one attempt at an update that replaces version 7."""
+    """Return the draft of an attempt at an update that replaces resourceVersion 7."""
     changed = obj(data={"mode": new}, metadata={"uid": at})
     found = request("UPDATE", changed, old or obj(data={"mode": "off"}), **more)
     found = replace(found, uid=uid, user={"username": user}, info={**found.info, "uid": uid})
@@ -118,7 +118,7 @@ def attempt(new="on", *, user="jane", uid="request-uid", rule=None, old=None, at
 
 
 def test_attempts_at_one_write_share_a_request():
-    # The API server asks again with another uid, and with what the other writer left.
+    # A retry of the API server has another uid, and the changes of the other writer.
     first, second = attempt("a", uid="1"), attempt("b", uid="2", user="other")
     assert first.name == second.name
     assert first.alone == naming.request_name("1", "policy-uid", "r")
@@ -190,7 +190,7 @@ def test_what_replaces_no_version_that_can_be_read_shares_nothing(found):
 
 
 def test_what_goes_into_a_secret_is_not_shared():
-    # The Secret of a name that is used again would be removed with the older request.
+    # If the name were used again, the Secret would be deleted with the older request.
     new, old = obj("Secret", data={"k": "bmV3"}), obj("Secret", data={"k": "b2xk"})
     rule = program(kinds=("Secret",), patch="{{ request.oldObject.data.k }}")
     found = drafted(request("UPDATE", new, old), rule)

@@ -115,10 +115,10 @@ WEEK = "Mon-Fri 09:00-17:00 Europe/Berlin"
         ("Sat-Mon 10:00-11:00", "2026-06-01T10:30", None),
         ("Sat-Mon 10:00-11:00", "2026-06-02T10:30", "2026-06-06T10:00"),
         ("Mon 09:00-10:00; Tue 12:00-13:00", "2026-06-01T11:00", "2026-06-02T12:00"),
-        # The clocks go back: half past two comes twice, and both are within.
+        # The clocks go back: 2:30 occurs twice, and both times are within the window.
         ("02:00-03:00 Europe/Berlin", "2026-10-25T00:30", None),
         ("02:00-03:00 Europe/Berlin", "2026-10-25T01:30", None),
-        # They go forward: half past two never comes: it begins an hour later.
+        # The clocks go forward: 2:30 does not exist, so the window opens at 3:30.
         ("02:30-04:00 Europe/Berlin", "2026-03-29T00:59", "2026-03-29T01:30"),
     ],
 )

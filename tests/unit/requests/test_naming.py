@@ -1,4 +1,4 @@
-"""Names, labels and digests of requests."""
+"""The names, labels and digests of requests."""
 
 import re
 

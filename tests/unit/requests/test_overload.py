@@ -45,9 +45,9 @@ class TestBacklog:
             (0, 10, 10, True),
             (30, 21, 0, False),
             (30, 20, 0, True),
-            # Done already, but replicas count them until they are told.
+            # The requests are done, but replicas count them until the next report.
             (0, 0, 10, True),
-            # A step is too coarse where a mark lies between.
+            # A change of less than a step is reported if it passes a threshold.
             (82, 79, 0, True),
             (98, 101, 3, True),
             (998, 1001, 3, True),

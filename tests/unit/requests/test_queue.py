@@ -21,7 +21,7 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """Two plain tables, looked through from end to end."""
+    """The reference model: two tables that are searched from end to end."""
 
     planned: dict[str, Any] = field(default_factory=dict)
     working: dict[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def test_it_behaves_as_two_plain_tables(steps):
     queue, model = RequestQueue(), Model()
     now = 0
     for action, name, number in steps:
-        # Time does not go back.
+        # Time never goes back.
         now += number if action == "take" else 0
         time = now if action == "take" else number
         arguments = [item for item in (name, time) if item is not None]

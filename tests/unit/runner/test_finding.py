@@ -1,4 +1,4 @@
-"""The executables of a folder become Hooks, or say why they cannot be used."""
+"""The executables of a folder are registered as Hooks, or reported as unusable."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

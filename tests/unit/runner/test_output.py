@@ -1,4 +1,4 @@
-"""What runs say, as log lines and metrics."""
+"""The output of runs as log lines and metrics."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What `retrofit-hooks start` takes, and what the documents say of it."""
+"""The flags of `retrofit-hooks start`, and their documentation."""
 
 import re
 from pathlib import Path

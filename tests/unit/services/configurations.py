@@ -26,7 +26,7 @@ OWNER = {
 
 
 class Configurations:
-    """Webhook configurations with resource versions; says in `log` what happened.
+    """Webhook configurations with resource versions, which records its calls in `log`.
 
     Attributes:
         refuses: Texts that no configuration may contain.
@@ -68,7 +68,7 @@ class Configurations:
         return self.reference
 
     def edit(self, ref: ConfigurationRef, **fields: Any) -> None:
-        """Change a configuration as somebody else does."""
+        """Change a configuration as another field manager does."""
         self.versions += 1
         old = self.stored[ref]
         meta = {
@@ -107,7 +107,7 @@ class Configurations:
 
 @dataclass
 class MemoryCheckpoint:
-    """A checkpoint in memory, and what the admission servers say."""
+    """A checkpoint and the heartbeat of the admission servers, in memory."""
 
     current: Checkpoint = field(default_factory=Checkpoint)
     last: AdmissionHeartbeat = field(default_factory=AdmissionHeartbeat)
@@ -127,7 +127,7 @@ class Authority:
     bundle: bytes | None = b"certificate"
 
     async def restore(self) -> None:
-        """Nothing is gone."""
+        """Do nothing: no Lease is deleted."""
 
     async def ca_bundle(self) -> bytes | None:
         return self.bundle
@@ -135,7 +135,7 @@ class Authority:
 
 @dataclass
 class Registry:
-    """What policies are put in force by, in memory."""
+    """The cluster port of the webhook writer, in memory."""
 
     kinds: Kinds
     webhooks: Webhooks
@@ -154,7 +154,7 @@ def new_webhook_writer(
     checkpoint: MemoryCheckpoint | None = None,
     access: Account | None = None,
 ) -> WebhookWriter:
-    """Return what writes the webhook configurations of a world."""
+    """Return a writer of the webhook configurations of a world."""
     return WebhookWriter(
         cluster=Registry(
             kinds=kinds or world.cluster,
@@ -177,7 +177,7 @@ def new_webhook_writer(
 
 
 def new_rollout(world: World, webhooks: Webhooks | None = None) -> Rollout:
-    """Return what follows the policies of a world, and tells nobody."""
+    """Return a rollout of the policies of a world that reports no warnings or caveats."""
     return Rollout(
         index=world.index,
         policies=world.policies,

@@ -1,4 +1,4 @@
-"""The use cases on an in-memory cluster, with a clock that stands still."""
+"""All services on an in-memory cluster, with a clock that only tests advance."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 @dataclass
 class StandingClock:
-    """Time passes when a test says so; the wall clock may be set besides."""
+    """A clock that only a test advances, and whose wall time `ahead` shifts."""
 
     moment: datetime = START
     ahead: timedelta = timedelta()
@@ -66,10 +66,10 @@ class StandingClock:
 
 @dataclass
 class Wire:
-    """Reader and writer of the cluster that counts calls and lets a test step in between.
+    """Reader and writer of the cluster that counts calls and runs a test's hooks before them.
 
-    `before_change` and `before_read` may raise, or change the cluster meanwhile. `users` says in
-    whose name each call was made; it begins empty for the account that policies share.
+    `before_change` and `before_read` may raise, or change the cluster. An entry of `users` names
+    the account and the call; the shared account of the policies is the empty name.
     """
 
     cluster: MemoryCluster
@@ -115,7 +115,7 @@ async def _step(interference: Awaitable[Any] | None) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Give way to the other tasks until a condition holds; a child process may be at work."""
+    """Run the event loop until a condition holds, which may depend on a child process."""
     end = time.monotonic() + 30.0
     while time.monotonic() < end:
         if condition():
@@ -125,7 +125,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class World:
-    """All services joined to one in-memory cluster, and what a test arranges."""
+    """All services joined to one in-memory cluster, with helpers that arrange its objects."""
 
     def __init__(
         self, *, controller_users: tuple[str, ...] = (), flight: InFlight | None = None
@@ -141,7 +141,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Forget everything that is not in the cluster."""
+        """Replace all services, which keeps only the state in the cluster."""
         clock, cluster, wire = self.clock, self.cluster, self.wire
         backoff = Backoff(spread=0.0)
         self.index = PolicyStore()
@@ -197,14 +197,14 @@ class World:
         )
 
     def install(self, policy: Object) -> Object:
-        """Store a policy and let the index know it."""
+        """Store a policy and add it to the policy store."""
         stored = self.cluster.add(policy)
         compiled = self.index.apply(stored)
         assert not isinstance(compiled, Exception), compiled
         return stored
 
     def forget(self, key: str) -> None:
-        """Say that a policy was deleted."""
+        """Report the deletion of a policy to the policy store."""
         ref = policy_named(key)
         meta = {"name": ref.name, "namespace": ref.namespace}
         self.index.on_deleted({"apiVersion": ref.api_version, "kind": ref.kind, "metadata": meta})
@@ -215,7 +215,7 @@ class World:
         return await self.cluster.get(self.kind_of(obj), meta.get("namespace", ""), meta["name"])
 
     async def edit(self, obj: Object, **parts: Any) -> Object:
-        """Change an object as a person does; `labels` and `annotations` go to the metadata."""
+        """Change an object as a user; `labels` and `annotations` are added to the metadata."""
         stored = await self.read(obj)
         meta = dict(stored["metadata"])
         for name in ("labels", "annotations"):
@@ -245,7 +245,7 @@ class World:
         record: TriggerRecord | None = None,
         **spec: Any,
     ) -> UpdateRequest:
-        """Store a request of a rule for a trigger, as admission does."""
+        """Store a request of a rule for a trigger as an admission server does; return it."""
         meta = policy["metadata"]
         request_spec = RequestSpec(
             **{
@@ -264,7 +264,7 @@ class World:
         return await self.requests.get(name)
 
     async def settle(self) -> None:
-        """Let the dispatcher work until nothing is due at the standing time."""
+        """Run the dispatcher until no request is due at the current time."""
         queue = self.dispatcher.queue
         async with self.working():
             await until(
@@ -273,7 +273,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Run the dispatcher meanwhile."""
+        """Run the dispatcher in the background."""
         work = asyncio.create_task(self.dispatcher.run())
         try:
             yield
@@ -300,7 +300,7 @@ def make_policy(
 ) -> Object:
     """Return a policy with the rule ``r``: by default it labels the Secret ``s`` of ``a``.
 
-    With an empty list of targets it changes what triggers it.
+    With an empty list of targets the rule changes its trigger.
     """
     changes: Object = {}
     if targets != []:
@@ -360,7 +360,7 @@ def make() -> type[Make]:
 
 @pytest.fixture
 def refuse() -> Callable[[ClusterError, Callable[[Object], bool]], Change]:
-    """Return a hook for `Wire.before_change` that raises an error for some contents."""
+    """Return a builder of hooks for `Wire.before_change` that raise an error for some contents."""
 
     def hook(error: ClusterError, wrong: Callable[[Object], bool]) -> Change:
         def check(_before: Object, after: Object) -> None:

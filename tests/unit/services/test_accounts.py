@@ -1,4 +1,4 @@
-"""Work for a policy that names an account is done in that name, from the first read on."""
+"""Work for a policy that names an account is done as that account from the first read on."""
 
 from collections.abc import Awaitable, Callable
 
@@ -23,7 +23,7 @@ BOT = ServiceAccount(namespace="a", name="bot")
 
 
 def naming(policy, account):
-    """Return a policy that names an account."""
+    """Return the policy with the annotation that names an account."""
     policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: account}
     return policy
 
@@ -81,7 +81,7 @@ async def test_an_annotation_counts_without_a_new_generation(world, make):
     world.index.apply(changed)
     assert world.index.entry(P).terms != before
     assert world.index.get(P).programs[0].origin.account == BOT
-    # What a list brings late takes no rights back, and gives none.
+    # An older version from a late list changes no rights.
     world.index.apply(policy)
     assert world.index.account(P) == BOT
 
@@ -132,7 +132,7 @@ async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
     access = Account(named={str(BOT): bot})
     grants = PermissionWatch(waiting=world.dispatcher, access=access, clock=world.clock)
     await grants.look()
-    # That all others have it changes nothing.
+    # It does not matter that all other accounts have the right.
     assert (access.asked, (await world.status()).attempts) == ([], 1)
     bot.lacks.clear()
     world.wire.before_change = lambda *_: None
@@ -178,7 +178,7 @@ def rollout(world: World) -> Rollout:
 
 @pytest.fixture
 def status_of(world: World, rollout: Rollout) -> Callable[[Object], Awaitable[Object]]:
-    """Give the status of a policy once everything is in step."""
+    """Return a function that reconciles the rollout and returns the status of a policy."""
 
     async def look(policy):
         world.index.apply(await world.read(policy))

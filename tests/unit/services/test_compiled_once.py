@@ -1,4 +1,4 @@
-"""Policies are compiled when they come, and never again for a trigger."""
+"""Policies are compiled when they are applied, and never again for a trigger."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""An evaluation that is ended from outside is tried again, and not for ever."""
+"""An evaluation that is ended from outside is retried a limited number of times."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ PLACES = {
 
 
 class Killed:
-    """The port, where every child is killed for as long as a test wants it."""
+    """The `Isolation` port, whose next `left` evaluations are killed."""
 
     isolate: Callable[[], None]
 
@@ -79,7 +79,7 @@ async def test_the_third_one_in_a_row_ends_the_request(world, killed, ask, place
     assert (status.state, status.reason) == (State.PENDING, "Interrupted")
     assert status.message == "the process that evaluated the rule was ended by SIGKILL"
     assert (status.attempts, status.interruptions) == (2, 2)
-    # A new controller goes on counting.
+    # A new controller continues the count.
     world.restart()
     killed.isolate()
     await attempts(world, 1)

@@ -1,4 +1,4 @@
-"""When work is done again, and what is said of it."""
+"""Repeated work: the pauses between runs, and reports of failures."""
 
 import asyncio
 from itertools import pairwise
@@ -11,11 +11,11 @@ from tests.skipping import SkippingLoop
 
 
 class Ended(Exception):
-    """The test has seen enough."""
+    """Raised to end the loop once a test has seen enough."""
 
 
 class Work:
-    """Fails as it is told to, one time after the other, then ends the loop."""
+    """Work that raises these errors run by run, None for a success, then ends the loop."""
 
     def __init__(self, *times):
         self.times = list(times)
@@ -30,7 +30,7 @@ class Work:
 
 
 def pauses_of(*times, ends=Ended, **options):
-    """Return the seconds from the begin to the first time, and from each to the next."""
+    """Return the seconds from the start to the first run, and from each run to the next."""
     work = Work(*times)
 
     async def run():

@@ -1,4 +1,4 @@
-"""Where the processing of a request takes merge keys from."""
+"""The source of the merge keys that the processing of a request uses."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ PATCH = {"routes": [{"host": "two", "open": True}]}
 
 @dataclass
 class Asked:
-    """The cluster's keys, and how often somebody asked for them."""
+    """The merge keys of the cluster, and the number of calls for them."""
 
     cluster: MemoryCluster
     times: int = 0

@@ -33,7 +33,7 @@ EACH = {
 
 
 class Watched(MemoryRequests):
-    """Counts raises, and lets a test step in before one."""
+    """Requests that count raised sequences; a test may run a step before one."""
 
     def __init__(self, cluster):
         super().__init__(cluster, "kyverno")
@@ -51,7 +51,7 @@ class Watched(MemoryRequests):
 
 
 class PassingClock(SystemClock):
-    """A clock by which every pause has passed already."""
+    """A clock on which every pause has already passed."""
 
     def __init__(self) -> None:
         self.moment = 0.0
@@ -74,7 +74,7 @@ def diversion(requests: Watched) -> Diversion:
 
 @pytest.fixture
 def policy(world: World, make: type[Make]) -> Object:
-    """A rule whose triggers are their own targets."""
+    """A policy whose triggers are their own targets."""
     return world.install(make.policy(targets=[EACH]))
 
 
@@ -87,7 +87,7 @@ def rule(world: World, policy: Object) -> tuple[CompiledPolicy, Program]:
 
 @pytest.fixture
 def edit(world: World, make: type[Make], policy: Object) -> Callable[..., Awaitable[None]]:
-    """Change the targets of the policy."""
+    """Return a function that changes the rule of the policy."""
 
     async def change(**changes):
         spec = make.policy(**changes)["spec"]
@@ -237,7 +237,7 @@ def test_the_config_map_comes_before_the_flag():
 
 
 class MemoryStore:
-    """Keeps what was told; `fault` is raised by writes."""
+    """Stores the backlog in memory; writes raise `fault`."""
 
     def __init__(self, kept=None):
         self.kept = kept or Backlog()
@@ -433,7 +433,7 @@ class TestRounds:
         rule: tuple[CompiledPolicy, Program],
         make: type[Make],
     ) -> UpdateRequest:
-        """An aggregate request, and three triggers."""
+        """An aggregate request for three triggers."""
         for name in ("1", "2", "3"):
             world.cluster.add(make.object("ConfigMap", name, "a"))
         await diversion.divert(*rule)

@@ -1,4 +1,4 @@
-"""Certificates that somebody else renews, in files."""
+"""Certificates in files that an external tool renews."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ def renew(folder: Path, source: Path, *names: str) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> CertificateFiles:
-    """Files that are there, and were not looked at yet."""
+    """Certificate files that exist but have not been loaded yet."""
     folder = tmp_path / "mounted"
     folder.mkdir()
     renew(folder, tmp_path / "first", *NAMES)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as callers other than the API server speak it, word by word."""
+"""HTTP/1.1 as clients other than the API server use it, at the level of bytes."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ async def crash(body):
 
 
 class Site:
-    """A server with a few paths, and who speaks with it."""
+    """A server with some paths, and raw connections to it."""
 
     def __init__(self, **responds):
         self.metrics = create_metrics()
@@ -79,7 +79,7 @@ def post(path=b"/echo", body=b"1", more=b"", version=b"1.1"):
 
 
 async def answer_of(reader):
-    """Return status, headers and body of the next answer."""
+    """Return status, headers and body of the next response."""
     async with asyncio.timeout(WITHIN):
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
@@ -94,7 +94,7 @@ async def ended(reader):
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
-    """Run on each loop: the programs have uvloop."""
+    """Return a function that runs a coroutine on each event loop; the programs use uvloop."""
     with asyncio.Runner(loop_factory=request.param) as runner:
         yield runner.run
 
@@ -159,7 +159,7 @@ def test_what_is_sent_ahead_of_the_answer_is_to_be_sent_again(run, together):
             if not together:
                 writer.write(second)
                 await writer.drain()
-                # It is there before the first one is answered.
+                # The second request arrives before the first one is answered.
                 await asyncio.sleep(0.1)
             go_on.set()
             status, headers, body = await answer_of(reader)
@@ -268,7 +268,7 @@ def test_the_next_request_is_not_looked_at_before_the_answer_is_taken(run):
     async def check():
         async with Site(large=largely) as site, site.speaking() as (reader, writer):
             writer.write(post(b"/large", b"1"))
-            # The answer has begun to come.
+            # The response has started to arrive.
             status = await asyncio.wait_for(reader.readline(), WITHIN)
             writer.write(post(b"/large", b"2"))
             await writer.drain()

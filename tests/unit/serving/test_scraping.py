@@ -1,4 +1,4 @@
-"""Who may read the metrics: what is asked of the API server, how often, and what callers see."""
+"""Access to the metrics: the token and access reviews, their caching, and the status codes."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ from reconciler.serving.scraping import Scrapers, scraped
 
 @dataclass
 class Users:
-    """Tokens with their users, of whom one may read the metrics."""
+    """Token and access reviews with two users, one of whom may read the metrics."""
 
     users: Mapping[str, str] = field(
         default_factory=lambda: {"t-prometheus": "prometheus", "t-guest": "guest"}
@@ -41,7 +41,7 @@ class Users:
 
 
 class TurnedClock(SystemClock):
-    """Goes on when the test says so."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -83,7 +83,7 @@ async def test_an_answer_holds_for_some_seconds_and_not_for_long() -> None:
     first = users.asked.copy()
     await scrapers.status("Bearer t-prometheus")
     assert users.asked == first
-    # Those who come while nothing is known may each ask, so many at a time.
+    # Simultaneous requests before the first answer each make a review, up to a limit.
     assert max(first.values()) <= 4
     clock.passed = 10.1
     users.users = {}
@@ -110,7 +110,7 @@ async def test_tokens_of_strangers_do_not_fill_the_memory() -> None:
 
 @pytest.fixture
 async def ports() -> AsyncIterator[tuple[str, str]]:
-    """The plain and the secure address of a process."""
+    """The plain HTTP address and the HTTPS address of a process."""
     metrics = create_metrics()
     plain = bind("127.0.0.1", 0, flag="--metrics-port")
     secure = bind("127.0.0.1", 0, flag="--secure-metrics-port")

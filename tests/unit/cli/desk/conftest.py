@@ -1,4 +1,4 @@
-"""Files of a test, and the program run on them."""
+"""A folder with a test's files, and the command line run in it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

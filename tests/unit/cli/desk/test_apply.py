@@ -562,7 +562,7 @@ def test_triggers_may_stand_after_the_policy(desk: Desk, policy: Policy) -> None
     assert "pass: 2," in done.stderr
     done = desk.run("apply", label, "-", stdin=OBJECT)
     assert done.stderr.endswith(PASSED)
-    # What stands beside a policy is none, nor is anything where --resource names them.
+    # Other objects in the file of a policy are not triggers, nor are files beside --resource.
     both = desk.write("both.yaml", f"{Path(label).read_text()}---\n{OBJECT}")
     assert desk.run("apply", both).exit_code == 2
     done = desk.run("apply", label, "in", "-r", "two.yaml")
@@ -584,7 +584,7 @@ def test_rules_none_of_whose_targets_is_given_are_skipped(desk: Desk, policy: Po
         )
     desk.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: one}\n")
     policy(named)
-    # Those that are not there are missing once some are given; triggers may be targets as well.
+    # With some targets given, others count as missing. Triggers may be targets as well.
     done = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "cm.yaml")
     assert done.exit_code == 1
     assert 'error: ConfigMap default/settings: secrets "one" not found' in done.stderr

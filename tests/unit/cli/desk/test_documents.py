@@ -1,4 +1,4 @@
-"""Manifests as text."""
+"""Parsing of manifests from text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Objects and differences as text."""
+"""Rendering of objects and their differences as text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`retrofit test` with hooks: states of a cluster, and what comes of each."""
+"""`retrofit test` with hooks: states of a cluster and the expected results of each."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Policies of kinitiras at the desk."""
+"""Policies of kinitiras on the command line."""
 
 from pathlib import Path
 
@@ -238,7 +238,7 @@ PATCHES = '[{"op": "add", "path": "/metadata/labels/made", "value": "by-cue"}]'
 
 @pytest.fixture
 def programs(desk: Desk) -> str:
-    """A policy with a program, an object, and a script in the place of the command; its name."""
+    """Write a policy with a CUE program, an object, and a stand-in for `cue`; return its path."""
     desk.write("policies.yaml", PROGRAM)
     desk.write("object.yaml", OBJECT)
     file = Path(desk.write("cue", f"#!/bin/sh\necho '{PATCHES}'\n"))

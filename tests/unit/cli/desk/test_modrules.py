@@ -1,4 +1,4 @@
-"""ModRules at the desk."""
+"""ModRules on the command line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which operation a trigger is taken to be, by every command."""
+"""The operation for which each command evaluates a trigger."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def program(
         (["CREATE", "UPDATE"], False, "UPDATE"),
         (["DELETE"], False, "DELETE"),
         (["CONNECT"], False, "CONNECT"),
-        # A sweep does not see what a filter with operations means.
+        # A sweep skips filters that list operations, since they match requests only.
         (["CREATE"], True, "CREATE"),
     ],
 )

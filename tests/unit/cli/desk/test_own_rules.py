@@ -1,4 +1,4 @@
-"""Rules that change their trigger, and those that are made of rules for Pods."""
+"""Rules that change their trigger, and the rules generated from rules for Pods."""
 
 from typing import Any
 

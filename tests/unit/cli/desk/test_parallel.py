@@ -1,4 +1,4 @@
-"""`retrofit test` by processes, and again when a file changes."""
+"""`retrofit test` with several processes, and with --watch."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from reconciler.cli.output.exits import INTERRUPTED
 from reconciler.clock import SystemClock
 from tests.unit.cli.desk.conftest import Desk
 
-# A shell that starts tests in the background has its children ignore SIGINT.
+# A shell that starts tests in the background makes its children ignore SIGINT.
 MAIN = """
 import signal
 import socket
@@ -55,7 +55,7 @@ def folder(desk: Desk, name: str, *, resource: str = "../one.yaml", result: str 
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    # In a program of its own, at whose end the server of its processes ends too.
+    # Run as a program of its own, so that its fork server ends with it.
     command = [*PROGRAM, "test", ".", "-o", "json", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -88,7 +88,7 @@ def test_a_process_that_ends_is_the_error_of_its_folder(desk: Desk) -> None:
 
 @contextlib.contextmanager
 def _ends_its_callers() -> Iterator[str]:
-    """Give the address of a server that answers nobody, but ends whoever calls."""
+    """Yield the address of a server that answers no call but kills the calling process."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def work() -> None:
@@ -108,7 +108,7 @@ def _ends_its_callers() -> Iterator[str]:
 
 
 def _process_of(port: int) -> int:
-    """Return which process has a connection from a port of this machine."""
+    """Return the PID of the process that has a connection from a local port."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     (inode,) = (line[9] for line in lines if int(line[1].partition(":")[2], 16) == port)
     for link in Path("/proc").glob("[0-9]*/fd/*"):

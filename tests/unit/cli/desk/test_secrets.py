@@ -1,4 +1,4 @@
-"""Secrets in files are not shown, and files that never end are not read."""
+"""Values of Secrets in files are not shown, and endless files are not read."""
 
 import base64
 import os

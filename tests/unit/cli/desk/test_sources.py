@@ -1,4 +1,4 @@
-"""Where files come from: folders with other things in them, and addresses."""
+"""Sources of files: folders that also hold other files, and URLs."""
 
 import subprocess
 import sys

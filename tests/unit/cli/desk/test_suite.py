@@ -123,7 +123,7 @@ def test_a_row(
     done = desk.run("test", ".", "-o", "json")
     (found,) = json.loads(done.stdout)["tests"][0]["rows"]
     assert (found["end"], found["reason"]) == (end, reason)
-    # A row that was excluded tested nothing, nor did one that was not run.
+    # A row whose objects are excluded tested nothing, and neither did a row that was not run.
     codes = {"Pass": 0, "Fail": 1, "Excluded": 1, "Not run": 2}
     assert done.exit_code == codes[end]
     strict = desk.run("test", ".", "--strict")
@@ -283,7 +283,7 @@ def test_an_entry_that_tested_nothing_is_no_success(
     assert "kyverno-test.yaml:1: results[1] tested nothing" in done.stdout
     root = ET.fromstring(desk.run("test", ".", "-o", "junit").stdout)
     assert [item.get("failures") for item in root] == ["1"]
-    # Beside a row that was tested it does no harm, as in the reference.
+    # As in the reference, this is no failure if the row tested another object.
     suite(row(rule="label", resources="[one, four]", result="pass"))
     done = desk.run("test", ".")
     assert done.exit_code == 0

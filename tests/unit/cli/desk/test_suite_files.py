@@ -1,4 +1,4 @@
-"""Which test files `retrofit test` takes, and what it says of rows that it cannot run."""
+"""The test files that `retrofit test` accepts, and its messages for rows that it cannot run."""
 
 import json
 from collections.abc import Callable

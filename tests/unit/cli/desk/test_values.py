@@ -1,4 +1,4 @@
-"""Values for the elements of a foreach, and whose values count where."""
+"""Values for the elements of a foreach, and the scope of values."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Colours, width, tables and counts of all commands."""
+"""Colours, width, tables and counts in the output of commands."""
 
 import io
 import os

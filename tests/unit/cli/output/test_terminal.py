@@ -1,4 +1,4 @@
-"""Nothing that an object holds steers the terminal of who looks at it."""
+"""The content of objects cannot send control sequences to the user's terminal."""
 
 import io
 import os
@@ -106,7 +106,7 @@ def test_no_command_writes_an_escape_of_an_object(words: list[str], tmp_path: Pa
 
 
 def _on_a_terminal(words: list[str]) -> bytes:
-    """Return what a terminal is given while a command runs on it."""
+    """Return the bytes that a command writes to a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", "from reconciler.cli.main import main; main()", *words],

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its own protocol: https://chromedevtools.github.io."""
+"""A headless Chromium, driven by the DevTools protocol: https://chromedevtools.github.io."""
 
 import asyncio
 import contextlib
@@ -12,20 +12,20 @@ from typing import Any
 import aiohttp
 
 WITHIN = 60.0
-"""Seconds; a busy machine takes many for what a person does not notice."""
+"""Seconds; on a busy machine, steps that are normally immediate take many."""
 
 
 def find_browser() -> str:
-    """Return the program, empty where there is none."""
+    """Return the path of a Chromium, empty if none is installed."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next(filter(None, map(shutil.which, names)), "")
 
 
 class Browser:
-    """One tab.
+    """One browser tab.
 
     Attributes:
-        complaints: What the console and the network said against the page.
+        complaints: Errors in the browser's log, and uncaught exceptions of the page.
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -34,7 +34,7 @@ class Browser:
         self.complaints: list[str] = []
 
     async def call(self, method: str, **params: Any) -> Any:
-        """Ask for something and return the answer."""
+        """Send a command and return its result."""
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": params})
         async with asyncio.timeout(WITHIN):
@@ -56,19 +56,19 @@ class Browser:
                 pass
 
     async def go(self, address: str) -> None:
-        """Open an address."""
+        """Navigate to an address."""
         for domain in ("Page", "Runtime", "Log", "Accessibility"):
             await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=address)
 
     async def evaluate(self, expression: str) -> Any:
-        """Return what an expression comes to, as JSON."""
+        """Return the value of a JavaScript expression."""
         answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait until an expression is true, and return what it comes to."""
+        """Wait until an expression is true, and return its value."""
         try:
             async with asyncio.timeout(WITHIN):
                 while True:
@@ -89,7 +89,7 @@ class Browser:
             await self.call("Input.dispatchKeyEvent", type=kind, **event)
 
     async def names(self, role: str) -> list[str]:
-        """Return what a screen reader calls the things of a role."""
+        """Return the accessible names of all elements with a role."""
         nodes = (await self.call("Accessibility.getFullAXTree"))["nodes"]
         return [
             node["name"]["value"]
@@ -98,7 +98,7 @@ class Browser:
         ]
 
     async def photograph(self, file: Path, *, width: int, height: int) -> None:
-        """Store a picture of the page."""
+        """Write a screenshot of the page to a file."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         await self.call("Emulation.setDeviceMetricsOverride", **size)
         file.write_bytes(b64decode((await self.call("Page.captureScreenshot"))["data"]))
@@ -106,11 +106,11 @@ class Browser:
 
 @contextlib.asynccontextmanager
 async def open_browser(program: str, profile: Path) -> AsyncIterator[Browser]:
-    """Start a browser with a tab of its own, and end it."""
+    """Start a browser with a tab, and stop it at the end of the context."""
     process = await asyncio.create_subprocess_exec(
         program,
         "--headless",
-        # The tests may run as root, where Chromium's sandbox cannot.
+        # The tests may run as root, where Chromium's sandbox does not work.
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
@@ -132,7 +132,7 @@ async def open_browser(program: str, profile: Path) -> AsyncIterator[Browser]:
 
 
 async def _tab(session: aiohttp.ClientSession, profile: Path) -> str:
-    """Wait until the browser has said at which port it listens, and return its tab's address."""
+    """Wait until the browser has written its DevTools port, and return the tab's address."""
     note = profile / "DevToolsActivePort"
     async with asyncio.timeout(WITHIN):
         while True:

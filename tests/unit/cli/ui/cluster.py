@@ -1,4 +1,4 @@
-"""What the API server of these tests holds."""
+"""The objects that the API server of these tests serves."""
 
 from typing import Any
 
@@ -50,12 +50,12 @@ def request(number: int, state: str, *, trigger: str = "settings", **status: Any
 
 
 class Cluster:
-    """Answers as it was set up last.
+    """Serves policies and requests as of the last `tell`.
 
     Attributes:
         api: The server.
-        policies: What it lists.
-        requests: By name.
+        policies: The policies that it lists.
+        requests: The requests, by name.
     """
 
     def __init__(self, api: Api) -> None:
@@ -88,7 +88,7 @@ class Cluster:
         self.tell()
 
     def tell(self) -> None:
-        """Answer from now on with what is set."""
+        """Serve the current policies and requests from now on."""
         self.api.answers.clear()
         lists = {
             f"{APIS}/v1/clusterpolicies": self.policies,

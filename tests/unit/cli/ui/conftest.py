@@ -1,4 +1,4 @@
-"""The page of a cluster that a test makes up, over HTTP and in a browser."""
+"""The page on a prepared cluster, over HTTP and in a browser."""
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def page(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Page]:
-    """The server of the page, as a person starts it."""
+    """A client of the page's server, which is started as the command starts it."""
     file = write_kubeconfig(tmp_path / "kubeconfig", cluster.api.address, {"token": "t"})
     address = asdict(Address(kubeconfig=str(file)))
     async with workplace(**address, requests_namespace="kyverno") as place:
@@ -38,7 +38,7 @@ async def page(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Page]:
 
 @pytest.fixture
 async def browser(page: Page, tmp_path: Path) -> AsyncIterator[Browser]:
-    """A headless Chromium at the page."""
+    """A headless Chromium that shows the page."""
     program = find_browser()
     if not program:
         pytest.skip("no Chromium on this machine: apt-get install chromium")

@@ -1,4 +1,4 @@
-"""The pictures of the documents: `python -m tests.unit.cli.ui.pictures` makes them anew."""
+"""Renders the screenshots of the documents: `python -m tests.unit.cli.ui.pictures`."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ RIGHT = "update secrets in namespace payments"
 
 
 def furnish(cluster: Cluster) -> None:
-    """Give the cluster a day's work."""
+    """Fill the cluster with typical policies and requests."""
     cluster.policies = [
         policy(
             "spread-namespace-labels",
@@ -71,7 +71,7 @@ def _versions(before: str, after: str) -> dict[str, str]:
 
 
 async def main() -> None:
-    """Write the pictures."""
+    """Render and write the screenshots."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         async with contextlib.AsyncExitStack() as stack:
             api = await stack.enter_async_context(open_api())

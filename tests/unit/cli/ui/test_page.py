@@ -1,4 +1,4 @@
-"""The page in a browser: live, by keyboard, for a screen reader, and safe from names."""
+"""The page in a browser: live updates, keyboard, screen reader, and names with markup."""
 
 from tests.unit.cli.ui.browser import Browser
 from tests.unit.cli.ui.cluster import EVIL, Cluster, name, policy
@@ -11,7 +11,7 @@ async def test_policies_requests_and_targets(browser: Browser) -> None:
     await browser.until(f"{ROWS}.length == 2")
     assert await browser.evaluate(ROWS) == ["reload", "rollout"]
     assert "a controller leads" in await browser.evaluate(TEXT)
-    # What comes from the cluster is text, whatever it looks like.
+    # Text from the cluster is never interpreted as markup.
     assert EVIL in await browser.evaluate(TEXT)
     assert await browser.evaluate("document.querySelectorAll('main img').length") == 0
     await browser.evaluate("document.querySelector('tbody th a').click()")
@@ -37,7 +37,7 @@ async def test_it_follows_the_cluster_until_it_is_paused(
     assert await browser.evaluate(paused) == "true"
     seen = len(cluster.api.seen)
     await browser.evaluate("window.frames_seen = 0")
-    # Three times as long as the pause between two looks, by the browser's own clock.
+    # Three polling intervals, measured by the browser's clock.
     await browser.evaluate("setTimeout(() => { window.frames_seen = 1 }, 6000)")
     await browser.until("window.frames_seen")
     assert len(cluster.api.seen) <= seen + 4
@@ -79,7 +79,7 @@ async def test_everything_is_reached_by_keyboard_and_keeps_the_focus(browser: Br
     )
     await browser.press("Tab")
     assert await browser.evaluate("document.activeElement.name") == "policy"
-    # The page is drawn anew meanwhile; whoever is in a field stays there.
+    # The page is redrawn in the meantime, and the field keeps the focus.
     await browser.evaluate("setTimeout(() => { window.later = 1 }, 5000)")
     await browser.until("window.later")
     assert await browser.evaluate("document.activeElement.name") == "policy"

@@ -1,4 +1,4 @@
-"""The server of the page: what it answers, to whom, and what it keeps to itself."""
+"""The server of the page: its responses, the hosts that it accepts, and the data that it omits."""
 
 import asyncio
 import hashlib

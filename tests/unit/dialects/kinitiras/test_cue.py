@@ -1,4 +1,4 @@
-"""Programs in CUE: what they are given, what becomes of what they give, and who is refused."""
+"""CUE programs in policies: their input, the use of their results, and refusals."""
 
 import json
 from collections.abc import Hashable
@@ -53,7 +53,7 @@ def context(loads: dict[Hashable, Any] | None = None, operation: str = "UPDATE")
 
 
 def asked(policy: CompiledPolicy, operation: str = "UPDATE") -> CueLoad:
-    """Return the one program that a policy wants to be evaluated."""
+    """Return the one load of a CUE program that a policy needs."""
     (program,) = policy.programs
     asking = context(operation=operation)
     condition, mutation = program.condition, program.mutation
@@ -212,7 +212,7 @@ def test_lint_names_programs_and_what_nobody_should_read() -> None:
 
 
 class _Nothing:
-    """Guards nothing."""
+    """Protects no field and no path."""
 
     def of_field(self, field: str) -> str:
         return ""

@@ -1,4 +1,4 @@
-"""Where kinitiras does not do what its documentation says, and the author should know."""
+"""Lint findings where kinitiras differs from its documentation."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ TEMPLATE = {
 
 
 def found(rule: Any, namespace: str = "", *places: str) -> list[tuple[Level, str]]:
-    """Return what is said of a policy with one rule and selectors for some namespaces."""
+    """Return the findings of a policy with one rule and selectors for some namespaces."""
     selectors = [
         {"apiVersion": "v1", "kind": "Pod", **({"namespace": place} if place else {})}
         for place in places

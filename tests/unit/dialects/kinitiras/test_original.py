@@ -1,4 +1,4 @@
-"""What policies of kinitiras come to by its rules, read from its program, as data."""
+"""The results of kinitiras policies as tables, derived from the source of kinitiras."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def changed(template: dict[str, Any], spec: dict[str, Any]) -> Any:
         ("add", [A1], [A1, A2], [A1, A2]),
         ("replace", [A], None, [A]),
         ("replace", [A], [], [A]),
-        # One of the key alone is for all of that key; what is for none does not come in.
+        # A toleration of a key alone replaces all of that key; one that matches none is dropped.
         ("replace", [A], [A1, B, A2], [A, B, A]),
         ("replace", [A1], [{**A1, "effect": "NoSchedule"}, A2, B], [A1, A2, B]),
         ("replace", [{"key": "c", "operator": "Exists"}], [A1], [A1]),
@@ -202,7 +202,7 @@ def test_an_edit_of_origin(edit: dict[str, Any], current: Any, value: Any) -> No
             {"cpu": "0.5", "memory": "0.5"},
             {"cpu": "0", "memory": "1"},
         ),
-        # It may be more than all, or nothing; of anything else there is no share.
+        # A factor may exceed 1 or be 0; only cpu and memory have one.
         (
             {"cpu": "1", "memory": "1Gi"},
             {"cpu": "1.5", "memory": "0"},
@@ -284,7 +284,7 @@ def test_values_of_two_types_cannot_be_compared(
 
 
 def verdict(condition: dict[str, Any], data: Any, operation: str = "UPDATE") -> bool:
-    """Return whether a condition on a field, which was there before as well, refuses."""
+    """Return whether a condition on a field refuses; the old object has the same field."""
     whole = {"dataRef": {"from": "current", "path": "/spec/data"}, **condition}
     rule = {"template": {"type": "condition", "condition": whole}}
     found = program("ClusterValidatePolicy", {"validateRules": [rule]})
@@ -383,7 +383,7 @@ def test_an_empty_selector_of_labels_selects_all(empty: dict[str, Any]) -> None:
         ({"annotations": {}}, False, True, True),
         ({"annotations": None}, False, True, True),
         ({}, False, True, True),
-        # What is there and no text fits nothing.
+        # A value that exists and is no text fits no condition.
         ({"annotations": {"a.b/c": None}}, False, False, False),
         ({"annotations": {"a.b/c": 1}}, False, False, False),
         ({"annotations": "x"}, False, False, False),

@@ -1,4 +1,4 @@
-"""Policies of kinitiras: what they select, change, refuse, and what is wrong with them."""
+"""Policies of kinitiras: selection, changes, refusals, and errors of the policy."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -210,7 +210,7 @@ def test_what_is_deleted_is_looked_at_as_it_was() -> None:
 
 
 def annotated(kind: str, rules: list[dict[str, Any]], **annotations: str) -> CompiledPolicy:
-    """Return a policy for Pods with these annotations of kube-retrofit, and no other."""
+    """Return a compiled policy for Pods with only these annotations of kube-retrofit."""
     field = "validateRules" if kind == "ClusterValidatePolicy" else "overrideRules"
     spec = {"resourceSelectors": [{"apiVersion": "v1", "kind": "Pod"}], field: rules}
     found = policy(kind, spec)
@@ -359,7 +359,7 @@ def test_a_policy_is_for_its_operations_and_its_namespace(
 
 @pytest.mark.parametrize(("namespace", "place"), [("shop", ""), ("", "shop")])
 def test_a_namespace_lies_in_none(namespace: str, place: str) -> None:
-    # A request for one names it as its own namespace.
+    # The admission request for a Namespace gives its own name as the namespace.
     selector = {"apiVersion": "v1", "kind": "Namespace", "namespace": place}
     spec = {"resourceSelectors": [selector], "overrideRules": [ADDING]}
     kind = "OverridePolicy" if namespace else "ClusterOverridePolicy"
@@ -386,7 +386,7 @@ def labelling(name: str, label: str, namespace: str = "", where: str = "") -> di
 
 
 def applied(*policies: dict[str, Any]) -> list[str]:
-    """Return the labels that policies add to a Pod, in the order in which they do."""
+    """Return the labels that policies add to a Pod, in order."""
     compiled = [KINITIRAS.compile(item) for item in policies]
     chain = Chain(
         groups=by_policy(program for item in compiled for program in item.programs), obj=POD

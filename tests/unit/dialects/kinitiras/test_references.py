@@ -1,4 +1,4 @@
-"""References of kinitiras' policies: what they ask for, and what they make of the answer."""
+"""References in kinitiras policies: what they load, and the values they take from the answer."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -50,7 +50,7 @@ def policy(kind: str, spec: dict[str, Any], namespace: str = "") -> dict[str, An
 
 
 def program(reference: dict[str, Any], namespace: str = "") -> Program:
-    """Return a rule that makes an annotation of what a reference gives."""
+    """Return a rule that writes the value of a reference to an annotation."""
     template = {"type": "annotations", "operation": "add", "path": "a", "valueRef": reference}
     spec = {"overrideRules": [{"overriders": {"template": template}}]}
     kind = "OverridePolicy" if namespace else "ClusterOverridePolicy"
@@ -79,7 +79,7 @@ def context(obj: dict[str, Any] = POD, *, operation: str = "CREATE") -> Context:
 
 
 def asked(rule: Program, obj: dict[str, Any] = POD) -> Any:
-    """Return the one thing that a rule asks for, None where it asks for nothing."""
+    """Return the one load that a rule needs, or None."""
     try:
         rule.mutation.apply(None, context(obj), obj, SHIPPED)
     except NeedsLoad as need:
@@ -89,7 +89,7 @@ def asked(rule: Program, obj: dict[str, Any] = POD) -> Any:
 
 
 def annotation(rule: Program, answer: Any, obj: dict[str, Any] = POD) -> Any:
-    """Return what a rule makes of an answer."""
+    """Return the annotation that a rule writes for an answer to its load."""
     read = context(obj).with_loads({asked(rule, obj): answer})
     found = rule.mutation.apply(None, read, obj, SHIPPED)
     assert not isinstance(found, Unmet)

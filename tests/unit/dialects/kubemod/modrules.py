@@ -1,4 +1,4 @@
-"""ModRules, and objects that pass them one after the other as in a request."""
+"""Builders of ModRules, and their chained run on an object as in an admission request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ def patching(*patch: Mapping[str, Any], **fields: Any) -> Object:
 
 
 def program_of(rule: Object) -> Program:
-    """Return the program of a rule, which may have another one for its Pods' bindings."""
+    """Return the first program of a rule; a second one may act on the bindings of its Pods."""
     return KUBEMOD.compile(rule).programs[0]
 
 
@@ -74,7 +74,7 @@ def run_of(
     cluster: Sequence[Object] = (),
     labels: Mapping[str, str] | None = None,
 ) -> RuleRun:
-    """Return a rule on an object that somebody writes."""
+    """Return the run of a rule on an object that a user writes."""
     group, version = split_api_version(str(obj["apiVersion"]))
     namespace = str(obj["metadata"].get("namespace") or "")
     subject = Subject(
@@ -93,7 +93,7 @@ def run_of(
 def context_of(
     obj: Mapping[str, Any], operation: str = "CREATE", cluster: Sequence[Object] = ()
 ) -> Context:
-    """Return the context of a request, with what a cluster answers."""
+    """Return the context of a request, with the objects of a cluster as loads."""
     group, version = split_api_version(str(obj["apiVersion"]))
     context = request_context(
         operation=operation,
@@ -123,7 +123,7 @@ def request(
     cluster: Sequence[Object] = (),
     labels: Mapping[str, str] | None = None,
 ) -> Chain:
-    """Return what became of an object that passed the rules."""
+    """Return the chain after all rules ran on an object."""
     chain = Chain(groups=grouped(map(program_of, rules)), obj=obj)
     for step in chain.steps():
 

@@ -1,4 +1,4 @@
-"""What rules that read a Pod's node have done when a Pod is bound."""
+"""The program that writes a Pod's node when the Pod is bound, for rules that read the node."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def subject(namespace: str = "shop", **labels: str) -> Subject:
 
 
 def made(obj: Object, binding: Object = BINDING) -> Any:
-    """Return what becomes of a Pod whose binding is stored."""
+    """Return the Pod after its binding is stored."""
     context = request_context(
         operation="CREATE",
         obj=binding,

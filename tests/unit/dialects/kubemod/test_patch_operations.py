@@ -1,7 +1,7 @@
-"""What single operations make of an object, observed by running KubeMod's patch library.
+"""The results of single patch operations, observed by running KubeMod's patch library.
 
 A case of ``operations.json`` is an operation, a path, and the specification that comes out; null
-where the operation fails, which leaves the rule out.
+where the operation fails, so that the rule is skipped.
 """
 
 import json

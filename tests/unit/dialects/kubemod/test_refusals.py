@@ -1,4 +1,4 @@
-"""What is wrong with a ModRule is refused with its place, and what surprises is said."""
+"""Invalid ModRules are refused with the place of each error; lint reports surprises."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What ModRules do to an object that is written."""
+"""The effect of ModRules on an object that is written."""
 
 import json
 from typing import Any
@@ -250,7 +250,7 @@ def test_another_kind_reads_no_reference() -> None:
     (need,) = program.binding.read_rights()
     assert isinstance(need, Need)
     (right,) = need.options
-    # No other Namespace than its own, to which a Role in it gives the right.
+    # Only its own Namespace, which a Role in that namespace makes readable.
     assert (right.resource, right.namespace, right.name) == ("namespaces", "shop", "shop")
 
 
@@ -380,7 +380,7 @@ def test_the_kinds_are_those_that_the_items_name() -> None:
     assert kinds(POD, {"select": "$.apiVersion", "matchValue": "v1"}) == ["/v1/Pod"]
     assert kinds({"select": "$.kind", "matchRegex": "^Cron"}) == ["batch/*/CronJob"]
     assert kinds(POD, {"select": "$.kind", "matchValue": "Job"}) == []
-    # Five of the 21 are in no namespace.
+    # Five of the 21 kinds are cluster-scoped.
     assert len(kinds({"select": "$.metadata.name"})) == 16
     assert len(kinds({**POD, "negate": True})) == 15
     assert kinds({"select": "$.kind", "matchValues": ["Node", "Pod"]}) == ["*/*/Pod"]

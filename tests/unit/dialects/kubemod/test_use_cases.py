@@ -1,4 +1,4 @@
-"""What people have ModRules for, each once on an object that it is for and once on its result."""
+"""Use cases of ModRules, each run on an object that it matches and again on the result."""
 
 from typing import Any
 
@@ -226,7 +226,7 @@ def containers(obj: Any) -> Any:
 def test_what_it_changes_and_that_it_changes_it_once(
     rule: str, given: str, picked: Any, wanted: Any
 ) -> None:
-    # `targetNamespaceRegex` counts in this namespace.
+    # `targetNamespaceRegex` is honoured only in this namespace.
     home = "kubemod-system" if "targetNamespaceRegex" in rule else "team-a"
     rules = [modrule(rule, namespace=home)]
     chain = request(rules, yaml.safe_load(given), "UPDATE", cluster=CLUSTER)

@@ -1,4 +1,4 @@
-"""A sound policy, and ways to change one place of it."""
+"""A valid policy, and functions that change places in it."""
 
 import copy
 from collections.abc import Callable
@@ -30,7 +30,7 @@ POLICY = {
 
 @pytest.fixture
 def policy() -> Build:
-    """Return a sound policy after ``(place, value)`` changes; without a value a field goes."""
+    """Return a builder of a valid policy with ``(place, value)`` changes; ``(place,)`` deletes."""
 
     def build(*changes: Change) -> Object:
         built: Object = copy.deepcopy(POLICY)
@@ -50,6 +50,6 @@ def policy() -> Build:
 
 @pytest.fixture
 def rule(policy: Build) -> Build:
-    """As `policy`; the places are inside its only rule."""
+    """Return a builder like `policy`, with places relative to its only rule."""
     inside = ("spec", "rules", 0)
     return lambda *changes: policy(*(((*inside, *place), *values) for place, *values in changes))

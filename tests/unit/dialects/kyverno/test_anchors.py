@@ -1,4 +1,4 @@
-"""Anchors in strategic merge patches, from the patch as written to the object as it becomes."""
+"""Anchors in strategic merge patches, from the written patch to the patched object."""
 
 from typing import Any
 

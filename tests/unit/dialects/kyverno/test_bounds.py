@@ -1,4 +1,4 @@
-"""What is refused before it is compiled, because compiling it would hold everybody up."""
+"""Policies refused before compilation, because compiling them would block the process."""
 
 import time
 
@@ -13,7 +13,7 @@ from reconciler.dialects.registry import (
 from reconciler.errors import InvalidPolicy
 
 ENOUGH = 1.0
-"""Seconds of this process; refusing takes hundredths, expanding took minutes."""
+"""Processor seconds; refusing takes hundredths, expanding took minutes."""
 PATCH = ("mutate", "patchStrategicMerge")
 
 

@@ -18,7 +18,7 @@ def refusal(policy):
 
 @pytest.fixture
 def json(rule: Build) -> Callable[[str], Object]:
-    """Return the policy with a JSON patch of this text."""
+    """Return a function that builds the policy with a JSON patch of this text."""
     return lambda text: rule(
         (("mutate", "patchStrategicMerge"),), (("mutate", "patchesJson6902"), text)
     )

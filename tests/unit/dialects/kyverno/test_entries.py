@@ -1,4 +1,4 @@
-"""Context entries: what they give, what they ask for, and when."""
+"""Context entries: their values, and the data that they load, and when."""
 
 from urllib.parse import unquote
 
@@ -310,7 +310,7 @@ class TestApiCall:
         loads = {self.PODS: LoadFailure("no answer")}
         reported = failure("api", context(api_call(path="items"), loads=loads))
         assert reported == "failed to execute APICall api: no answer"
-        # As it is written: without variables, without the path.
+        # The default is used as written: no variables are replaced, and no path is applied.
         entry = api_call(path="items", default="{{ x }}")
         assert search("api", context(entry, loads=loads)) == "{{ x }}"
         assert search("api", context(api_call(default=[]), loads=loads)) == []

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a policy is said at once."""
+"""All errors of a policy are reported at once."""
 
 import copy
 from typing import Any

@@ -266,7 +266,7 @@ class TestConvergence:
                 Convergence.PROBED,
                 False,
             ),
-            # A template meets in the next round what a plain element, or another template, made.
+            # On the next run a template matches what a plain element, or another template, added.
             ({"patch": listed({"+(a)": 1}, {"name": "x"})}, Convergence.PROBED, True),
             ({"patch": listed({"(name)": "*", "a": 1}, {"name": "x"})}, Convergence.PROBED, True),
             ({"patch": listed({"X(a)": None, "b": 1}, {"name": "x"})}, Convergence.PROBED, True),
@@ -312,7 +312,7 @@ class TestConvergence:
 
 
 class TestSubstitutedText:
-    """What a variable gives is data: it adds no operation and no field to a patch."""
+    """The value of a variable is data: it adds no operation and no field to a patch."""
 
     @pytest.mark.parametrize(
         "text",

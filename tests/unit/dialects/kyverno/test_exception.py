@@ -1,4 +1,4 @@
-"""PolicyExceptions: what can be compiled, and for whom they hold."""
+"""PolicyExceptions: their compilation, and the rules and objects that they apply to."""
 
 import pytest
 

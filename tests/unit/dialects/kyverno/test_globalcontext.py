@@ -1,4 +1,4 @@
-"""A GlobalContextEntry becomes what can be kept, or an error with its place."""
+"""Compilation of a GlobalContextEntry, and errors with their places."""
 
 import pytest
 

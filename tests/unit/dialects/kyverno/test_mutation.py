@@ -1,4 +1,4 @@
-"""Foreach and patches: order, names, errors, and what later edits see."""
+"""Foreach and patches: order, names, errors, and the object that later edits see."""
 
 import copy
 
@@ -281,7 +281,7 @@ class TestNesting:
         first = block(self.INNER, LOG % '"{{ element }}"')
         second = block("[`0`]", LOG % '"sum {{ length(target.spec.log) }}"')
         found = log(block("target.spec.tree", foreach=[first, second]))
-        # The next outer element begins with the target as the outer list found it.
+        # The next outer element sees the target as it was when the outer list was read.
         assert found == ["1", "2", "sum 2", "3", "sum 4"]
 
     def test_environment_is_cleaned(self):

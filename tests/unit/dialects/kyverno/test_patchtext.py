@@ -1,4 +1,4 @@
-"""The text of a JSON patch."""
+"""Parsing the text of a JSON patch."""
 
 from typing import Any
 

@@ -148,7 +148,7 @@ def test_own_requests_are_skipped_unless_the_rule_says_otherwise(rule, value, sk
 
 
 class TestProjection:
-    """What has to be recorded of objects that are gone later."""
+    """The fields of an object that are recorded because the object may be gone later."""
 
     @staticmethod
     def paths(policy):

@@ -304,7 +304,7 @@ def test_images_are_there_when_data_decides_the_root():
 
 
 class TestWhatTextCosts:
-    """What variables give is counted, however often and wherever it is put."""
+    """The values of variables count as steps at each place where they are inserted."""
 
     @staticmethod
     def steps(document, root):

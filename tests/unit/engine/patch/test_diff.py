@@ -1,4 +1,4 @@
-"""Differences of documents."""
+"""Patches that describe the difference between two documents."""
 
 import copy
 from typing import Any
@@ -95,11 +95,11 @@ LONG = {"of-others": "x" * 200}
             {"labels": {"a": {"b": 2}}},
             [("replace", "/labels")],
         ),
-        # What is left alone is longer than what changes.
+        # The unchanged part is longer than the changes.
         ({"labels": LONG}, {"labels": LONG | MANY}, [("add", f"/labels/{key}") for key in MANY]),
-        # Of a document only parts are replaced.
+        # A document is never replaced as a whole.
         ({}, MANY, [("add", f"/{key}") for key in MANY]),
-        # One by one is clear, and costs no more.
+        # Single operations are clearer, and no longer.
         (
             {"labels": {"a": "b"}},
             {"labels": {"a": "b", "c": "d"}},

@@ -34,7 +34,7 @@ def names_after(patch: dict[str, Any]) -> str:
     ("patch", "expected"),
     [
         (order("d", "c", "b", "a"), "dcba"),
-        # Those that are not named keep their place among those that are.
+        # Elements that the order does not name keep their place among the others.
         (order("c", "a"), "bcad"),
         (order("d", "a"), "bcda"),
         (order("d", "gone", "a"), "bcda"),

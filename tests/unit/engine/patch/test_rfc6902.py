@@ -47,7 +47,7 @@ def strict(document: Any, *operations: dict[str, Any]) -> Any:
         ({"l": [0, 2]}, "/l/2", {"l": [0, 2, 1]}),
         ({"l": [0, 2]}, "/l/-1", {"l": [0, 2, 1]}),
         ({"l": [0, 2]}, "/l/-2", {"l": [0, 1, 2]}),
-        # An index is read as Go reads an integer.
+        # An index is parsed as Go parses an integer.
         ({"l": [0, 2]}, "/l/+1", {"l": [0, 1, 2]}),
         ({"l": [0, 2]}, "/l/01", {"l": [0, 1, 2]}),
         ({"l": [0, 2]}, "/l/-0", {"l": [1, 0, 2]}),
@@ -148,7 +148,7 @@ def test_move_and_copy() -> None:
         "l": [1, 2],
         "c": 1,
     }
-    # Parents are created for what is added only.
+    # Only the operation add creates parents.
     for name in ("move", "copy"):
         with pytest.raises(EvaluationError, match=r"is missing destination path: /c/d: missing"):
             lenient(document, operation(name, "/c/d", source="/a/b"))

@@ -1,4 +1,4 @@
-"""Functions of templates where they do what one would not expect; the originals were asked."""
+"""Surprising results of template functions, observed by running the original functions."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ def rendered(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        # A number of a group has no leading zero.
+        # The number of a group must not have a leading zero.
         ('{{ regexReplaceAll "(a)" "bab" "$1-${01}-$00" }}', "ba--b"),
         ('{{ printf "%[1].2[1]d %[0][1]d %[1]d" 1 }}', "%!d(BADINDEX) %![(BADINDEX)1]d 1"),
         (

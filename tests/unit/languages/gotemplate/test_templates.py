@@ -1,4 +1,4 @@
-"""Go templates: what is written, what is refused, and what it may cost."""
+"""Go templates: their output, their errors, and limits of their cost."""
 
 import time
 from collections.abc import Mapping
@@ -55,10 +55,10 @@ def rendered(text: str, **environment: Any) -> str:
         ('{{ "{{ .Namespace }}" }}', "{{ .Namespace }}"),
         ("{{ floor -0.0 }} {{ ceil -0.5 }} {{ round -0.0 2 }} {{ floor 0.5 }}", "-0 -0 -0 0"),
         ('{{ mustToDate "2006 -0700" "2024 +0000" }}', "2024-01-01 00:00:00 +0000 UTC"),
-        # A pipe may end in nothing, and a negative size divides as Go does.
+        # A pipe may end in nothing, and a negative chunk size divides as in Go.
         ("{{ .Namespace | }} {{ (1 |) }}", "shop 1"),
         ("{{ chunk -2 (list 1 2 3) }} {{ chunk -2 (list 1) }}", "[] [[1]]"),
-        # One step further than 64 bits go is at their other end.
+        # The end of a sequence overflows as a 64-bit integer does.
         ("{{ seq 9223372036854775807 }}|{{ seq 0 -9223372036854775808 }}", "|"),
         ('{{ fromJson "{\\"a\\":1e400,\\"b\\":2}" }}', "map[a:<nil> b:2]"),
         ('{{ printf "%#x %#X" 3.0 3.0 }}', "0x1.8000p+01 0X1.8P+01"),
@@ -158,7 +158,7 @@ def test_what_does_not_end_or_grows_is_stopped(text: str) -> None:
     start = time.process_time()
     with pytest.raises(EvaluationError):
         rendered(text)
-    # Seconds of a core, many times what it takes: a busy machine counts some of its own as ours.
+    # Processor seconds, many times the usual: a busy machine adds some of its own work.
     assert time.process_time() - start < 20
 
 

@@ -1,4 +1,4 @@
-"""What expressions give: conversions, undefined, and what fails where."""
+"""Values of expressions: conversions, undefined values, and errors with their places."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def value_of(source: str, data: Any = DATA) -> Any:
 @pytest.mark.parametrize(
     ("source", "value"),
     [
-        # Both sides read as numbers are compared as numbers, whatever they are.
+        # If both sides can be read as numbers, they are compared as numbers.
         ("$.count == $.digits", True),
         ('"1e1" == "10"', True),
         ('"0x10p0" == 16', True),
@@ -55,19 +55,19 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("$.list == [4, 5, 6, 7]", True),
         ("$.list == [4, 5, 6, true]", False),
         ('{"x": 1} == $.map.a', True),
-        # A star among keys means all members; what is left out at the end of a slice is nothing.
+        # A star among keys selects all members; an omitted last part of a slice is ignored.
         ("$.list[0, *]", [4, 5, 6, 7]),
         ("$.list[:*]", [4, 5, 6, 7]),
         ("$.list[1:3:1:]", [5, 6]),
         ("$.list[? ? @ > 6]", [7]),
         ("$.list[$.lost:2]", [4, 5]),
-        # A name that is no index leaves a list as it is.
+        # A name that is no index returns the list itself.
         ("list.first", [4, 5, 6, 7]),
         ('list["+1"]', 5),
         ('date("2024-01-01") == date("2024-01-01 00:00")', True),
         ('date("2024-01-01") == date("2024-01-01T00:00:00Z")', False),
         ('date("2024-01-01") < date("2024-01-01T00:00:01Z")', True),
-        # Two texts are in the order of texts, a text and a number in that of numbers.
+        # Two texts are ordered as texts, a text and a number as numbers.
         ('"10" < "9"', True),
         ('"10" < 9', False),
         ("$.name < 1", False),
@@ -79,7 +79,7 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("2 + 3 * 2 ** 2", 14),
         ("2 ** 3 ** 2", 64),
         ("-2 ** 2", 4),
-        # The last digits of a power are those of Go, and not of the C library.
+        # The last digits of a power are those of Go, not those of the C library.
         ("2 ** 1.5", 2.82842712474619),
         ("2 ** -0.5", 0.7071067811865475),
         ("0.3 ** 5", 0.00243),
@@ -93,7 +93,7 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("1 << 64", 0),
         ("-8 >> 1", -4),
         ("6 ^ 3", 5),
-        # An element is equal if its type is, and a length is not a number of a document.
+        # Elements must have the same type; a length differs in type from a document's numbers.
         ("7 in $.list", True),
         ('"7" in $.list', False),
         ("length($.list) in [4]", False),
@@ -104,7 +104,7 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("isNotEmpty($.map)", True),
         ("isEmpty($.empty)", True),
         ("!isDefined($.lost)", True),
-        # Undefined is a number that equals none.
+        # Undefined behaves as a number that equals no number.
         ("$.lost == $.lost", False),
         ("$.lost != 1", True),
         ("$.lost != $.lost", True),
@@ -129,17 +129,17 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("$.name == 's'", False),
         ('$.name /* of the shop */ == "shop" // yes', True),
         ('"\\u0041\\x42\\103" == "ABC"', True),
-        # What Go's reader of programs lets pass: its mark of order, and what is left open.
+        # Go's scanner accepts a byte order mark, unclosed comments and empty characters.
         ("\ufeff$.name", "shop"),
         ("$.name /* of the shop", "shop"),
         ("''", ""),
         ("0x1p-2 + 0x1.8p1", 3.25),
-        # Whatever stands after the key of a map is taken for its colon.
+        # Any token after the key of a map is taken for the colon.
         ('{"a" = 1}', {"a": 1}),
-        # Numbers of a document are of one size, so what lies closer together is equal.
+        # Numbers of a document are 64-bit floats, so neighbouring integers may be equal.
         ("$.close in [9007199254740992]", True),
         ("[$.close] == [9007199254740992]", True),
-        # A key that is put together is written as Go writes a text.
+        # A composed key is quoted as Go quotes a string.
         ("{#: $.quoted[*]}", {'$["a\\"b"]': 1}),
     ],
 )
@@ -250,7 +250,7 @@ def test_what_may_hold_has_no_fault(source: str) -> None:
         ("$[1:2, 3]", "keys, slices and filters do not mix"),
         ("$[?]", "column 4: a value is missing"),
         ("$[1, * 2]", '"]" is missing after "*"'),
-        # All signs in a row are one operator, with the letters of "in" among them.
+        # Adjacent operator characters form one operator; the letters of "in" are among them.
         ("$.count>-1", 'column 8: there is no operator >-: write a space after ">"'),
         ("$.on&&!$.none", 'there is no operator &&!: write a space after "&&"'),
         ("$.count -name", 'there is no operator -n: write a space after "-"'),
@@ -348,7 +348,7 @@ def test_numbers_are_those_of_go() -> None:
         ("Thu Feb 29 10:11:12 2024", "2024-02-29 10:11:12 +0000 UTC"),
         ("Thu Feb 29 10:11:12 PST 2024", "2024-02-29 10:11:12 +0000 PST"),
         ("3:04PM", "0000-01-01 15:04:00 +0000 UTC"),
-        # Go reads an hour of one digit, abbreviations with a number, and shows the zone of GMT+3.
+        # Go reads one-digit hours and zone names with a number; it shows the time in zone GMT+3.
         ("2024-02-29 3:04", "2024-02-29 03:04:00 +0000 UTC"),
         ("Thu Feb 29 10:11:12 +03 2024", "2024-02-29 10:11:12 +0000 +03"),
         ("Thu Feb 29 10:11:12 GMT+3 2024", "2024-02-29 13:11:12 +0300 GMT+3"),

@@ -1,4 +1,4 @@
-"""What hostile expressions may cost: they fail before they have taken long."""
+"""Limits on the cost of hostile expressions, which fail before they take long."""
 
 import time
 from typing import Any
@@ -10,7 +10,7 @@ from reconciler.languages.jmespath import compile_expression
 
 MANY = 900_000
 ENOUGH = 20.0
-"""Seconds of this process, several times what the worst takes on a slow machine."""
+"""Processor seconds, several times those of the worst case on a slow machine."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which rights a declared hook is found to need, and how they are asked for."""
+"""The rights that a declared hook needs, and the access reviews that check them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What lint finds, and that it says nothing about a plain policy."""
+"""The findings of lint, and their absence for a plain policy."""
 
 import copy
 from typing import Any
@@ -24,8 +24,8 @@ CONSENT = {"name": "p", "annotations": {ANNOTATION_ALL_KINDS: "fail"}}
 def policy(**changes: Any) -> dict[str, Any]:
     """Return a policy without findings, with some parts replaced.
 
-    A name with underscores is a path: ``target_namespace`` is that field of the target; None
-    removes it.
+    An underscore in a name separates the steps of a path: ``target_namespace`` is the field
+    ``namespace`` of the target. None removes a field.
     """
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "a", "name": "web"}
     resources: dict[str, Any] = {"kinds": ["ConfigMap"]}
@@ -837,7 +837,7 @@ def test_a_target_that_no_policy_changes(changes: dict[str, Any]) -> None:
 
 
 def call(path: str, **more: Any) -> dict[str, Any]:
-    """Return a context entry of a rule."""
+    """Return a context entry that calls the API server with this path."""
     return {"name": "got", "apiCall": {"urlPath": path, **more}}
 
 

@@ -1,4 +1,4 @@
-"""Which rights a policy is found to need."""
+"""The rights that a policy needs, as found by access reviews."""
 
 from typing import Any
 
@@ -219,7 +219,7 @@ async def test_kinds_that_nobody_serves_are_named() -> None:
 
 
 def reading(reference: dict[str, Any], namespace: str = "") -> dict[str, Any]:
-    """Return a policy of kinitiras that takes a value from elsewhere."""
+    """Return a kinitiras policy whose template takes its value from a reference."""
     template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}
     meta = {"name": "p"} | ({"namespace": namespace} if namespace else {})
     return {

@@ -1,4 +1,4 @@
-"""What the settings of a cluster keep from firing a rule."""
+"""Caveats: triggers that the settings of a cluster keep from firing a rule."""
 
 import pytest
 

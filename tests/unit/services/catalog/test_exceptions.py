@@ -1,4 +1,4 @@
-"""Exceptions in memory, and what they and earlier rules keep from happening."""
+"""The index of exceptions, and rules that exceptions or earlier rules keep from acting."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def exception(name="e", namespace="team", annotation="", policy="p", rules=("r",
 
 @pytest.fixture
 def known(world: World) -> ExceptionIndex:
-    """The exceptions that the processor knows."""
+    """The exception index of the processor, which honours exceptions from all namespaces."""
     world.processor.exceptions.exception_settings = ALL
     return world.processor.exceptions
 
@@ -140,7 +140,7 @@ class TestTrigger:
     async def test_what_a_request_does_not_keep_is_not_guessed(
         self, world, make, known, target, trigger, field, reason
     ):
-        """Of a deleted object the rule reads no data, so nobody can say now what it was."""
+        """The rule records no data of a deleted object, so no condition on it can hold."""
         policy = world.install(
             make.policy(resources={"operations": ["DELETE"]}, kinds=("ConfigMap",))
         )
@@ -241,7 +241,7 @@ def one_of_two(make, first=None, second=None, **spec):
 
 
 class TestOne:
-    """Of a policy with ``applyRules: One`` the first rule that fires is applied."""
+    """A policy with ``applyRules: One`` applies only the first rule that fires."""
 
     async def second(self, world, policy, trigger, **spec):
         request = await world.ask(world.install(policy), trigger, rule="second", **spec)
@@ -255,7 +255,7 @@ class TestOne:
         )
 
     async def test_a_rule_that_admission_has_ruled_out(self, world, make, target, trigger):
-        """It fires for the object as it is now, and has a request of its own for that."""
+        """The first rule fires for the object's present state, which has a request of its own."""
         assert await self.second(world, one_of_two(make), trigger) == Done()
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Entries are kept, read, waited for and accounted for, on a stand-in for the cluster."""
+"""The store of global entries: loading, reads, waits and statuses, on a fake cluster."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from tests.unit.services.conftest import World
 
 
 class Isolated:
-    """The `Isolation` port: children, as in the controller, counted and held up."""
+    """The `Isolation` port with the controller's child processes, counted and delayed."""
 
     def __init__(self):
         self.children = ChildProcesses()
@@ -66,7 +66,7 @@ def said() -> list[str]:
 def dependencies(
     world: World, cluster: Cluster, said: list[str], isolated: Isolated
 ) -> Dependencies:
-    """What a store needs; its pauses are short, so that a test waits for conditions only."""
+    """The dependencies of a store, with pauses so short that tests wait only for conditions."""
     return Dependencies(
         entries=cluster,
         kinds=MemoryCluster(),
@@ -82,7 +82,7 @@ def dependencies(
 
 @contextlib.asynccontextmanager
 async def running(store: GlobalContext) -> AsyncIterator[GlobalContext]:
-    """Have a store at work."""
+    """Run a store in the background."""
     work = asyncio.create_task(store.run())
     yield store
     work.cancel()
@@ -93,7 +93,7 @@ async def running(store: GlobalContext) -> AsyncIterator[GlobalContext]:
 async def context(
     world: World, cluster: Cluster, said: list[str], dependencies: Dependencies
 ) -> AsyncIterator[GlobalContext]:
-    """A store of all entries, as the controller has it."""
+    """A store of all entries, as in the controller."""
     writer = StatusWriter(entries=cluster, clock=world.clock, warn=said.append)
     async with running(GlobalContext(dependencies, verdicts=writer)) as found:
         yield found
@@ -101,7 +101,7 @@ async def context(
 
 @pytest.fixture
 async def some(dependencies: Dependencies, said: list[str]) -> AsyncIterator[GlobalContext]:
-    """A store of what is wanted, as a webhook server has it."""
+    """A store of the requested entries only, as in an admission server."""
     pace = replace(SHORT, patience=0.05, missing=0.05)
     store = GlobalContext(
         replace(dependencies, pace=pace),
@@ -123,7 +123,7 @@ async def reason(context, name="teams"):
 
 
 async def follow(cluster, *objects, **spec):
-    """Store an entry, give its objects, return their stream."""
+    """Store an entry, send its objects, and return their stream."""
     known = len(cluster.objects)
     cluster.entries.give(entry(**{**PODS, **spec}))
     await eventually(lambda: len(cluster.objects) > known)
@@ -169,12 +169,12 @@ class TestReading:
 
 COPIES = f"[{', '.join(['@'] * 100)}][]"
 COSTLY = f"{COPIES} | {COPIES} | length(map(&parse_json('[1,2,3]'), @))"
-"""Begins with a list, and works through ten thousand times as many elements."""
+"""An expression on a list that processes ten thousand times as many elements."""
 
 
 @contextlib.asynccontextmanager
 async def turns():
-    """Give the time of a processor that this process takes from one turn to the next."""
+    """Yield the processor times of this process between turns of the event loop, in seconds."""
     costs = []
 
     async def turn():
@@ -189,7 +189,7 @@ async def turns():
 
 
 class TestCostlyProjections:
-    """They take their time from nobody."""
+    """Costly projections do not block the event loop."""
 
     @staticmethod
     def projections(number=1, expression=COSTLY):
@@ -263,7 +263,7 @@ class TestVerdicts:
 
 
 class TestWanted:
-    """What rules name that run before an object is stored, and nothing else."""
+    """Only the entries that rules of the admission phase name are kept."""
 
     async def test_only_that_is_followed_and_no_longer_than_it_is_wanted(self, some, cluster):
         cluster.entries.give(entry(**PODS))

@@ -18,7 +18,7 @@ def index() -> PolicyStore:
 
 @pytest.fixture
 def stored(make: type[Make]) -> Callable[..., Object]:
-    """Return a policy as the API server gives it."""
+    """Return a function that builds a policy as the API server returns it."""
 
     def build(name="p", *, generation=1, uid="u", **facts):
         target = make.target(namespace=facts.get("namespace") or "a")
@@ -142,7 +142,7 @@ def versioned(policy, version, **annotations):
 
 
 def test_an_older_version_changes_nothing_at_all(index, stored):
-    """A list that was begun before a change brings the policy as it was."""
+    """A list that began before a change returns the earlier version of the policy."""
     index.apply(versioned(stored(), 12, paused="true"))
     known = index.entry(policy_named("p"))
     assert known.limits.paused
@@ -181,7 +181,7 @@ def test_what_kubectl_keeps_of_a_policy_is_not_held(index, stored):
 
 
 async def turns_during(work):
-    """Return how often others had their turn while something was awaited."""
+    """Return how many turns other tasks of the event loop got while this work ran."""
     task, turns = asyncio.create_task(work), 0
     while not task.done():
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What no policy reaches, whatever rights the controller was granted."""
+"""Objects and fields that no policy reads or changes, whatever rights the controller has."""
 
 from dataclasses import replace
 
@@ -171,7 +171,7 @@ async def test_what_decides_when_a_target_is_deleted_is_left(
     target = world.cluster.add(make.object("Secret", "s"))
     settings = ControllerSettings(allow_metadata=field if allowed else "")
     world.lanes.protection = Protection.of(settings)
-    # The name of the field comes out of the trigger: nothing of it stands in the policy.
+    # The name of the field comes from the trigger; the policy does not contain it.
     key = "{{ request.object.data.key }}"
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
     value = [owner] if field == "ownerReferences" else ["example.org/x"]

@@ -1,4 +1,4 @@
-"""Which rules a request asks about: all that may match, and few others."""
+"""The rule index finds all rules that may match an admission request, and few others."""
 
 import itertools
 from collections.abc import Mapping

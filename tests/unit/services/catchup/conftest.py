@@ -1,4 +1,4 @@
-"""The passes on an in-memory cluster, with a checkpoint that a test sets."""
+"""Catch-up passes on an in-memory cluster, with a checkpoint that a test sets."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from tests.unit.services.conftest import World
 
 
 class Chase:
-    """A leader that looks for lost triggers in a world, which has rules under Ignore."""
+    """A leader that searches a world for lost triggers."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -67,13 +67,13 @@ class Chase:
         self.losses.append(loss)
 
     async def install(self, policy: Object, *, ready: bool = True) -> Object:
-        """Store a policy as it is now, in force or not."""
+        """Store a policy as changed now, by default in force."""
         policy["metadata"]["managedFields"] = [self._entry("kubectl")]
         stored = self.world.install(policy)
         return await self.ready(stored) if ready else stored
 
     async def ready(self, policy: Object) -> Object:
-        """Say that a policy is in force."""
+        """Record in the policy's status that it is in force."""
         policies, meta = self.world.policies, policy["metadata"]
         status = {"ready": True, "mutateExisting": {"observedGeneration": meta["generation"]}}
         await policies.write_status(policy, status)
@@ -82,7 +82,7 @@ class Chase:
         return found
 
     async def change(self, name: str, spec: Object) -> Object:
-        """Change the spec of a policy, which is in force at once."""
+        """Change the spec of a policy; the new generation is in force at once."""
         policies = self.world.policies
         found = await policies.get(policy_named(name))
         meta = {**found["metadata"], "managedFields": [self._entry("kubectl")]}
@@ -95,19 +95,19 @@ class Chase:
         return await self.ready(stored)
 
     def add(self, obj: Object, manager: str = "kubectl") -> Object:
-        """Store an object that somebody wrote now."""
+        """Store an object that this field manager wrote now."""
         obj["metadata"]["managedFields"] = [self._entry(manager)]
         stored: Object = self.world.cluster.add(obj)
         return stored
 
     async def touch(self, obj: Object) -> None:
-        """Let somebody change an object now."""
+        """Change an object now as kubectl does."""
         meta = {**obj["metadata"], "managedFields": [self._entry("kubectl")]}
         changed = {**obj, "metadata": meta, "data": {"touched": "yes"}}
         await self.world.cluster.change(self.world.kind_of(obj), obj, changed)
 
     def outage(self, seconds: int, trigger: Object | None = None, **options: Any) -> None:
-        """Let policies not be in force for a while, within which somebody writes an object."""
+        """Record an outage of some seconds; the trigger is stored just before its end."""
         outages, clock = self.in_force.outages, self.world.clock
         outages.begin(options.pop("cause", Cause.MISSING), clock.now(), **options)
         clock.tick(seconds)
@@ -120,7 +120,7 @@ class Chase:
         return {"manager": manager, "operation": "Update", "time": moment}
 
     async def pass_time(self, seconds: int) -> None:
-        """Let time pass, with a look every second."""
+        """Advance the clock and run the passes that are due each second."""
         for _ in range(seconds):
             self.world.clock.tick(1.0)
             await self.passes.look()

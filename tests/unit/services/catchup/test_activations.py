@@ -55,7 +55,7 @@ def test_a_new_generation_counts_from_its_change_on():
     starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     starts.cover(starts.open(100.0).values())
-    # Labels, and our own status, are no new generation.
+    # Labels and the controller's status do not change the generation.
     starts.on_stored(policy(ready=1, touched=30, version="60"), 130.0)
     assert starts.get(P).covered
     starts.on_stored(policy(2, touched=60, version="70", ready=1), 160.0)

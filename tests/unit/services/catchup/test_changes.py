@@ -13,7 +13,7 @@ def text(seconds):
 
 
 def at(created=None, *entries):
-    """Return an object by when it was created, and who (manager, seconds, subresource) wrote."""
+    """Return an object with this creation time and entries (manager, seconds, subresource)."""
     fields = [
         {"manager": manager, "time": text(seconds)} | ({"subresource": rest[0]} if rest else {})
         for manager, seconds, *rest in entries
@@ -30,15 +30,15 @@ def at(created=None, *entries):
         (at(5, ("kubectl", 5)), 5),
         (at(5, ("kubectl", 9)), 9),
         (at(5, ("kubectl", 9), ("flux", 7)), 9),
-        # Nobody is asked about these as a change of the object.
+        # Webhooks for the object are not called for these subresources.
         (at(5, ("kubelet", 60, "status"), ("scheduler", 8, "binding")), 5),
         (at(5, ("kubectl", 60, "ephemeralcontainers")), 60),
-        # Our own work, and what somebody else did before or after it.
+        # A change by kube-retrofit, and another manager's before or after it.
         (at(5, ("kubectl", 9), ("ours", 60)), 9),
         (at(5, ("kubectl", 70), ("ours", 60)), 70),
-        # Who created it lost all fields to us.
+        # The creator has lost all its fields to kube-retrofit.
         (at(5, ("ours", 60)), 5),
-        # Created by us.
+        # Created by kube-retrofit.
         (at(5, ("ours", 5)), None),
         (at(5, ("ours", 5), ("kubectl", 5)), 5),
     ],

@@ -1,4 +1,4 @@
-"""What admission missed of rules that change their trigger, where they run on what exists."""
+"""Catch-up of rules that change their trigger and also run on existing objects."""
 
 import pytest
 

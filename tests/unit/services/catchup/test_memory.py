@@ -1,4 +1,4 @@
-"""Whole objects that a search reads count as those that are worked on."""
+"""Whole objects that a search reads count towards the memory budget of requests in work."""
 
 import asyncio
 

@@ -17,7 +17,7 @@ MISSED = AdmissionHeartbeat(renewed="b", missed="b")
 
 @pytest.fixture
 async def leading(chase: Chase, make: type[Make]) -> Chase:
-    """Return a leader with the rule ``r`` on ConfigMaps that start with ``t``."""
+    """Return a leader with the rule ``r`` on ConfigMaps whose names start with ``t``."""
     await chase.install(make.policy(spec=IGNORE, resources={"names": ["t*"]}))
     chase.world.clock.tick(60)
     await chase.passes.begin()
@@ -215,7 +215,7 @@ async def test_preconditions_are_asked_on_the_whole_object(chase, make):
     chase.add(make.object(name="no", data={"v": "stay"}))
     chase.add(make.object(name="fails"))
     await chase.pass_time(310)
-    # As at admission: what cannot be told is recorded, and fails with a word.
+    # As at admission: an undecided trigger is recorded, and its request fails with a message.
     assert await chase.names() == ["fails", "yes"]
 
 
@@ -229,7 +229,7 @@ async def test_what_a_policy_asks_of_an_object_is_read_in_its_own_name(chase, ma
     chase.add(make.object(name="no", data={"v": "stay"}))
     await chase.pass_time(310)
     assert await chase.names() == []
-    # The list is for all policies; what one of them makes of the object is not.
+    # The list serves all policies; the object is read as the account of the policy.
     assert set(chase.world.wire.users) == {" list ConfigMap", "a:bot get ConfigMap"}
 
 
@@ -249,7 +249,7 @@ async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make)
     chase.add(make.object(name="t"))
     chase.add(make.object("Service", "s"))
     await chase.pass_time(310)
-    # Its request says which right is missing.
+    # The status of its request names the missing right.
     assert await chase.names() == ["s", "t"]
 
 
@@ -263,7 +263,7 @@ class TestTheBeginningOfAPolicy:
             make.policy(spec={"failurePolicy": failure_policy}), ready=False
         )
         chase.add(make.object(name="between"))
-        # However long that takes.
+        # The policy may take any time to be in force.
         await chase.pass_time(1000)
         assert await chase.names() == []
         await chase.ready(policy)
@@ -302,7 +302,7 @@ class TestTheBeginningOfAPolicy:
 class TestAChangedPolicy:
     @pytest.fixture
     async def changed(self, leading: Chase, make: type[Make]) -> Chase:
-        """Return a leader whose rule was for t* and is for u* and t* now."""
+        """Return a leader whose rule matched t* before and matches t* and u* now."""
         leading.add(trigger(make, "t-before"))
         leading.add(trigger(make, "u-before"))
         await leading.pass_time(30)
@@ -349,7 +349,7 @@ class TestWhatTheSettingsLeaveOut:
         leading.checkpoint.last = AdmissionHeartbeat(renewed="again")
         await leading.pass_time(310)
         assert await leading.names() == []
-        # Nobody is alive: what is done stays, until somebody says that there was a gap.
+        # No admission server is alive: the checkpoint stays until a server reports a gap.
         done = leading.checkpoint.current.done
         leading.add(trigger(make, "t-2"))
         await leading.pass_time(1000)

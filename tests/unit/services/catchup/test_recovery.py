@@ -1,4 +1,4 @@
-"""What was not recorded while policies were not in force, whatever their failure policy."""
+"""Recovery of triggers missed while policies were not in force, under any failure policy."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ def _refuse_pods(verb, kind):
 
 @pytest.fixture
 def install(chase: Chase, make: type[Make]) -> Callable[..., Awaitable[str]]:
-    """Store a policy under Fail that is in force, and let the leader have seen all before."""
+    """Return a function that stores a policy with these options, in force, and returns its uid."""
 
     async def run(name="p", **options):
         resources = {"names": ["t*"]} | options.pop("resources", {})
@@ -340,7 +340,7 @@ class TestWhileNoAdmissionServerWasThere:
         appends.restart(known=appends.checkpoint.current)
         await appends.passes.begin()
         await appends.pass_time(30)
-        # Of the requests of that time some may have been removed.
+        # Some requests of that time may have been removed, so the number is unknown.
         assert [item.objects for loss in appends.losses for item in loss.rules] == [None]
 
 

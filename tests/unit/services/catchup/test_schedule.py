@@ -1,4 +1,4 @@
-"""When to look for lost triggers, as a table: what happened, and what is to be done then."""
+"""The schedule of catch-up passes, as tables of past events and the next action."""
 
 import math
 from dataclasses import replace
@@ -9,7 +9,7 @@ from reconciler.services.catchup.schedule import Action, Schedule
 from reconciler.services.ports.leases import AdmissionHeartbeat
 
 ALIVE, MISSED = AdmissionHeartbeat(renewed="1"), AdmissionHeartbeat(renewed="1", missed="1")
-# Nothing is missing, and a pass was made at 100; servers were heard at 1000.
+# No trigger is missing, the last pass began at 900, the heartbeat was last read at 1000.
 CALM = Schedule(interval=300.0, heartbeat=ALIVE, passed=900.0, alive=1000.0, polled=1000.0)
 
 
@@ -45,12 +45,12 @@ def test_who_must_guess_looks_at_beginnings_while_servers_are_alive():
 @pytest.mark.parametrize(
     ("passed", "missed", "due"),
     [
-        (-math.inf, 1000.0, 1005.0),  # the first pass waits for what is on its way
+        (-math.inf, 1000.0, 1005.0),  # the first pass waits for requests on their way
         (900.0, 1000.0, 1005.0),
-        (995.0, 1000.0, 1010.0),  # a pass has just been made
-        (1004.0, 1000.0, 1019.0),  # it was too early for what came last
-        (1005.0, 1000.0, 1305.0),  # it was not
-        (700.0, 1000.0, 1000.0),  # the regular one comes first
+        (995.0, 1000.0, 1010.0),  # a pass has just begun
+        (1004.0, 1000.0, 1019.0),  # the pass was too early for the last triggers
+        (1005.0, 1000.0, 1305.0),  # the pass was late enough
+        (700.0, 1000.0, 1000.0),  # the regular pass comes first
     ],
 )
 def test_a_loss_brings_the_next_pass_forward(passed, missed, due):
@@ -74,9 +74,9 @@ def test_a_leader_that_begins_looks_at_once_at_what_is_settled():
     ("said", "span"),
     [
         ([(ALIVE, 2005.0)], [0.0]),
-        # Nobody was heard since the leader before: all of that time may be missing.
+        # No heartbeat since the previous leader: triggers of all that time may be missing.
         ([(MISSED, 2005.0)], [65.0]),
-        # The one that was heard at 2005 says that there was none before it.
+        # The server whose heartbeat came at 2005 reports at 2010 that none was alive before it.
         (
             [
                 (AdmissionHeartbeat(renewed="2"), 2005.0),
@@ -92,7 +92,7 @@ def test_a_leader_that_begins_looks_at_once_at_what_is_settled():
             ],
             [0.0, 0.0, 20.0],
         ),
-        # What came before the note before belongs to that one.
+        # The time before the previous report is covered by that report.
         ([(MISSED, 2005.0), (replace(MISSED, missed="2"), 2010.0)], [65.0, 5.0]),
     ],
 )

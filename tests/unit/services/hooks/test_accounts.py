@@ -1,4 +1,4 @@
-"""What a hook says of itself as soon as it says anything."""
+"""The first status that is written for a hook."""
 
 from reconciler.clock import SystemClock
 from reconciler.hooks.declared import HOOKS, compile_hook

@@ -1,4 +1,4 @@
-"""Definitions whose objects hooks convert."""
+"""CustomResourceDefinitions whose objects hooks convert."""
 
 from collections.abc import Mapping
 from typing import Any

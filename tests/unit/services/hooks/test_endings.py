@@ -1,4 +1,4 @@
-"""A process ends at each of its writes in turn: the next one loses nothing and doubles nothing."""
+"""Processes that end at any of their writes: the successor neither loses nor repeats work."""
 
 import asyncio
 from collections import Counter
@@ -39,7 +39,7 @@ MOST_WRITES = 150
 
 
 def create(label: str) -> dict[str, Any]:
-    """Return an operation that leaves the name open: what is done twice may be there twice."""
+    """Return an operation that generates the name, so that repetitions create more objects."""
     meta = {"generateName": "made-", "labels": {"made": label}}
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
     return {"operation": "Create", "object": obj}
@@ -56,8 +56,8 @@ def hook(**spec: Any) -> dict[str, Any]:
 
 
 def timed(**binding: Any) -> dict[str, Any]:
-    """Return a hook that runs by itself."""
-    # A second run finds the name taken, and says so.
+    """Return a hook with this binding instead of one to objects."""
+    # A second run finds the name taken, and reports that.
     operation = create("{{ to_lower(element.binding) }}")
     meta = operation["object"]["metadata"]
     meta["name"] = f"{meta.pop('generateName')}1"
@@ -78,17 +78,17 @@ async def lives(
     most: int = 1,
     jq: LabelsByJq | None = None,
 ) -> str:
-    """Have a process work until all is made, or it ends; return what its hook says.
+    """Run a process until all is made, or it ends; return the failures that its hooks report.
 
-    The objects that its hook is bound to are made when that is Ready.
+    The objects that its hook is bound to are created once the hook is Ready.
 
     Args:
-        world: Where.
-        term: Of it.
-        trouble: What comes over it.
-        wanted: What is to be made at least.
-        most: Bytes of a request.
-        jq: Of the process.
+        world: The cluster.
+        term: The leadership term of the process.
+        trouble: The disturbance of its writes.
+        wanted: The labels of the objects to be made at least.
+        most: The most bytes of a request.
+        jq: The evaluator of jq programs.
     """
     hooks = process(world, trouble, term, most, jq)
     working = asyncio.create_task(hooks.run())
@@ -105,7 +105,7 @@ async def lives(
             for number in range(3):
                 world.create(f"seed-{number}", seed="y")
     await until(done, trouble)
-    # What a run that was repeated says is said by now.
+    # By now a repeated run has reported its failure.
     await until(never, trouble, 3.0)
     said = "".join(item.account.failure for item in hooks.active.values())
     working.cancel()
@@ -114,7 +114,7 @@ async def lives(
 
 
 async def life(at: int, most: int) -> tuple[bool, str, World, list[str]]:
-    """Let a process end at a write, something happen meanwhile, and another one go on."""
+    """Run a process that ends at a write, change objects, and run its successor."""
     world = World()
     world.cluster.create(HOOKS, hook())
     ending = Ending(at=at)
@@ -150,7 +150,7 @@ def at_start() -> dict[str, Any]:
 
 
 def once_a_day() -> dict[str, Any]:
-    """Return a schedule that is due soon."""
+    """Return a daily schedule that is due in five seconds."""
     due = LoopClock().now() + timedelta(seconds=5)
     crontab = f"{due.second} {due.minute} {due.hour} * * *"
     return {"schedule": [{"name": "daily", "crontab": crontab}]}
@@ -197,7 +197,7 @@ def test_each_event_makes_its_object_once_whenever_the_api_server_is_away(
             came, said, world = runner.run(one(at))
             assert not said, f"away from write {at} on"
             made = runner.run(world.made())
-            # A run that may fail has failed where an operation got no answer.
+            # With allowFailure a run has failed where an operation got no answer.
             assert made == Counter(ADDED) or (allowed and made <= Counter(ADDED)), f"write {at}"
             assert set(runner.run(world.states())) == {State.COMPLETED}, f"write {at}"
             if not came:
@@ -291,7 +291,7 @@ def test_what_nobody_knows_any_more_is_said_to_be_missed() -> None:
 
 
 async def _repeated(events: int) -> tuple[Counter[str], set[State]]:
-    """Let runs fail while events come, and no more of them when those have come."""
+    """Let runs fail while events come, and succeed afterwards; return the objects and states."""
     world = World()
     patch = {"kind": "ConfigMap", "name": "late", "mergePatch": {"data": {"a": "b"}}}
     operations = [create(NAME), {"operation": "MergePatch", **patch}]
@@ -301,7 +301,7 @@ async def _repeated(events: int) -> tuple[Counter[str], set[State]]:
     working = asyncio.create_task(hooks.run())
     await until(world.ready, Ending())
     for number in range(events):
-        # Some of them come while it is stored that a run has failed.
+        # Some events come while the failure of a run is being stored.
         world.create(f"seed-{number}", seed="y")
         await asyncio.sleep(0.007)
 
@@ -342,9 +342,9 @@ def test_nothing_is_said_to_be_missed_while_nothing_is() -> None:
 
 
 async def _blind(at: int) -> tuple[bool, set[str], bool]:
-    """Let a process find by a list what happened, end at a write, and another one go on.
+    """Run a process that finds changes by a list and ends at a write, then its successors.
 
-    Returns whether it ended, what was not made, and whether it was said that events were missed.
+    Returns whether it ended, what was not made, and whether missed events were reported.
     """
     world, ending = World(), Ending(at=at)
     world.cluster.create(HOOKS, hook())

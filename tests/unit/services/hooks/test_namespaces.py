@@ -1,4 +1,4 @@
-"""A binding to namespaces with certain labels, while these change, and while nobody watches."""
+"""Bindings to namespaces by label, while labels change and while no process watches."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -149,7 +149,7 @@ def test_a_namespace_that_comes_back_is_given_again(runner: asyncio.Runner) -> N
 
 
 async def life(at: int) -> bool:
-    """Let a process end at a write while a namespace comes and goes; return whether it did."""
+    """Return whether a process ended at this write while a namespace came and went."""
     world, ending = World(CLUSTER_HOOKS), Ending(at=at)
     world.cluster.create(CLUSTER_HOOKS, hook())
     await world.label("a")

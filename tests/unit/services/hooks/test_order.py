@@ -1,4 +1,4 @@
-"""What an operation that fails holds up: what comes after it, where the API server was away."""
+"""A failing operation holds up the later ones only if the API server was unavailable."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Creates:
     """A hook that creates objects.
 
     Attributes:
-        naming: Of the first: its field of the metadata.
+        naming: The metadata field that names the first object.
     """
 
     naming: str
@@ -81,7 +81,7 @@ class Creates:
 
 
 class FirstFails(MemoryOperations):
-    """Operations of which the creation of the first object fails, with one error after another."""
+    """Operations in which creating the first object fails, with one error after another."""
 
     def __init__(self, cluster: MemoryCluster, errors: Iterable[ClusterError]) -> None:
         super().__init__(cluster)
@@ -97,14 +97,14 @@ class FirstFails(MemoryOperations):
 
 @dataclass
 class World:
-    """One request, and what runs a hook for it."""
+    """One request, and the run of its hook."""
 
     errors: Iterable[ClusterError]
     naming: str = "generateName"
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
 
     async def attempt(self, *, repeated: bool = True) -> tuple[RunOutcome, list[str]]:
-        """Return how the attempt ended, and the names that are there then, in their order."""
+        """Return the outcome of an attempt, and the names that exist afterwards, in order."""
         requests = HookRequests(
             requests=MemoryRequests(self.cluster, PLACE),
             clock=LoopClock(),
@@ -178,7 +178,7 @@ def test_an_api_server_that_is_away_for_a_moment_fails_no_run(
 
 
 def test_an_api_server_that_has_not_read_the_rights_yet_fails_no_run() -> None:
-    """As long as its authorizer has no roles, one that has just started refuses every call."""
+    """An API server that has just started refuses all calls until its authorizer has roles."""
     refused = [Forbidden("no right", permission="create configmaps", status=403)] * 2
     outcome, made = attempted(World([Unavailable("no answer"), *refused]))
     assert outcome.failure == ""

@@ -1,4 +1,4 @@
-"""A plan is for the requests that it names, and for no other that stands in the queue."""
+"""A plan applies to the requests that it names, and to no other request in the queue."""
 
 import asyncio
 import contextlib
@@ -49,10 +49,10 @@ def create(name: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Copies:
-    """Answers a copy of each object that it is run for.
+    """A hook whose operations create a copy of each object that it is run for.
 
     Attributes:
-        data: Of the copies.
+        data: The data of the copies.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Copies:
 
 
 class World:
-    """A process that begins with three requests, the first of which an earlier one has planned."""
+    """A process that starts with stored requests, for which its predecessor may have a plan."""
 
     def __init__(self, copies: Copies | None = None) -> None:
         self.copies = copies or Copies()
@@ -138,7 +138,7 @@ class World:
         await self.requests.create(f"r{order}", {}, spec_of(identity, [record], order))
 
     async def plan(self, order: int) -> None:
-        """Leave what a process leaves that is killed before the first operation."""
+        """Store the plan of a process that was killed before the first operation."""
         documents = [create(f"copy-s{order}")]
         await self.known.load()
         plan = planned(documents, read_operations(documents), [f"r{order}"])

@@ -1,4 +1,4 @@
-"""Every executable has a Hook, which is made, restored and removed."""
+"""The Hook objects of executables: creation, restoration and removal."""
 
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.errors import AlreadyExists, Conflict

@@ -1,4 +1,4 @@
-"""Operations with Secrets: what is put aside for them goes, wherever a process ends."""
+"""Operations with Secrets: the Secrets of their plans are removed, wherever a process ends."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -43,7 +43,7 @@ HOOK = {
 
 
 class Later(LoopClock):
-    """An hour on."""
+    """A clock that is an hour ahead."""
 
     @override
     def now(self) -> datetime:
@@ -56,7 +56,7 @@ async def secrets(world: World, namespace: str) -> list[str]:
 
 
 async def life(at: int) -> tuple[bool, list[str], list[str]]:
-    """Let a process end at a write; return whether it did, what was made, and what is left."""
+    """Return whether a process ended at this write, the Secrets made, and those of plans left."""
     world = World()
     world.cluster.serve(SECRETS)
     world.cluster.create(HOOKS, HOOK)

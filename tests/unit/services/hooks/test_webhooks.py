@@ -1,4 +1,4 @@
-"""The webhook configurations of hooks: made, restored, left to others, and removed."""
+"""The webhook configurations of hooks: creation, restoration, removal, and foreign ones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ SECOND = ConfigurationRef(MUTATING, NAME)
 
 
 class Stored:
-    """Configurations in memory, as an API server keeps them."""
+    """Webhook configurations in memory, as an API server stores them."""
 
     def __init__(self) -> None:
         self.found: dict[ConfigurationRef, Object] = {}
@@ -206,7 +206,7 @@ async def test_what_is_as_it_must_be_is_not_written_again(world: World) -> None:
     for _ in range(3):
         await keeper.settle()
     assert world.stored.writes == 2
-    # So does the next process.
+    # The next process does not write it either.
     await world.keeper().settle()
     assert world.stored.writes == 2
 

@@ -1,4 +1,4 @@
-"""Hooks at work on an in-memory cluster, in a process that can end at any of its writes."""
+"""Hooks on an in-memory cluster, in a process that can end at any of its writes."""
 
 import asyncio
 import contextlib
@@ -46,11 +46,11 @@ from tests.stored import MemoryEvents, MemoryRequests
 PLACE = "shop"
 LABELS = ".metadata.labels"
 _CALL = 0.01
-"""Seconds to a write, and from there to its answer."""
+"""Seconds before a write, and again before its answer."""
 
 
 class LoopClock:
-    """Time as the event loop has it, which skips what is only waited for."""
+    """A clock on the time of the event loop, which skips idle waits."""
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.monotonic())
@@ -60,19 +60,19 @@ class LoopClock:
 
 
 class Trouble(Protocol):
-    """What may come over a process at each of its writes, and before it has their answer."""
+    """A disturbance of a process, before each of its writes and before each answer."""
 
     async def step(self) -> None:
-        """Come to a write, or to its answer."""
+        """Pass the point before a write, or before its answer."""
 
 
 @dataclass(slots=True)
 class Outage:
-    """An API server that is away for a while; half of the first writes have an effect before.
+    """An outage of the API server, which begins before a write or before its answer.
 
     Attributes:
-        at: From which write or answer on, counted from 0.
-        seconds: For how long.
+        at: The step at which it begins, counted from 0; each write has two.
+        seconds: Its duration.
     """
 
     at: int
@@ -81,7 +81,7 @@ class Outage:
     over: float = 0.0
 
     async def step(self) -> None:
-        """Come to a write, or to its answer, which are not there while it is away."""
+        """Pass a step, or raise while the API server is unavailable."""
         now = asyncio.get_running_loop().time()
         if self.seen == self.at:
             self.over = now + self.seconds
@@ -93,12 +93,12 @@ class Outage:
 
 @dataclass(slots=True)
 class Refusals:
-    """Writes that are answered 503, whether or not they have an effect before.
+    """Writes that are answered with 503, some of them after they took effect.
 
     Attributes:
-        at: The first of them, or of their answers, counted from 0.
-        every: From then on each so many-th is, for a while; 0: that one alone.
-        seconds: For how long.
+        at: The first step that is refused, counted from 0; each write has two.
+        every: The distance in steps to the next refusal; 0 refuses only the first.
+        seconds: The time within which further steps are refused.
     """
 
     at: int
@@ -108,7 +108,7 @@ class Refusals:
     over: float = 0.0
 
     async def step(self) -> None:
-        """Come to a write, or to its answer."""
+        """Pass a step, or raise where it is refused."""
         now = asyncio.get_running_loop().time()
         after = self.seen - self.at
         self.seen += 1
@@ -122,11 +122,11 @@ class Refusals:
 
 @dataclass(slots=True)
 class Ending:
-    """The end of a process, at one of its writes; half of them have an effect before.
+    """The end of a process, before one of its writes or before the answer to it.
 
     Attributes:
-        at: At which, counted from 0; negative: never.
-        came: Set when it has come.
+        at: The step at which it ends, counted from 0; each write has two; negative is never.
+        came: Set when the process has ended.
     """
 
     at: int = -1
@@ -134,25 +134,25 @@ class Ending:
     came: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def step(self) -> None:
-        """Come to a write, or to its answer; whoever does so at the end gets no further."""
+        """Pass a step; a process that has ended blocks here for ever."""
         if self.seen == self.at:
             self.came.set()
         self.seen += 1
-        # What takes no time would never find something else waiting.
+        # Without a delay no other task would ever be waiting.
         await asyncio.sleep(_CALL)
         if self.came.is_set():
             await asyncio.Event().wait()
 
 
 def has_ended(trouble: Trouble) -> bool:
-    """Return whether a process has come to its end."""
+    """Return whether the process has ended."""
     return isinstance(trouble, Ending) and trouble.came.is_set()
 
 
 async def until(
     holds: Callable[[], Awaitable[bool]], trouble: Trouble, seconds: float = 4000.0
 ) -> None:
-    """Wait until something holds, the process has ended, or the time is over."""
+    """Wait until a condition holds, the process has ended, or the time is over."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
@@ -162,7 +162,7 @@ async def until(
 
 
 class TroubledRequests(MemoryRequests):
-    """Requests of a process that something comes over."""
+    """Requests whose writes pass the steps of a `Trouble`."""
 
     def __init__(self, cluster: MemoryCluster, trouble: Trouble) -> None:
         super().__init__(cluster, "kyverno")
@@ -196,7 +196,7 @@ class TroubledRequests(MemoryRequests):
 
 
 class TroubledOperations(MemoryOperations):
-    """Operations of a process that something comes over."""
+    """Operations that pass the steps of a `Trouble`."""
 
     def __init__(self, cluster: MemoryCluster, trouble: Trouble) -> None:
         super().__init__(cluster)
@@ -212,10 +212,10 @@ class TroubledOperations(MemoryOperations):
 
 @dataclass(slots=True)
 class LabelsByJq:
-    """Knows one program, that for the labels, and is ended by somebody at one of its inputs.
+    """Evaluates only the jq program for the labels, and is killed at one of its inputs.
 
     Attributes:
-        ends: At which, counted from 0; negative: never.
+        ends: The input at which it is killed, counted from 0; negative is never.
     """
 
     ends: int = -1
@@ -236,10 +236,10 @@ class LabelsByJq:
 
 
 class World:
-    """A cluster that outlives its processes, and remembers what has happened.
+    """A cluster that outlives its processes, and keeps the past watch events.
 
     Attributes:
-        hooks: The kind of its hooks.
+        hooks: The kind of the hooks that it stores.
     """
 
     def __init__(self, hooks: Kind = HOOKS) -> None:
@@ -261,14 +261,14 @@ class World:
         self._happened("ADDED", made, resource_version(made))
 
     async def delete(self, name: str, namespace: str = PLACE) -> None:
-        """Delete one."""
+        """Delete such a ConfigMap."""
         gone = await self.cluster.get(CONFIG_MAPS, namespace, name)
         self.cluster.delete(CONFIG_MAPS, namespace, name)
         page = await self.cluster.list_page(CONFIG_MAPS)
         self._happened("DELETED", gone, page.resource_version)
 
     async def label(self, namespace: str, **labels: str) -> None:
-        """Give a namespace these labels and no others; make it if it is not there."""
+        """Give a namespace exactly these labels; create it if it does not exist."""
         meta = {"name": namespace, "labels": labels}
         wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
         try:
@@ -279,19 +279,19 @@ class World:
             old = before["metadata"]
             made = {**before, "metadata": {**old, "labels": labels}}
             made = await self.cluster.change(NAMESPACES, before, made)
-        # As a watch says it that is of the label alone.
+        # As a watch with a selector for the label reports it.
         event = "ADDED" if "seed" in labels else "DELETED"
         self._happened(event, made, resource_version(made))
 
     async def forget(self) -> None:
-        """Let the API server end all watches, and know nothing any more of what has happened."""
+        """End all watches, and drop the past events, so that older versions are gone."""
         page = await self.cluster.list_page(CONFIG_MAPS)
         self._forgotten = int(page.resource_version)
         self._past.clear()
         self._news.set()
 
     def restart(self) -> None:
-        """Let the API server begin anew, which knows of the past what is stored, and no events."""
+        """Restart the API server, which keeps the stored objects, but no earlier watch events."""
         self._watched_from = int(self._past[-1].version)
 
     def _happened(self, event: str, obj: Object, version: str) -> None:
@@ -299,7 +299,7 @@ class World:
         self._news.set()
 
     async def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
-        """Yield what has happened since a resourceVersion to objects with the label seed."""
+        """Yield the watch events after a resourceVersion for objects with the label seed."""
         place, forgotten = 0, self._forgotten
         if int(since) < max(forgotten, self._watched_from):
             raise Gone("too old resource version", status=410)
@@ -314,7 +314,7 @@ class World:
                 yield WatchEvent(type="BOOKMARK", version=page.resource_version, object={})
 
     async def _has_news(self) -> bool:
-        """Wait for something to happen, no longer than the API server does before it says so."""
+        """Return whether an event comes within the minute after which a bookmark is due."""
         try:
             async with asyncio.timeout(60):
                 return await self._news.wait()
@@ -322,7 +322,7 @@ class World:
             return False
 
     async def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
-        """Yield the objects with the label seed as they were."""
+        """Yield the objects with the label seed as they were at a version."""
         if int(version) < self._forgotten:
             raise Gone("too old resource version", status=410)
         found: dict[str, Object] = {}
@@ -335,27 +335,27 @@ class World:
             yield obj
 
     def has(self, name: str) -> bool:
-        """Return whether an object was ever created that hooks may be bound to."""
+        """Return whether the past events include one of an object of this name."""
         return any(event.object["metadata"]["name"] == name for event in self._past)
 
     async def made(self) -> Counter[str]:
-        """Return how often hooks have created what, as its label says."""
+        """Return how often hooks created an object, by the value of its label ``made``."""
         page = await self.cluster.list_page(CONFIG_MAPS, labels="made")
         return Counter(item["metadata"]["labels"]["made"] for item in page.items)
 
     async def made_in_order(self) -> list[str]:
-        """Return what hooks have created, the first of it first."""
+        """Return the labels ``made`` of the objects that hooks created, oldest first."""
         page = await self.cluster.list_page(CONFIG_MAPS, labels="made")
         made = sorted(page.items, key=lambda item: int(resource_version(item)))
         return [item["metadata"]["labels"]["made"] for item in made]
 
     @property
     def missed(self) -> bool:
-        """Return whether it was said that events are known to nobody any more."""
+        """Return whether an Event reports that watch events were missed."""
         return any(event.reason == "EventsMissed" for event in self.events.emitted)
 
     async def ready(self) -> bool:
-        """Return whether all hooks say that they are."""
+        """Return whether the status of each hook reports that it is ready."""
         page = await self.cluster.list_page(self.hooks)
         said = [(item.get("status") or {}).get("conditions") or () for item in page.items]
         return all([item["status"] for item in items] == ["True"] for items in said)
@@ -376,7 +376,7 @@ def _is_of(scope: WatchScope, event: WatchEvent) -> bool:
 
 
 class Objects:
-    """The hooks of a `World`; none comes or goes while a process runs."""
+    """The hooks of a `World`, which do not change while a process runs."""
 
     def __init__(self, cluster: MemoryCluster, kind: Kind, trouble: Trouble) -> None:
         self._cluster = cluster
@@ -384,7 +384,7 @@ class Objects:
         self._trouble = trouble
 
     def look(self) -> None:
-        """They are served all the time."""
+        """Do nothing: the kind is always served."""
 
     async def stored(self) -> list[Object]:
         return list((await self._cluster.list_page(self._kind)).items)
@@ -409,11 +409,11 @@ def process(
     """Return the hooks of a process that works on a world.
 
     Args:
-        world: Which.
-        trouble: What comes over the process.
-        term: Of who leads.
-        most: Bytes of one request.
-        jq: Of the process.
+        world: The cluster.
+        trouble: The disturbance of its writes.
+        term: The leadership term.
+        most: The most bytes of one request.
+        jq: The evaluator of jq programs.
     """
     clock, cluster = LoopClock(), world.cluster
     stored = TroubledRequests(cluster, trouble)
@@ -468,7 +468,7 @@ def process(
 
 
 class NoIsolation:
-    """Nothing here takes long."""
+    """An `Isolation` that must not be used: no evaluation here takes long."""
 
     async def evaluate(self, work: Any, tenant: str) -> Any:
         raise AssertionError(work, tenant)

@@ -1,4 +1,4 @@
-"""Previews on a cluster in memory: what is seen, what is asked for, and that nothing is kept."""
+"""Previews on an in-memory cluster: their changes and required rights; they write nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ OWN = {
 
 
 class Seen:
-    """Everything that a preview yields, put together."""
+    """All chunks that a preview yields, merged."""
 
     def __init__(self, chunks):
         self.chunks = chunks
@@ -73,7 +73,7 @@ def open_preview(world: World) -> Callable[..., Preview]:
 
 @pytest.fixture
 def see(open_preview: Callable[..., Preview]) -> Callable[..., Awaitable[Seen]]:
-    """Preview the first rule of a policy."""
+    """Return a function that previews the first rule of a policy."""
 
     async def see(policy, occasion=UPDATE, preview=None, **options):
         preview = preview or open_preview(**options)
@@ -295,7 +295,7 @@ async def test_an_exception_keeps_a_rule_from_its_trigger(world, make, see):
         world.cluster.add(make.object(name=name, data={"frozen": name}))
     world.cluster.add(make.object("Secret", "s"))
     exceptions = ExceptionIndex(exception_settings=ExceptionSettings(enabled=True, namespaces="*"))
-    # It reads what the rule does not: a request would not keep that, and a preview has it.
+    # The condition reads a field that a request would not record, and a preview has.
     condition = {"key": "{{ request.object.data.frozen }}", "operator": "Equals", "value": "a"}
     taken = exceptions.on_event(
         "ADDED",

@@ -36,7 +36,7 @@ def trigger(world: World, make: type[Make]) -> Object:
 
 @pytest.fixture
 def attempt(world: World) -> Callable[[UpdateRequest], Awaitable[tuple[Any, UpdateRequest]]]:
-    """Work on a request once; give the end, and the request as it would be stored."""
+    """Return a function that makes one attempt, and returns its end and the updated request."""
 
     async def run(request):
         ended = await world.processor.attempt(request, 0.0)
@@ -102,7 +102,7 @@ class TestPolicy:
         assert ended.disposition == Skip(reason="PolicyGone", message="policy p was deleted")
 
     async def test_of_a_kind_that_is_not_known_is_waited_for(self, world, make, trigger, attempt):
-        """The policy of that name and another kind does not do its work."""
+        """A policy of the same name and another kind does not act for it."""
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
         other = replace(policy_ref(policy), kind="ModRule")

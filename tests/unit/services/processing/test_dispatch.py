@@ -34,7 +34,7 @@ def policy(world: World, make: type[Make]) -> Object:
 
 
 async def look_again(world, seconds):
-    """Let time pass, and let the dispatcher see it."""
+    """Advance the clock, and run the dispatcher until no request is due."""
     world.clock.tick(seconds)
     await world.settle()
 
@@ -138,7 +138,7 @@ async def test_it_ends_when_it_is_asked_to_whatever_comes_at_that_moment(
     for verb in ("get", "list"):
         world.cluster.forbid(verb, "configmaps")
     world.dispatcher.on_stored(await world.ask(policy, trigger))
-    # From now on it waits for the time of the next attempt, or for a change.
+    # From here on the request waits for the time of its next attempt, or for a change.
     await world.settle()
     work = asyncio.create_task(world.dispatcher.run())
     await asyncio.sleep(0)
@@ -331,7 +331,7 @@ class TestUnconfirmed:
 
 
 class TestSameWork:
-    """Requests of writers that collided: the API server asks again with another uid."""
+    """Requests of colliding writers: the API server calls again, with another uid."""
 
     @pytest.fixture
     def policy(self, world: World, make: type[Make]) -> Object:
@@ -401,7 +401,7 @@ class TestSameWork:
         assert (await world.read(target))["spec"]["list"] == ["x", "x"]
 
     async def test_what_carries_its_own_object_is_never_the_same(self, world, ask, target):
-        # Nothing tells which of two scalings was stored: each is worked on as it was sent.
+        # It is unknown which of two scalings was stored: each is processed as it was sent.
         for name, replicas in (("ur-1", 5), ("ur-2", 7)):
             recorded = {"object": {"apiVersion": "v1", "kind": "Scale", "spec": replicas}}
             record = {"subresource": "scale"}
@@ -411,7 +411,7 @@ class TestSameWork:
         assert "SameAsOther" not in ends
 
     async def test_what_is_kept_in_a_secret_is_never_the_same(self, world, ask, target):
-        # One of them may be forged, and which one cannot be told by what the requests say.
+        # One of them may be forged, and the requests do not show which one.
         for name, value in (("ur-1", "forged"), ("ur-2", "real")):
             content = {"oldObject": {"data": {"v": value}}}
             hidden = recorded_name(name)
@@ -514,7 +514,7 @@ class TestStatus:
 
 
 class TestFault:
-    """An error of ours is reported, and costs no request."""
+    """A bug in the controller is reported, and loses no request."""
 
     @pytest.fixture
     async def reported(self) -> list[BaseException]:
@@ -661,7 +661,7 @@ class TestSweeps:
     async def test_a_sweep_that_fails_waits_although_its_progress_was_seen(
         self, world, make, policy
     ):
-        """Events of its own progress come back through the watch while it works."""
+        """The watch returns the sweep's own progress while it runs."""
         runs = 0
 
         async def sweep(request):

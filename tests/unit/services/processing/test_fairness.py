@@ -1,4 +1,4 @@
-"""A tenant with much waiting delays nobody else."""
+"""A tenant with much waiting work does not delay other tenants."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from reconciler.services.processing.fairness import FairGate
 
 
 class Hall:
-    """Notes who is inside a gate, and lets each out by name."""
+    """Records the names inside a gate, and lets a test release each of them."""
 
     def __init__(self, slots, share):
         self.gate = FairGate(slots=slots, share=share)

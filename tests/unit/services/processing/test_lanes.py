@@ -41,7 +41,7 @@ def secrets(world: World) -> Kind:
 
 @pytest.fixture
 def job(world: World, make: type[Make]) -> Callable[..., Job]:
-    """Return a piece of work of a rule with data of its trigger."""
+    """Return a function that builds a job of a rule, with data for its trigger."""
 
     def build(program, data=None, *, name="ur", created=0, listed=None, tenant=""):
         trigger = make.object(data=data or {})
@@ -208,7 +208,7 @@ async def test_a_refusal_hits_only_the_request_that_causes_it(
     first, second, third = await submit(*jobs)
     assert (first.outcome, third.outcome) == (Outcome.PATCHED, Outcome.PATCHED)
     assert (second.outcome, second.retryable) == (outcome, again)
-    # The target is a Secret, and what refuses its content may quote it.
+    # The target is a Secret, and the refusal of its content may quote it.
     quoting = not isinstance(error, Forbidden)
     assert second.message == (withheld(error.kind_of_failure) if quoting else str(error))
     assert second.permission == getattr(error, "permission", "")
@@ -252,7 +252,7 @@ async def test_an_internal_error_hits_only_the_request_that_causes_it(
 
 
 class TestMarker:
-    """Rules that do not converge leave the names of their requests on the object."""
+    """Rules that do not converge record the names of their requests on the object."""
 
     @staticmethod
     def applied(obj):
@@ -314,7 +314,7 @@ async def test_a_listed_object_is_used_by_the_request_that_listed_it_only(
 ):
     program = rule(patch=LABEL)
     await world.edit(target, labels={"a": "2"})
-    # The list of the other request is older than the change that this request is about.
+    # The older request listed the object before the change that the newer one is about.
     older = job(program, {"k": "b", "v": "1"}, name="older", listed=target)
     about_change = job(program, {"k": "a", "v": "1"}, name="newer", created=5)
     await submit(older, about_change)

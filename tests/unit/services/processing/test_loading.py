@@ -1,4 +1,4 @@
-"""What context entries need is read once per attempt, when it is first named."""
+"""The data of context entries is loaded once per attempt, when it is first needed."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ from reconciler.services.processing.long_evaluation import EvaluationOwner, Long
 
 
 class Shelf:
-    """Gives every ConfigMap its own name, and counts who asks."""
+    """A loader that returns each ConfigMap with its own name, and counts the calls."""
 
     def __init__(self):
         self.calls = Counter()
@@ -89,7 +89,7 @@ async def test_what_is_found_later_is_read_later(shelf):
 
 
 class Together(Shelf):
-    """Answers nobody before as many wait as a test wants."""
+    """A loader that answers only once a given number of calls wait."""
 
     def __init__(self, waiting):
         super().__init__()
@@ -216,7 +216,7 @@ async def test_a_rule_that_reads_without_end_is_stopped(shelf):
 
 
 def spending(steps, loads):
-    """Return an evaluation that takes so many steps, and answers although it could not."""
+    """Return an evaluation that spends these steps, and answers even beyond its allowance."""
 
     def work():
         with contextlib.suppress(EvaluationError):
@@ -232,7 +232,7 @@ async def test_one_evaluation_has_an_allowance(shelf):
     with pytest.raises(EvaluationError) as caught:
         await loads.evaluate(spending(EVALUATION_STEPS, loads))
     assert f"more than {EVALUATION_STEPS} steps for one object" in str(caught.value)
-    # There is no value in it, so where values are left out it is told as well.
+    # The message contains no value, so it is also used where values are left out.
     assert caught.value.without_values == str(caught.value)
 
 
@@ -254,7 +254,7 @@ async def test_what_is_evaluated_on_its_context_counts(shelf):
 
 
 class Clock:
-    """Stands still unless a test says otherwise."""
+    """A clock that only a test advances."""
 
     def __init__(self):
         self.seconds = 100.0
@@ -264,7 +264,7 @@ class Clock:
 
 
 class Counting(ChildProcesses):
-    """Counts who comes."""
+    """Child processes that count their evaluations."""
 
     def __init__(self):
         super().__init__()
@@ -280,7 +280,7 @@ JOINED = compile_expression("length(join('', map(&to_upper(@), x)))")
 
 
 def texts(count):
-    """Return data that takes about a thousand steps per text."""
+    """Return data whose evaluation takes about a thousand steps per text."""
     return Context({"x": ["a" * 500] * count})
 
 
@@ -334,7 +334,7 @@ async def test_what_is_needed_elsewhere_is_read_here(shelf):
 
 
 class LateSecond:
-    """The `Isolation` port: the second evaluation ends only when the test says so."""
+    """The `Isolation` port; its second evaluation ends only when the test releases it."""
 
     def __init__(self):
         self.calls = 0

@@ -15,7 +15,7 @@ async def holding(budget, size, log, name, release):
 
 
 async def begin(budget, *sizes):
-    """Start holders of some sizes in this order, and return what is needed to look at them."""
+    """Start holders of these sizes in order; return their log, release events and tasks."""
     log, release = [], [asyncio.Event() for _ in sizes]
     tasks = [
         asyncio.create_task(holding(budget, size, log, n, release[n]))
@@ -77,7 +77,7 @@ async def test_who_stops_waiting_keeps_no_place():
     budget = MemoryBudget(100)
     _, release, tasks = await begin(budget, 100, 100, 100)
     tasks[1].cancel()
-    # The third is let in and cancelled before it learns of it.
+    # The third is admitted, and cancelled before it can run.
     release[0].set()
     await asyncio.wait([tasks[0], tasks[1]])
     tasks[2].cancel()
@@ -121,7 +121,7 @@ async def test_without_a_limit_nothing_is_counted():
 
 @pytest.fixture
 def narrow() -> InFlight:
-    """Limits by which no two objects of the world fit at the same time."""
+    """Limits under which no two objects of the world fit at the same time."""
     limit = ControllerSettings(max_in_flight=1024 * 1024)
     flight = InFlight.of(limit)
     for budget in (flight.pages, flight.triggers, flight.lists, flight.kept, flight.targets):

@@ -1,4 +1,4 @@
-"""What limits on a policy do to its requests and sweeps, on the in-memory cluster."""
+"""The effect of a policy's limits on its requests and sweeps, on the in-memory cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,13 +24,13 @@ EACH = {
 
 @pytest.fixture
 def policy(world: World, make: type[Make]) -> Object:
-    """A rule whose triggers are their own targets."""
+    """A policy whose triggers are their own targets."""
     return world.install(make.policy(targets=[EACH], on_change=True))
 
 
 @pytest.fixture
 def limit(world: World, policy: Object) -> Callable[..., Awaitable[None]]:
-    """Annotate the policy, and let the watch bring it; None removes an annotation."""
+    """Return a function that annotates the policy; None removes an annotation."""
 
     async def run(**values):
         stored = await world.read(policy)
@@ -108,7 +108,7 @@ class TestRequests:
         (trigger,) = triggers("a")
         await limit(paused="true")
         await world.ask(policy, trigger)
-        world.restart()  # knows no policy until it is asked for
+        world.restart()  # the policy store is empty until a policy is needed
         await world.dispatcher.resync()
         await world.settle()
         assert (await world.status()).reason == "Paused"
@@ -260,7 +260,7 @@ class TestSweeps:
         assert "kube-retrofit.dev/promote=1" in status.message
         assert (status.sweep.done, status.sweep.total) == (2, 5)
         assert await done(world) == {"b", "d"}
-        # Whatever is said about canaries now, those of the begin are done and nobody else.
+        # The canaries are those of the start, even if the annotation changes later.
         await limit(canary="env=prod", promote="2")
         await world.settle()
         assert await done(world) == {"b", "d"}

@@ -28,7 +28,7 @@ def wars(world: World) -> PatchWars:
 
 @pytest.fixture
 def run(world: World) -> Callable[..., Awaitable[RequestStatus]]:
-    """Let one request of a policy be worked on, and return its status."""
+    """Return a function that processes one request of a policy and returns its status."""
     count = iter(range(1, 10_000))
 
     async def one(policy, trigger, **spec):
@@ -152,7 +152,7 @@ async def test_a_flood_that_nobody_undoes_is_no_war(world, make, run, wars, targ
     policy = world.install(make.policy(patch={"data": {name: "x", "last": name}}))
     for n in range(10 * LIMIT):
         trigger = world.cluster.add(make.object(name=f"t{n}"))
-        # Others write the target too, and even the field: nothing goes back.
+        # Other writers change the target too, even the same field, but restore no value.
         await world.edit(target, labels={"n": str(n)}, data={"last": f"other {n}"})
         assert (await run(policy, trigger)).state is State.COMPLETED
     assert wars.begun == 0
@@ -314,7 +314,7 @@ async def test_the_laps_that_are_remembered_are_bounded(
 
 
 async def write_others(world, make, run, count, **spec):
-    """Let another rule write so many fields of the target, each for a trigger of its own."""
+    """Let another rule write `count` fields of the target, each for a trigger of its own."""
     patch = {"data": {"{{ request.object.metadata.name }}": "x"}}
     policy = world.install(make.policy("other", patch=patch))
     for n in range(count):

@@ -16,7 +16,7 @@ from tests.unit.services.conftest import Make, World
 
 @pytest.fixture
 def select(world: World, make: type[Make]) -> Callable[..., Awaitable[Any]]:
-    """Return what the targets of a rule mean for a trigger with some data."""
+    """Return a function that selects the targets of a rule for a trigger with some data."""
 
     async def run(*targets, data=None, page=2, namespace=""):
         stored = world.install(make.policy(targets=list(targets), namespace=namespace))

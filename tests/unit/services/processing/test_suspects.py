@@ -1,4 +1,4 @@
-"""A request that ends its controller is found, whatever was in work beside it."""
+"""A request that crashes its controller is found, whatever else was in work."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ POISON = "ur-2"
 
 
 class Stuck:
-    """A loader by which a test sees who is in work, and decides who comes to an end."""
+    """A loader that shows which requests are in work, and blocks until a test releases them."""
 
     def __init__(self):
         self.inside = set()
@@ -58,7 +58,7 @@ async def asked(world: World, make: type[Make]) -> None:
 
 @contextlib.asynccontextmanager
 async def leader(world, stuck, *, after_a_crash):
-    """Run a controller which is ended while it works: no word of it is stored."""
+    """Run a controller that is cancelled during its work, so that it stores no results."""
     world.restart()
     stuck.inside.clear()
     world.dispatcher.processor = replace(world.processor, loader=stuck)
@@ -67,7 +67,7 @@ async def leader(world, stuck, *, after_a_crash):
     async with world.working():
         await world.dispatcher.resync()
         yield
-    # Who is cancelled leaves as little behind as who is killed.
+    # A cancelled controller leaves as little behind as a killed one.
 
 
 async def interruptions(world):
@@ -87,18 +87,18 @@ async def test_nothing_is_noted_where_the_leader_before_ended_well(world, stuck,
 async def test_a_request_that_ends_its_controller_is_given_up_and_no_other(world, stuck, asked):
     async with leader(world, stuck, after_a_crash=False):
         await until(lambda: stuck.inside == set(NAMES))
-    # All that waited are noted before they are worked on, side by side.
+    # All waiting requests are noted before they are processed, side by side.
     async with leader(world, stuck, after_a_crash=True):
         await until(lambda: stuck.inside == set(NAMES))
     assert await interruptions(world) == dict.fromkeys(NAMES, 1)
-    # What had begun is worked on alone.
+    # Requests that had begun are processed one at a time.
     async with leader(world, stuck, after_a_crash=True):
         await until(lambda: stuck.inside == {"ur-1"})
         stuck.release("ur-1")
         await until(lambda: stuck.inside == {POISON})
     assert await interruptions(world) == {"ur-1": 0, POISON: 2, "ur-3": 1}
     stuck.release("ur-3")
-    # The most suspect comes first.
+    # The most suspect request comes first.
     async with leader(world, stuck, after_a_crash=True):
         await until(lambda: stuck.inside == {POISON})
     assert (await interruptions(world))[POISON] == MOST_INTERRUPTIONS

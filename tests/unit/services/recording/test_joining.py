@@ -1,4 +1,4 @@
-"""One request for all attempts at one write, and when an attempt needs one of its own."""
+"""One request for all attempts at one write, and attempts that need their own."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.unit.services.conftest import Make, World
 
 
 class Wire(MemoryRequests):
-    """Counts calls; the first creations may be held up, or fail."""
+    """Request storage that counts calls; a test may delay creations, or let them fail."""
 
     def __init__(self, cluster):
         super().__init__(cluster, "kyverno")
@@ -147,7 +147,7 @@ async def test_what_has_ended_or_may_end_unseen_is_not_joined(
     world.clock.tick(10)
     assert await shared.store(attempt(2))
     assert "ur-2" in await names(wire)
-    # That one is as good to join as the first one was.
+    # Later attempts join the new request, as earlier ones joined the first.
     assert not await shared.store(attempt(3))
     assert "ur-3" not in await names(wire)
 
@@ -174,7 +174,7 @@ async def test_the_knowledge_that_it_can_be_joined_grows_old(world, wire, replic
 async def test_a_refused_write_that_is_sent_again_much_later_is_worked_on(
     world, make, wire, replica, attempt
 ):
-    """Two attempts replace one version: the first is refused, the second is stored in the end."""
+    """Two attempts replace one version: the first is refused, the second is stored later."""
     target = world.cluster.add(make.object("Secret", "s"))
     trigger = make.object()
     trigger["metadata"]["uid"] = "u"

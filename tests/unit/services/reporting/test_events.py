@@ -1,4 +1,4 @@
-"""Events: which outcome is told to whom, and how often."""
+"""Events: the objects that each outcome is reported on, and how often."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ def event_recorder(world: World, events: MemoryEvents) -> EventRecorder:
 def work(
     world: World, make: type[Make], event_recorder: EventRecorder
 ) -> Callable[..., Awaitable[None]]:
-    """Let a policy work on triggers of these names."""
+    """Return a function that runs a policy on new triggers with these names."""
 
     async def run(*triggers, name="p", **more):
         policy = make.policy(name, **more)
@@ -110,10 +110,10 @@ async def test_a_failure_is_reported_on_policy_trigger_and_target(world, make, e
     by_kind = {item.regarding["kind"]: item for item in events.emitted}
     assert set(by_kind) == {"ClusterPolicy", "ConfigMap", "Secret"}
     assert {item.severity for item in events.emitted} == {"Warning"}
-    # It may quote the Secret.
+    # The message may quote the Secret.
     assert not any("field is immutable" in item.note for item in events.emitted)
     assert all(Invalid.kind_of_failure in item.note for item in events.emitted)
-    # What kubectl describe looks for.
+    # kubectl describe selects Events by the uid.
     assert by_kind["Secret"].regarding["uid"] == secret["metadata"]["uid"]
     assert by_kind["ConfigMap"].regarding["uid"]
     assert by_kind["ClusterPolicy"].related["name"] == "s"
@@ -165,7 +165,7 @@ async def test_a_policy_does_not_flood_the_cluster(world, events, event_recorder
     await work(*(f"c-{number}" for number in range(70)))
     assert len(reported(events, "ConfigMap")) == 50
     assert event_recorder.held_back == 20
-    assert len(reported(events, "ClusterPolicy")) == 70  # which the port makes one of
+    assert len(reported(events, "ClusterPolicy")) == 70  # which the port merges into one
     world.clock.tick(5)
     await work(*(f"later-{number}" for number in range(20)))
     assert len(reported(events, "ConfigMap")) == 60

@@ -1,4 +1,4 @@
-"""Reports: what is written, how often, and when a result goes."""
+"""Policy reports: their results, how often they are written, and when results are removed."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.unit.services.conftest import Make, World
 
 
 class Store:
-    """Reports with resource versions; counts the calls."""
+    """Reports in memory with resource versions; records the calls."""
 
     def __init__(self):
         self.stored = {}
@@ -102,7 +102,7 @@ def came(name="s", outcome=Outcome.PATCHED, message="", namespace="a", kind="Sec
 
 @pytest.fixture
 def write(world: World, reports: Reports) -> Callable[..., Awaitable[None]]:
-    """Let time pass and write what is due."""
+    """Return a function that advances the clock and writes the reports that are due."""
 
     async def run(seconds=10.0):
         world.clock.tick(seconds)
@@ -126,7 +126,7 @@ async def test_a_report_says_what_came_to_which_target(store, reports, write):
 
 
 def ended(request, moment, *targets):
-    """Return a request that was completed then."""
+    """Return the request as completed at a moment."""
     status = RequestStatus(state=State.COMPLETED, finished=moment, targets=targets)
     return replace(request, status=status)
 

@@ -16,7 +16,7 @@ from tests.unit.services.conftest import World
 
 @pytest.fixture
 def writes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Object]:
-    """Count what is written to policies from here on."""
+    """Return a list that collects the figures that are written to policies from now on."""
     written: list[Object] = []
     write = world.policies.write_status
 
@@ -30,7 +30,7 @@ def writes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Object]:
 
 @pytest.fixture
 def lead(world: World, writes: list[Object]) -> Callable[[], Progress]:
-    """A leader's progress, told of everything by the dispatcher of the world."""
+    """Return a function that starts the progress of a leader, as observer of the dispatcher."""
 
     def begin():
         progress = Progress(
@@ -55,7 +55,7 @@ def progress(lead: Callable[[], Progress]) -> Progress:
 
 @pytest.fixture
 def in_force(world: World) -> Callable[..., Awaitable[Object]]:
-    """Store a policy whose newest generation is in force, and let a progress see it."""
+    """Return a function that stores a policy whose newest generation is in force."""
 
     async def run(progress, policy):
         stored = world.install(policy)
@@ -65,7 +65,7 @@ def in_force(world: World) -> Callable[..., Awaitable[Object]]:
 
 
 async def observe_generation(world, progress, policy):
-    """Do what the rollout does for a new generation."""
+    """Write the status of a new generation, as the rollout does; return the policy."""
     stored = await world.read(policy)
     known = {"observedGeneration": stored["metadata"]["generation"], **blank_progress()}
     status = {"mutateExisting": {key: item for key, item in known.items() if item is not None}}
@@ -76,7 +76,7 @@ async def observe_generation(world, progress, policy):
 
 
 async def figures(world, progress, policy):
-    """Flush, let the watch bring the policy, and return what it says."""
+    """Flush, apply the stored policy, and return the figures of its status."""
     await progress.flush()
     stored = await world.read(policy)
     world.index.apply(stored)
@@ -161,7 +161,7 @@ class TestRestart:
         world.cluster.add(make.object("Secret", "s"))
         await work(world, policy, *triggers(world, make, "one", "two"))
         before = await figures(world, progress, policy)
-        # Nothing is left to count.
+        # No finished request is left to count.
         await world.requests.remove(remove_after=(await world.status("ur-one")).remove_after)
         world.clock.tick(1)
         progress = await self.restart(world, policy, lead)
@@ -310,7 +310,7 @@ async def test_an_aggregate_request_says_that_too_many_requests_wait(
 
 async def test_a_failed_request_says_what_and_where(world, make, progress, in_force):
     policy = await in_force(progress, make.policy())
-    await work(world, policy, *triggers(world, make, "one"))  # there is no Secret
+    await work(world, policy, *triggers(world, make, "one"))  # the Secret does not exist
     shown = await figures(world, progress, policy)
     assert (shown["triggers"], shown["failed"]) == (1, 1)
     assert shown["lastError"].startswith("rule r, trigger ConfigMap a/one: Secret a/s: not found")

@@ -1,4 +1,4 @@
-"""Policies whose rules change their trigger: what the leader starts, and their status."""
+"""Policies whose rules change their trigger: their sweeps and their status."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ def rollout(world: World) -> Rollout:
 
 @pytest.fixture
 def settled(world: World, rollout: Rollout) -> Callable[[Object], Awaitable[Object]]:
-    """Let the leader do what follows from a policy; return the policy."""
+    """Return a function that reconciles the rollout for a policy, and returns the policy."""
 
     async def run(policy: Object) -> Object:
         world.index.apply(await world.read(policy))

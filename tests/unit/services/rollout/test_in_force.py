@@ -1,4 +1,4 @@
-"""Whether policies are in force, by what became of the configuration that was written last."""
+"""Whether policies are in force, derived from the last written configuration."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ from tests.unit.services.conftest import Make, World
 
 
 class Served(MemoryKinds):
-    """Discovery in which kinds come and go."""
+    """Discovery in which kinds appear and disappear."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def serve(kinds: Served) -> Callable[..., Callable[[], None]]:
 
 
 def spans(webhook_writer, world):
-    """Return since when before now, until when, and why policies were not in force."""
+    """Return how many seconds ago each outage that is due began, and its cause."""
     now = webhook_writer.clock.now()
     due = webhook_writer.in_force.outages.due(now + timedelta(seconds=1))
     return [((now - item.since).total_seconds(), item.cause) for item in due]
@@ -175,7 +175,7 @@ class TestTheNextLeader:
         webhook_writer: WebhookWriter,
         policies: Callable[..., tuple[CompiledPolicy, ...]],
     ) -> Checkpoint:
-        """Return what the leader before left behind ten minutes ago."""
+        """Return the checkpoint that the previous leader left ten minutes ago."""
         await webhook_writer.register(policies())
         in_force = webhook_writer.in_force
         checkpoint = Checkpoint(

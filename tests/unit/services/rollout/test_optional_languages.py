@@ -1,4 +1,4 @@
-"""Policies of a language that a cluster need not have: what the leader does about them."""
+"""The leader's work on policies of optional languages."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def rollout(world: World, webhooks: Configurations) -> Rollout:
 
 @pytest.fixture
 def asked(webhooks: Configurations) -> Callable[[], list[str]]:
-    """Return what the API server asks about: users' objects, and policies as they are written."""
+    """Return a function that lists the Pods and ModRules in the rules of the webhooks."""
 
     def found() -> list[str]:
         return [
@@ -50,7 +50,7 @@ def asked(webhooks: Configurations) -> Callable[[], list[str]]:
 
 
 async def installed(world: World, rollout: Rollout, rule: Object) -> Object:
-    """Store a rule and let the leader do what follows."""
+    """Store a rule, reconcile the rollout, and return the stored rule."""
     world.index.apply(world.cluster.add(rule))
     await rollout.reconcile()
     return await world.read(rule)
@@ -98,7 +98,7 @@ async def test_a_live_original_acts_on_its_policies_itself(world, rollout, asked
     held = Pacer(index=world.index, clock=world.clock).closed(policy_ref(rule))
     assert held is not None
     assert (held.reason, held.message) == (Reason.STANDING_BY, ALIVE)
-    # When it is gone, they are ours.
+    # Once the original is gone, kube-retrofit acts on its policies.
     world.index.languages.stand_by("kubemod", "")
     assert rollout.changed.is_set()
     stored = await settled(world, rollout, rule)

@@ -1,4 +1,4 @@
-"""When policies were not in force, as arithmetic of times."""
+"""Outages: the spans of time in which policies were not in force."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -78,7 +78,7 @@ def test_a_policy_has_outages_of_its_own(outages):
     assert outages.is_open("a")
     outages.end(at(6))
     assert outages.is_open("a")
-    # What a kind that is not served has lost is known when it comes.
+    # Triggers of a kind that is not served can only be found once it is served.
     assert [item.policy for item in outages.due(at(100))] == [""]
     outages.forget(["b"])
     assert not outages.is_open("a")

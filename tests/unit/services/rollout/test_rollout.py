@@ -50,7 +50,7 @@ def rollout(world: World, log: list[str], monkeypatch: pytest.MonkeyPatch) -> Ro
 
 @pytest.fixture
 def store(world: World, rollout: Rollout) -> Callable[..., Awaitable[Object]]:
-    """Store a policy, or a changed one, and let the watch bring it."""
+    """Return a function that stores a new or changed policy and applies it to the policy store."""
 
     async def run(policy):
         try:
@@ -65,7 +65,7 @@ def store(world: World, rollout: Rollout) -> Callable[..., Awaitable[Object]]:
 
 @pytest.fixture
 def seen(world: World, rollout: Rollout) -> Callable[..., Awaitable[Object]]:
-    """Let the watch bring what is stored now."""
+    """Return a function that applies the stored policy to the policy store."""
 
     async def run(policy):
         stored = await world.read(policy)
@@ -135,7 +135,7 @@ async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
     changed = make.policy(on_change=True, patch={"metadata": {"labels": {"more": "yes"}}})
     await store(changed)
     await rollout.reconcile()
-    # The address of the webhook tells of the new generation.
+    # The address of the webhook depends on the generation.
     assert log == [f"configuration {RESOURCE_CONFIGURATION}", "sweep p r", "status p"]
 
 
@@ -561,7 +561,7 @@ async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
 async def test_a_policy_that_changed_meanwhile_is_worked_on_again(world, make, rollout, store):
     stored = await store(make.policy())
     figures = {"mutateExisting": {"patched": 7}}
-    await world.policies.write_status(await world.read(stored), figures)  # not noticed yet
+    await world.policies.write_status(await world.read(stored), figures)  # not applied yet
     rollout.changed.clear()
     await rollout.reconcile()
     await asyncio.wait_for(rollout.changed.wait(), 5)

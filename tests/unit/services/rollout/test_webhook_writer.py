@@ -1,4 +1,4 @@
-"""Webhook configurations are kept as they are wanted, and not fought for without end."""
+"""Webhook configurations are kept as desired, but not fought for without end."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Rules that change their trigger, on what exists: the annotation, and what guards it."""
+"""Rules that change their trigger, on existing objects: the annotation and its safeguards."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ Swept = Callable[..., Awaitable[tuple[UpdateRequest, Attempt]]]
 
 
 def existing(make: type[Make], name: str = "p", **parts: Any) -> Object:
-    """A policy whose only rule changes its trigger, and wants what exists to be changed."""
+    """A policy whose only rule changes its trigger, with the annotation for existing objects."""
     policy = make.policy(name, **parts)
     del policy["spec"]["rules"][0]["mutate"]["targets"]
     policy["metadata"]["annotations"] = {ANNOTATION_EXISTING: "true", **OFF}
@@ -83,7 +83,7 @@ def lone(policy: Object, **changes: Any) -> LoneRule:
         ({"namespace": "a"}, "kube-retrofit-existing"),
         ({"namespace": "other"}, "kube-retrofit"),
         ({"plural": "secrets"}, "kube-retrofit"),
-        # Of another generation nobody knows which rules are beside it.
+        # For another generation it is unknown which rules match the same objects.
         ({"generation": 7}, "kube-retrofit"),
     ],
 )
@@ -137,7 +137,7 @@ async def test_what_is_under_way_is_waited_for_before_other_policies_count(world
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(sweep(policy))
         await sent.wait()
-        # Nothing changes for who is alone.
+        # With unchanged lone rules there is nothing to wait for.
         await world.lanes.lone_rules.clear([known])
         cleared = tasks.create_task(world.lanes.lone_rules.clear([]))
         await asyncio.sleep(0)
@@ -253,7 +253,7 @@ async def test_a_slow_object_holds_up_no_other(world, make, sweep):
     others = asyncio.Event()
 
     async def changing(before: Object, _after: Object) -> None:
-        # Behind the one that goes alone there are ten places.
+        # The first object goes alone, and after it ten at a time.
         if before["metadata"]["name"] == "c001":
             await others.wait()
         elif world.wire.calls["change"] == 30:
@@ -275,7 +275,7 @@ async def test_failures_between_others_end_it_where_all_that_are_allowed_happene
     assert ended.disposition.reason is Reason.TOO_MANY_FAILURES
     assert ended.counts.failed == 10
     labels = [(await world.read(obj))["metadata"].get("labels") for obj in found]
-    # Behind the cursor nothing was begun, and before it nothing was left out.
+    # No object after the cursor was begun, and none before it was left out.
     done = ended.sweep.done
     assert ended.sweep.cursor.endswith(found[done - 1]["metadata"]["name"])
     assert [bool(item) for item in labels] == [
@@ -289,7 +289,7 @@ async def test_the_labels_of_a_namespace_are_read_once_for_many_objects(world, m
     resources = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
     _, ended = await sweep(world.install(existing(make, resources=resources)))
     assert ended.counts.patched == 30
-    # For the one that goes alone, and for the others.
+    # Once for the object that goes alone, and once for the others.
     assert world.wire.calls["get Namespace a"] == 2
 
 

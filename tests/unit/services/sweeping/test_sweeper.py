@@ -23,7 +23,7 @@ APPEND = "- {op: add, path: /data/list/-, value: x}"
 
 @pytest.fixture
 def policy(world: World, make: type[Make]) -> Object:
-    """A rule whose triggers are their own targets."""
+    """A policy whose triggers are their own targets."""
     return world.install(make.policy(targets=[EACH], on_change=True))
 
 
@@ -40,7 +40,7 @@ def triggers(world: World, make: type[Make]) -> Callable[..., list[Object]]:
 
 @pytest.fixture
 def sweep(world: World) -> Callable[..., Awaitable[UpdateRequest]]:
-    """Store a sweep of a policy."""
+    """Return a function that stores a sweep of a policy."""
 
     async def run(policy, **spec):
         facts = {"source": Source.POLICY_CHANGE, "sweep": True, **spec}
@@ -51,7 +51,7 @@ def sweep(world: World) -> Callable[..., Awaitable[UpdateRequest]]:
 
 @pytest.fixture
 def go_on(world: World) -> Callable[..., Awaitable[tuple[UpdateRequest, Attempt]]]:
-    """Run a sweep as it is stored, on a sweeper with small pages."""
+    """Return a function that runs a stored sweep on a sweeper with small pages."""
 
     async def run(request, **settings):
         sweeper = replace(world.sweeper, **{"page": 2, "parallel": 2, **settings})
@@ -101,7 +101,7 @@ async def test_only_what_the_match_can_mean_is_listed(world, make, triggers, swe
 
 
 async def test_an_unknown_number_is_not_guessed(world, make, triggers, sweep, go_on):
-    """The API server does not count what a selector leaves."""
+    """The API server does not count the remaining objects of a list with a selector."""
     policy = world.install(
         make.policy("q", targets=[EACH], resources={"selector": {"matchLabels": {"x": "y"}}})
     )
@@ -387,7 +387,7 @@ async def test_rules_that_do_not_converge_change_each_trigger_once(world, make, 
     world.dispatcher.on_stored(await sweep(policy))
     request = await world.requests.get("sweep-1")
     await go_on(request)
-    # The process dies before the end is stored, and another begins again.
+    # The process dies before the end is stored, and another one begins again.
     await go_on(request)
     assert (await world.read(stored))["data"]["list"] == ["x"]
 
@@ -426,5 +426,5 @@ async def test_what_fails_side_by_side_is_listed_once(world, policy, triggers, s
     world.wire.before_change = refuse
     _, ended = await go_on(await sweep(policy), page=30, parallel=3)
     assert (ended.sweep.done, ended.sweep.failed) == (30, 30)
-    # One says how many there are.
+    # One of the two lists counts the objects.
     assert world.wire.calls["list"] == 2

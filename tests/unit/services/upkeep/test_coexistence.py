@@ -1,4 +1,4 @@
-"""Is a live Kyverno there? Told by its Leases, whatever the clocks say."""
+"""Detection of a live Kyverno by its Leases, independent of the clocks."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,7 +12,7 @@ from tests.unit.services.conftest import World
 
 
 class Leases:
-    """Leases by name; one that is an error is raised."""
+    """Leases by name; a stored error is raised."""
 
     def __init__(self):
         self.stored = {}

@@ -1,4 +1,4 @@
-"""Requests that wait for a right go on soon after it is granted, at one question per right."""
+"""Requests that wait for a right resume soon after the grant, with one review per right."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ def watcher(world, account, **options) -> PermissionWatch:
 
 @dataclass
 class Shelf:
-    """Requests that never go on."""
+    """Waiting requests that never resume."""
 
     missing: frozenset[str]
     woken: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Shelf:
 
 
 async def parked(world, policy, trigger, *names: str) -> None:
-    """Let requests come to a target that they may not patch."""
+    """Store requests for a target that they may not patch, and process each."""
 
     def refuse(_before, _after):
         raise Forbidden("no", permission="patch secrets in namespace a")
@@ -72,7 +72,7 @@ async def test_a_granted_right_wakes_who_waits_for_it(world, policy, trigger, ta
     await watch.look()
     await world.settle()
     assert (await world.status("ur-1")).attempts == 1
-    # One right and one object, in both ways of writing, however many requests wait for it.
+    # Both ways of writing, for all objects and for one, however many requests wait.
     rights = ["patch secrets in namespace a", "update secrets in namespace a"]
     assert account.asked == [*rights, *(f"{right} named s" for right in rights)]
     account.lacks.clear()
@@ -145,7 +145,7 @@ async def test_a_right_that_only_seems_to_be_there_is_tried_ever_more_seldom():
         clock.tick(5.0)
     pauses = [(b - a).total_seconds() for a, b in pairwise(moments)]
     assert pauses == [5, 10, 20, 40, 80]
-    # Once it was seen to be missing, its return is news.
+    # Once the right was seen to be missing, its return wakes the requests at once.
     watch.access.lacks.add("get secrets")
     await watch.look()
     watch.access.lacks.clear()

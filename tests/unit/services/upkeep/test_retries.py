@@ -27,7 +27,7 @@ def retries(world: World, warnings: list[str]) -> Retries:
 
 @pytest.fixture
 def ended(world: World, make: type[Make]) -> Callable[..., Awaitable[UpdateRequest]]:
-    """Store a request that ended, and ask for it to be done again."""
+    """Return a function that stores an ended request, by default annotated for a retry."""
 
     async def store(name="ur-1", *, state=State.FAILED, asked=True, **spec):
         request = await world.ask(POLICY, make.object(), name=name, **spec)
@@ -64,7 +64,7 @@ async def test_it_is_done_once_however_often_it_is_seen(world, retries, ended):
     await retries.settle()
     retries.on_stored(await world.requests.get(failed.name))
     (first,) = (await waiting(world)).values()
-    # It ended and was removed meanwhile; a new leader sees the failed one for the first time.
+    # The new request ended and was removed; a new leader first sees the failed one now.
     kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
     world.cluster.delete(kind, "kyverno", first.name)
     later = Retries(requests=world.requests, warn=pytest.fail)
@@ -89,7 +89,7 @@ async def test_what_was_recorded_of_a_secret_is_copied_for_it(world, retries, en
     await retries.settle()
     (again,) = (await waiting(world)).values()
     assert again.spec.recorded_secret == recorded_name(again.name)
-    # Each goes with its own request.
+    # Each copy is deleted with its own request.
     await world.requests.delete_recorded("ur-1")
     assert await world.requests.read_recorded(again.name) == b'{"object": {}}'
 

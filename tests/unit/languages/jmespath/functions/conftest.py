@@ -10,7 +10,7 @@ from reconciler.languages.jmespath import compile_expression
 
 @pytest.fixture
 def run() -> Callable[..., Any]:
-    """Evaluate an expression on named values."""
+    """Return a function that evaluates an expression on named values."""
 
     def evaluate(source: str, /, *, environment: Any = None, **data: Any) -> Any:
         return compile_expression(source).search(data | environment_entry(**(environment or {})))
@@ -20,7 +20,7 @@ def run() -> Callable[..., Any]:
 
 @pytest.fixture
 def fails(run: Callable[..., Any]) -> Callable[..., str]:
-    """Evaluate an expression that must fail, and give the text of the error."""
+    """Return a function that evaluates a failing expression and returns the error's text."""
 
     def evaluate(source: str, /, **data: Any) -> str:
         with pytest.raises(EvaluationError) as failure:

@@ -1,4 +1,4 @@
-"""The settings ConfigMap: each key by itself, refused values with their cure."""
+"""The settings ConfigMap: each key is read on its own, and each refusal names a cure."""
 
 import pytest
 
