@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -84,7 +85,31 @@ def apply_image(cluster: Cluster, facts: Facts, overlay: str, image: str) -> Non
     cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text.replace(facts.image, image))
 
 
-def alone(cluster: Cluster, image: str, namespace: str = "kyverno") -> None:
+def upgrade_through(
+    cluster: Cluster, facts: Facts, overlays: Sequence[str], running: Stream, namespace: str
+) -> None:
+    """Apply overlays one after another, each with another image than the one before."""
+    for overlay, image in zip(overlays, cycle((facts.upgrade, facts.image)), strict=False):
+        apply_image(cluster, facts, overlay, image)
+        cluster.kubectl("rollout", "status", "-n", namespace, "deployment", within=ROLLOUT)
+        alone(cluster, image, namespace)
+        running.wait(5, within=30.0)
+
+
+def remove(cluster: Cluster, overlays: Sequence[str]) -> None:
+    """Delete the objects of overlays that were applied one after another."""
+    found: dict[tuple[str, str, str, str], Any] = {}
+    for overlay in overlays:
+        text = cluster.kubectl("kustomize", str(OVERLAYS / overlay))
+        for item in yaml.safe_load_all(text):
+            meta = item["metadata"]
+            place = item["apiVersion"], item["kind"], meta.get("namespace", ""), meta["name"]
+            found.setdefault(place, item)
+    items = yaml.safe_dump_all(found.values())
+    cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=items, within=ROLLOUT)
+
+
+def alone(cluster: Cluster, image: str, namespace: str) -> None:
     """Wait until the programs run this image and no other."""
 
     def only() -> bool:
@@ -179,17 +204,10 @@ def test_the_profiles_for_what_others_run_are_installed_upgraded_and_removed(
     applied(cluster, POLICY)
     ready(cluster)
     with triggers("three more profiles") as running:
-        for profile in profiles:
-            for image in (facts.image, facts.upgrade):
-                apply_image(cluster, facts, profile, image)
-                rolled_out(cluster)
-                alone(cluster, image)
-                running.wait(5, within=30.0)
+        upgrade_through(cluster, facts, profiles, running, "kyverno")
     assert (running.row.refused, running.row.lost) == (0, 0)
     cluster.kubectl("delete", "cpol", "--all")
-    for profile in profiles:
-        removed = ("delete", "--ignore-not-found", "-k", str(OVERLAYS / profile))
-        cluster.kubectl(*removed, within=ROLLOUT)
+    remove(cluster, profiles)
     cluster.kubectl("delete", "-f", STANDINS)
     wait_until(
         lambda: outside(cluster) <= clean, within=60.0, what="only what was there before is left"
@@ -206,19 +224,12 @@ def test_the_overlays_beside_it_are_installed_upgraded_and_removed(
     rolled_out(cluster)
     applied(cluster, POLICY)
     ready(cluster)
-    place = ("-n", BESIDE.namespace)
     overlays = ("beside-kyverno", *(f"{profile}-beside" for profile in profiles))
     with triggers("overlays beside it", 2.0) as running:
-        for overlay, image in zip(overlays, cycle((facts.image, facts.upgrade)), strict=False):
-            apply_image(cluster, facts, overlay, image)
-            cluster.kubectl("rollout", "status", *place, "deployment", within=ROLLOUT)
-            alone(cluster, image, BESIDE.namespace)
-            running.wait(5, within=30.0)
+        upgrade_through(cluster, facts, overlays, running, BESIDE.namespace)
     assert (running.row.refused, running.row.lost) == (0, 0)
     cluster.kubectl("delete", "cpol", "--all")
-    for overlay in overlays:
-        removed = ("delete", "--ignore-not-found", "-k", str(OVERLAYS / overlay))
-        cluster.kubectl(*removed, within=ROLLOUT)
+    remove(cluster, overlays)
     apply(cluster, "default")
     cluster.kubectl("delete", "-f", STANDINS)
 
