@@ -89,14 +89,14 @@ async def person(rig: Rig, *verbs: str, resource: str = _REQUESTS) -> AsyncItera
     ],
     ids=lambda spec: "-".join(map(str, spec.values()))[:20],
 )
-async def test_an_operator_says_nothing_that_only_admission_saw(
+async def test_an_operator_cannot_set_fields_that_only_the_programs_record(
     rig: Rig, roles: Roles, spec: Object
 ) -> None:
     with pytest.raises(Denied, match="kube-retrofit's own programs"):
         await roles.request_operator.create(update_request(rig, **spec))
 
 
-async def test_what_an_older_retry_makes_is_refused_with_the_way_out(
+async def test_a_request_made_by_an_older_retry_command_is_refused_with_advice(
     rig: Rig, roles: Roles
 ) -> None:
     copied = update_request(rig, source="manual", context=FORGED_CONTEXT)
@@ -104,16 +104,16 @@ async def test_what_an_older_retry_makes_is_refused_with_the_way_out(
         await roles.request_operator.create(copied)
 
 
-async def test_a_request_as_a_kyverno_leaves_it_cannot_be_forged(rig: Rig, roles: Roles) -> None:
+async def test_an_operator_cannot_forge_a_request_as_kyverno_leaves_it(
+    rig: Rig, roles: Roles
+) -> None:
     forged = update_request(rig, context=FORGED_CONTEXT)
     del forged["spec"]["source"]
     with pytest.raises(Denied, match="the other sources are those"):
         await roles.request_operator.create(forged)
 
 
-async def test_a_request_does_not_show_another_policy_than_it_is_for(
-    rig: Rig, roles: Roles
-) -> None:
+async def test_a_request_must_name_the_policy_of_its_policy_ref(rig: Rig, roles: Roles) -> None:
     ref = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "another"}
     with pytest.raises(Denied, match=r"spec\.policy has to name the policy of spec\.policyRef"):
         await roles.request_operator.create(update_request(rig, policyRef=ref))
@@ -123,14 +123,14 @@ async def test_a_request_does_not_show_another_policy_than_it_is_for(
 
 
 @pytest.mark.parametrize("name", [f"ur-{HASH}", f"sweep-{HASH}"])
-async def test_an_operator_takes_no_name_that_admission_would_use(
+async def test_an_operator_cannot_use_a_name_reserved_for_the_programs(
     rig: Rig, roles: Roles, name: str
 ) -> None:
     with pytest.raises(Denied, match="names of this form"):
         await roles.request_operator.create(update_request(rig, name))
 
 
-async def test_nobody_names_the_secret_of_somebody_else(rig: Rig, roles: Roles) -> None:
+async def test_a_request_cannot_name_a_secret_other_than_its_own(rig: Rig, roles: Roles) -> None:
     for writer in (rig, roles.request_operator):
         with pytest.raises((Denied, Invalid)):
             await writer.create(update_request(rig, recordedSecret=CA))
@@ -138,7 +138,7 @@ async def test_nobody_names_the_secret_of_somebody_else(rig: Rig, roles: Roles) 
 
 
 @pytest.mark.parametrize("missing", ["name", "kind"])
-async def test_nobody_asks_for_work_without_a_trigger(
+async def test_a_request_without_a_complete_trigger_is_refused(
     rig: Rig, roles: Roles, missing: str
 ) -> None:
     forged = update_request(rig)
@@ -148,7 +148,7 @@ async def test_nobody_asks_for_work_without_a_trigger(
             await writer.create(forged)
 
 
-async def test_an_operator_asks_for_work_on_what_is_there(rig: Rig, roles: Roles) -> None:
+async def test_an_operator_may_create_a_request_and_retry_it(rig: Rig, roles: Roles) -> None:
     await one_rule(rig)
     await rig.finish(0)
     operator = roles.request_operator
@@ -163,7 +163,7 @@ async def test_an_operator_asks_for_work_on_what_is_there(rig: Rig, roles: Roles
     await operator.merge("UpdateRequest", request.name, marks, namespace=NAMESPACE)
 
 
-async def test_what_is_stored_is_neither_raised_nor_given_to_the_collector(
+async def test_an_operator_cannot_raise_the_sequence_of_a_request_or_set_its_owner(
     rig: Rig, roles: Roles
 ) -> None:
     operator = roles.request_operator
@@ -180,10 +180,9 @@ async def test_what_is_stored_is_neither_raised_nor_given_to_the_collector(
     assert await rig.get("UpdateRequest", name, NAMESPACE)
 
 
-async def test_nobody_but_the_controller_says_how_work_ended(rig: Rig, roles: Roles) -> None:
+async def test_only_the_controller_sets_the_status_of_a_request(rig: Rig, roles: Roles) -> None:
     await one_rule(rig)
-    paused = {"metadata": {"annotations": {"kube-retrofit.dev/paused": "true"}}}
-    await rig.merge("ClusterPolicy", rig.namespace, paused, namespace="")
+    await rig.pause()
     await rig.create(config_map(rig.namespace, "trigger-1"))
     (request,) = await rig.requests()
     ended = {"status": {"state": "Completed"}}
@@ -196,7 +195,7 @@ async def test_nobody_but_the_controller_says_how_work_ended(rig: Rig, roles: Ro
     assert [item.status.state for item in await rig.requests()] == [State.PENDING]
 
 
-async def test_who_writes_requests_freely_is_held_to_the_same(rig: Rig) -> None:
+async def test_full_rights_on_requests_do_not_allow_forged_fields(rig: Rig) -> None:
     async with person(rig, "create", "delete", "get", "list", "patch", "update") as writer:
         for spec in ({"source": "admission"}, {"context": FORGED_CONTEXT}, {"sequence": 1}):
             with pytest.raises(Denied):

@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.errors import ClusterError
 from tests.faults.hooked import create, following, hook, seed, seeds, status_of, with_hooks
-from tests.faults.rig import Rig
+from tests.faults.rig import Rig, config_map
 
 pytestmark = pytest.mark.cluster
 
@@ -51,7 +51,7 @@ async def tried(rig: Rig, name: str, operations: Sequence[Object]) -> list[str]:
     return names
 
 
-async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
+async def test_no_operation_of_a_hook_affects_another_namespace(rig: Rig) -> None:
     place = f"other-{uuid.uuid4().hex[:8]}"
     await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     await rig.create(
@@ -75,7 +75,7 @@ async def test_no_operation_leaves_the_namespace(rig: Rig) -> None:
     assert await rig.find("Namespace", place, "") is not None
 
 
-async def test_no_hook_changes_what_the_programs_stand_on(rig: Rig) -> None:
+async def test_a_hook_cannot_create_objects_in_the_namespace_of_kube_retrofit(rig: Rig) -> None:
     own = create("intruder")
     own["object"]["metadata"]["namespace"] = "{{ 'kyverno' }}"
     run = {"operations": [own]}
@@ -113,9 +113,14 @@ FREEING: list[Object] = [
 """Operations by which the controller's rights would delete, or keep, another user's object."""
 
 
-async def test_no_hook_changes_what_decides_over_a_deletion(rig: Rig) -> None:
-    meta = {"namespace": rig.namespace, "name": "held", "finalizers": ["example.com/held"]}
-    await rig.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+async def test_a_hook_cannot_remove_finalizers_and_owners(rig: Rig) -> None:
+    await rig.create(config_map(rig.namespace, "owner"))
+    owner = await rig.get("ConfigMap", "owner")
+    uid = owner["metadata"]["uid"]
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]
+    held = config_map(rig.namespace, "held")
+    held["metadata"] |= {"finalizers": ["example.com/held"], "ownerReferences": owners}
+    await rig.create(held)
     names = await tried(rig, "free", FREEING)
 
     async def silent() -> list[str]:
@@ -124,11 +129,11 @@ async def test_no_hook_changes_what_decides_over_a_deletion(rig: Rig) -> None:
 
     await rig.settle(silent, within=30.0)
     kept = (await rig.get("ConfigMap", "held"))["metadata"]
-    assert kept["finalizers"] == ["example.com/held"]
+    assert (kept["finalizers"], kept["ownerReferences"]) == (["example.com/held"], owners)
     await rig.merge("ConfigMap", "held", {"metadata": {"finalizers": None}})
 
 
-async def test_what_leads_elsewhere_by_its_text_is_refused_with_the_place(rig: Rig) -> None:
+async def test_a_hook_that_names_another_namespace_is_refused_with_the_field(rig: Rig) -> None:
     named = create("stolen")
     named["object"]["metadata"]["namespace"] = "default"
     with pytest.raises(ClusterError) as caught:

@@ -27,7 +27,7 @@ from tests.bench import audit
 from tests.bench.admit import make_namespace, until
 from tests.bench.figures import Spread
 from tests.bench.processes import cpu_seconds, measured
-from tests.bench.wire import MERGE, Wire
+from tests.bench.wire import MERGE, Refused, Wire
 
 _HOOKS: Final = "/apis/kube-retrofit.dev/v1alpha1/namespaces/{}/hooks"
 _HOOK: Final = {"apiVersion": "kube-retrofit.dev/v1alpha1", "kind": "Hook"}
@@ -231,7 +231,8 @@ async def _until_done(wire: Wire, namespace: str) -> int:
         states = {(item.get("status") or {}).get("state") for item in answer["items"]}
         return states == ended and _events_of(answer) >= _IDLE + _BURST
 
-    with contextlib.suppress(Exception):
+    # What is missing after that time is counted as lost.
+    with contextlib.suppress(Refused):
         await until(wire, path, all_have, within=_SETTLED)
     return _events_of(await wire.read(path))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.bench.desk import apply, evaluation
 
 
-def test_many_objects_need_the_memory_of_few(tmp_path: Path) -> None:
+def test_many_objects_need_hardly_more_memory_than_few(tmp_path: Path) -> None:
     few, many = apply(100, tmp_path), apply(3000, tmp_path)
     assert many.peak < 1.3 * few.peak
 

@@ -16,7 +16,7 @@ CONTROLLER = "system:serviceaccount:kyverno:kube-retrofit-controller"
     ("seconds", "p50", "p99"),
     [([], 0.0, 0.0), ([2.0], 2.0, 2.0), ([float(n) for n in range(101)], 50.0, 99.0)],
 )
-def test_spread_is_nearest_rank(seconds: list[float], p50: float, p99: float) -> None:
+def test_a_spread_uses_the_nearest_rank(seconds: list[float], p50: float, p99: float) -> None:
     assert Spread.of(seconds[::-1]) == Spread(p50=p50, p99=p99)
 
 
@@ -33,12 +33,12 @@ def test_a_trigger_without_effect_is_lost_and_a_refused_one_is_not() -> None:
     assert Figures(pipeline=phase, steady=phase).lost == 2
 
 
-def test_nothing_accepted_is_nothing_lost() -> None:
+def test_without_accepted_triggers_none_is_lost() -> None:
     phase = Times(begun={"a": 1.0}).phase()
     assert (phase.accepted, phase.refused, phase.lost, phase.per_second) == (0, 1, 0, 0.0)
 
 
-def test_calls_are_those_of_the_two_accounts_with_the_constant_ones_apart(tmp_path: Path) -> None:
+def test_only_calls_of_both_accounts_are_counted_with_constant_ones_apart(tmp_path: Path) -> None:
     def event(verb: str, resource: str, user: str = CONTROLLER, sub: str = "") -> bytes:
         named = {"resource": resource} | ({"subresource": sub} if sub else {})
         return orjson.dumps(

@@ -3,7 +3,7 @@
 from tests.bench import handler
 
 
-def test_the_three_requests_are_distinguished():
+def test_the_three_requests_differ_in_cost_as_expected():
     few, many = handler.measure(4), handler.measure(40)
     # A kind that policies name costs more than one that none names, and more with each policy.
     assert many.other.p50 < many.one.p50

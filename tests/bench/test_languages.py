@@ -3,7 +3,7 @@
 from tests.bench import languages
 
 
-def test_what_is_measured_costs_something() -> None:
+def test_every_measured_rule_takes_time() -> None:
     costs = [*languages.mod_rules(), *languages.kinitiras()]
     assert len(costs) == 5
     assert all(cost.seconds > 0 for cost in costs)

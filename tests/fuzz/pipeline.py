@@ -147,7 +147,7 @@ _KNOWN = {
 @st.composite
 def _stored(draw: st.DrawFn) -> Object:
     found: Object = draw_value(draw, {**_SCHEMA, "required": ["spec"]}, _KNOWN)
-    marks = {LABEL_SHARD: "1"} if draw(st.booleans()) else draw(st.just({}))
+    marks = {LABEL_SHARD: "1"} if draw(st.booleans()) else {}
     meta: Object = {"name": "ur-odd", "namespace": "kyverno", "labels": marks}
     if draw(st.booleans()):
         meta["annotations"] = {"kube-retrofit.dev/retry": draw(TEXTS)}

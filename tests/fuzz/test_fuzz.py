@@ -11,5 +11,5 @@ FUZZERS = (*http.FUZZERS, *pipeline.FUZZERS)
 # Hypothesis shrinks a failure for up to five minutes, and a timeout would hide the failure.
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda fuzzer: fuzzer.name)
-def test_bad_input_is_refused_by_its_place_and_good_input_has_its_end(fuzzer: Fuzzer) -> None:
+def test_bad_input_is_refused_with_its_location_and_good_input_is_handled(fuzzer: Fuzzer) -> None:
     fuzzer.run(fuzzer.short)

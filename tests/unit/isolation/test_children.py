@@ -1,8 +1,10 @@
 """Slow evaluations run in a child process, which can neither block nor crash its parent."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -31,7 +33,7 @@ def children():
     return [int(pid) for pid in listed if Path(f"/proc/{pid}/cmdline").read_bytes() == own]
 
 
-async def test_the_loop_goes_on_while_a_child_works():
+async def test_the_event_loop_continues_while_a_child_works():
     async def longest_pause():
         longest, before = 0.0, time.monotonic()
         while not working.done():
@@ -48,7 +50,7 @@ async def test_the_loop_goes_on_while_a_child_works():
     assert await working != os.getpid()
 
 
-async def test_a_child_has_what_its_parent_has_and_changes_nothing_of_it():
+async def test_a_child_works_on_a_copy_of_the_data_of_its_parent():
     known = {"n": 1}
 
     def work():
@@ -59,19 +61,24 @@ async def test_a_child_has_what_its_parent_has_and_changes_nothing_of_it():
     assert known == {"n": 1}
 
 
-async def test_a_child_has_neither_sockets_nor_pipes_of_its_parent(tmp_path):
-    with (tmp_path / "open").open("w") as held:
-        number = held.fileno()
+async def test_a_child_has_no_file_pipe_or_socket_of_its_parent(tmp_path):
+    with (tmp_path / "open").open("w") as file, socket.socket() as server:
+        pipe = os.pipe()
+        numbers = [file.fileno(), server.fileno(), *pipe]
 
         def work():
-            try:
-                os.fstat(number)
-            except OSError:
-                return "closed"
-            return "open"
+            still_open = []
+            for number in numbers:
+                with contextlib.suppress(OSError):
+                    os.fstat(number)
+                    still_open.append(number)
+            return still_open
 
-        assert await ChildProcesses().evaluate(work, "a") == "closed"
-        os.fstat(number)
+        assert await ChildProcesses().evaluate(work, "a") == []
+        for number in numbers:
+            os.fstat(number)
+        for end in pipe:
+            os.close(end)
 
 
 async def test_the_deadline_ends_a_child():
@@ -92,7 +99,7 @@ async def test_a_child_that_is_killed_is_distinguished_from_a_rule_that_fails():
 
 
 @linux
-async def test_memory_ends_an_evaluation_and_not_the_process():
+async def test_the_memory_limit_ends_an_evaluation_but_not_the_process():
     limits = Limits(memory=64 * MIB)
     with pytest.raises(EvaluationError, match="needs more than 64 MiB of memory"):
         # More memory than the parent can have freed and still have mapped.
@@ -100,14 +107,14 @@ async def test_memory_ends_an_evaluation_and_not_the_process():
     assert await ChildProcesses(limits).evaluate(lambda: len(bytearray(MIB)), "a") == MIB
 
 
-async def test_what_is_too_large_stays_in_the_child():
+async def test_a_result_above_the_limit_is_an_error():
     limits = Limits(answer=MIB)
     with pytest.raises(EvaluationError, match="larger than 1 MiB"):
         await ChildProcesses(limits).evaluate(lambda: "x" * 2 * MIB, "a")
     assert len(await ChildProcesses(limits).evaluate(lambda: "x" * (MIB - 100), "a")) == MIB - 100
 
 
-async def test_an_internal_error_says_where_and_quotes_nothing():
+async def test_an_internal_error_names_its_place_and_quotes_no_values():
     def work():
         return {}["a secret value"]
 
@@ -118,7 +125,7 @@ async def test_an_internal_error_says_where_and_quotes_nothing():
 
 
 @linux
-async def test_who_is_cancelled_leaves_no_child():
+async def test_a_cancelled_evaluation_leaves_no_child():
     working = asyncio.create_task(ChildProcesses().evaluate(lambda: burn(30), "a"))
     await asyncio.sleep(0)
     assert len(children()) == 1
@@ -169,7 +176,7 @@ POLICY = {
 }
 
 
-async def test_targets_are_the_same_whoever_found_them():
+async def test_targets_found_in_a_child_equal_those_found_in_the_parent():
     (program,) = compile_policy(POLICY).programs
     context = Context({"request": {"object": {"x": "it"}}})
     found, errors = await ChildProcesses().evaluate(lambda: program.targets.queries(context), "a")

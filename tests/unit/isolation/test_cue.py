@@ -34,7 +34,7 @@ def standing_in(tmp_path: Path) -> Callable[[str], CueCommand]:
 
 
 class TestProcess:
-    async def test_it_is_given_a_folder_and_nothing_of_the_environment(
+    async def test_the_command_has_its_own_folder_and_a_clean_environment(
         self, standing_in, monkeypatch
     ):
         monkeypatch.setenv("CANARY", "canary")
@@ -43,11 +43,11 @@ class TestProcess:
         # HOME, CUE_REGISTRY, GOMAXPROCS, and PWD, which the shell sets itself.
         assert found == [4, 2]
 
-    async def test_its_folder_is_gone_afterwards(self, standing_in):
+    async def test_the_folder_of_the_command_is_deleted_afterwards(self, standing_in):
         where = await standing_in('printf "\\"%s\\"" "$PWD"', PATIENT).evaluate(LOAD)
         assert not Path(where).exists()
 
-    async def test_what_does_not_end_is_killed_with_all_that_it_started(
+    async def test_a_command_over_its_time_is_killed_with_its_children(
         self, standing_in, tmp_path
     ):
         pids = tmp_path / "pids"
@@ -59,22 +59,22 @@ class TestProcess:
         for pid in pids.read_text().split():
             assert not await _lives(int(pid))
 
-    async def test_what_says_too_much_is_refused(self, standing_in):
+    async def test_output_above_the_limit_is_refused(self, standing_in):
         with pytest.raises(Invalid, match="returns more than 1000 bytes"):
             await standing_in("head -c 2000 /dev/zero", PATIENT).evaluate(LOAD)
 
-    async def test_what_never_stops_to_say_something_is_killed(self, standing_in):
+    async def test_a_command_with_endless_output_is_killed(self, standing_in):
         with pytest.raises(Invalid, match="takes more than"):
             await standing_in("cat /dev/zero").evaluate(LOAD)
 
-    async def test_what_wants_too_much_memory_fails(self, standing_in):
+    async def test_a_command_that_needs_too_much_memory_fails(self, standing_in):
         script = "exec python3 -c \"x = bytearray(200 << 20); print('[]')\""
         limits = CueLimits(seconds=80.0, memory=64 << 20)
         command = standing_in(f"PATH={os.environ['PATH']} {script}", limits)
         with pytest.raises(Invalid, match="cannot be evaluated"):
             await command.evaluate(LOAD)
 
-    async def test_no_file_grows_beyond_the_answer(self, standing_in):
+    async def test_files_cannot_exceed_the_output_limit(self, standing_in):
         script = "head -c 40000 /dev/zero > file; wc -c < file"
         # The unit of the limit is 512 bytes, in some shells 1,024.
         assert await standing_in(script, CueLimits(seconds=30.0, answer=1024)).evaluate(LOAD) in {
@@ -82,7 +82,7 @@ class TestProcess:
             2048,
         }
 
-    async def test_what_it_says_is_not_shown_but_for_the_place(self, standing_in):
+    async def test_error_output_is_hidden_except_for_its_position(self, standing_in):
         script = "echo 'conflicting values \"canary\": ./policy.cue:3:7' >&2; exit 1"
         command = standing_in(script, PATIENT)
         with pytest.raises(Invalid) as failed:
@@ -92,7 +92,7 @@ class TestProcess:
         with pytest.raises(InvalidPolicy, match="cannot be parsed: line 3, column 7"):
             await command.check("x", location="spec")
 
-    async def test_a_command_that_cannot_be_started_may_be_another_time(self, tmp_path):
+    async def test_a_command_that_cannot_be_started_is_unavailable(self, tmp_path):
         with pytest.raises(Unavailable, match="cannot be started"):
             await CueCommand(file=tmp_path / "none").evaluate(LOAD)
 
@@ -119,11 +119,11 @@ class TestSetting:
             await command.evaluate(LOAD)
 
     @pytest.mark.parametrize("path", ["cue", "/none", "/"])
-    def test_a_path_that_leads_to_no_command_is_refused(self, path):
+    def test_a_path_that_is_not_a_command_is_refused(self, path):
         with pytest.raises(InvalidSetting, match="expected the absolute path of the cue command"):
             cue_at(path)
 
-    async def test_everything_else_is_read_by_another(self):
+    async def test_other_loads_are_passed_to_the_wrapped_loader(self):
         loader = WithCue(MemoryLoader(MemoryCluster()), NoCue())
         load = ApiLoad(method="GET", path="/api/v1/namespaces")
         assert (await loader.load(load))["items"] == []
@@ -137,16 +137,16 @@ class TestPrograms:
     def command(self) -> CueCommand:
         return CueCommand(file=Path(str(shutil.which("cue"))), limits=CueLimits(seconds=20.0))
 
-    async def test_a_program_sees_its_data(self, command):
+    async def test_a_program_reads_its_data(self, command):
         source = 'object: _ @tag(object)\npatches: [{op: "add", path: "/b", value: object.a}]'
         load = CueLoad(source=source, data='{"object": {"a": "x"}}', output="patches")
         assert await command.evaluate(load) == [{"op": "add", "path": "/b", "value": "x"}]
 
-    async def test_a_program_without_the_field_gives_nothing(self, command):
+    async def test_a_program_without_the_output_field_returns_nothing(self, command):
         assert await command.evaluate(CueLoad(source="a: 1", data="{}", output="patches")) is None
 
     @pytest.mark.parametrize("source", ["patches: [", "patches: [{a: string}]"])
-    async def test_a_program_that_is_wrong_is_refused(self, command, source):
+    async def test_an_invalid_program_is_refused(self, command, source):
         with pytest.raises(Invalid, match="cannot be evaluated"):
             await command.evaluate(CueLoad(source=source, data="{}", output="patches"))
 
@@ -155,7 +155,7 @@ class TestPrograms:
         with pytest.raises(Invalid, match=r"cannot be evaluated|takes more"):
             await command.evaluate(CueLoad(source=source, data="{}", output="patches"))
 
-    async def test_a_program_reads_no_file(self, command):
+    async def test_a_program_cannot_read_files_or_other_modules(self, command):
         for source in (
             '@extern(embed)\npackage a\npatches: _ @embed(file="/etc/hostname",type=text)',
             'import "example.com/a"\npatches: a.b',

@@ -32,18 +32,20 @@ async def one(workers: JqWorkers, program: str, value: object = None) -> list[ob
     return found
 
 
-async def test_answers_come_in_the_order_of_the_inputs(workers: JqWorkers) -> None:
+async def test_results_are_in_the_order_of_the_inputs(workers: JqWorkers) -> None:
     found = await workers.evaluate(".a[]", [{"a": [index, -index]} for index in range(300)])
     assert found == [[index, -index] for index in range(300)]
 
 
-async def test_what_cannot_be_written_takes_no_other_with_it(workers: JqWorkers) -> None:
+async def test_an_input_that_cannot_be_encoded_does_not_affect_the_others(
+    workers: JqWorkers,
+) -> None:
     found = await workers.evaluate("type", [1, nested(2000), nested(250), "x"])
     assert [found[0], found[2], found[3]] == [["number"], ["object"], ["string"]]
     assert isinstance(found[1], EvaluationError)
 
 
-async def test_a_result_that_nobody_can_read_is_an_error(workers: JqWorkers) -> None:
+async def test_a_result_that_cannot_be_decoded_is_an_error(workers: JqWorkers) -> None:
     program = "if . == 1 then reduce range(5000) as $i (1; [.]) else . end"
     found = await workers.evaluate(program, [1, 2])
     assert isinstance(found[0], EvaluationError)
@@ -57,7 +59,9 @@ def nested(levels: int) -> dict[str, object]:
     return made
 
 
-async def test_one_input_that_ends_the_worker_takes_no_other_with_it(workers: JqWorkers) -> None:
+async def test_an_input_that_ends_the_worker_does_not_affect_the_others(
+    workers: JqWorkers,
+) -> None:
     program = 'if . == 1 then repeat(.) elif . == 2 then error("no") else . end'
     found = await workers.evaluate(program, [0, 1, 2, 3])
     assert [found[0], found[3]] == [[0], [3]]
@@ -66,13 +70,15 @@ async def test_one_input_that_ends_the_worker_takes_no_other_with_it(workers: Jq
 
 
 @pytest.mark.parametrize("program", ["def f: f; f", "[range(1e9)]", '"a" * 1e9', "[range(1000)]"])
-async def test_what_takes_too_much_is_an_error(workers: JqWorkers, program: str) -> None:
+async def test_a_program_that_takes_too_much_time_or_memory_is_an_error(
+    workers: JqWorkers, program: str
+) -> None:
     with pytest.raises(EvaluationError):
         await one(workers, program)
     assert await one(workers, ". + 1", 1) == [2]
 
 
-async def test_a_program_that_cannot_be_compiled_is_refused_with_its_place(
+async def test_a_program_that_cannot_be_compiled_is_refused_with_its_location(
     workers: JqWorkers,
 ) -> None:
     with pytest.raises(InvalidPolicy, match=r"^here: .*nothing/0 is not defined"):
@@ -80,14 +86,14 @@ async def test_a_program_that_cannot_be_compiled_is_refused_with_its_place(
     await workers.compile(".a", location="here")
 
 
-async def test_no_environment_can_be_seen(
+async def test_a_program_cannot_read_the_environment(
     workers: JqWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANARY", "secret")
     assert await one(workers, "[env, $ENV]") == [[{}, {}]]
 
 
-def test_a_worker_can_open_no_file(tmp_path: Path) -> None:
+def test_a_worker_cannot_open_files(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('"secret"')
     # `check_program` refuses this program; even without that check it reads nothing.
     program = f'import "data" as $data {{search: "{tmp_path}"}}; $data'
@@ -103,33 +109,33 @@ def test_a_worker_can_open_no_file(tmp_path: Path) -> None:
     assert json.loads(done.stdout[10:]).keys() == {"error"}
 
 
-async def test_what_json_cannot_hold_is_an_error(workers: JqWorkers) -> None:
+async def test_a_number_that_json_cannot_represent_is_an_error(workers: JqWorkers) -> None:
     for program in ("nan", "[infinite]", "{a: (-1 | sqrt)}", "1e308 * 10", '"nan" | tonumber'):
         with pytest.raises(EvaluationError):
             await one(workers, program)
 
 
-async def test_the_keys_of_what_a_program_makes_are_in_order(workers: JqWorkers) -> None:
+async def test_the_keys_of_created_objects_are_sorted(workers: JqWorkers) -> None:
     made = "{b: {d: 1, c: 2}, a: 1}"
     assert await one(workers, f"{made} | tojson") == ['{"a":1,"b":{"c":2,"d":1}}']
     assert await one(workers, f"{made} | [to_entries[].key]") == [["a", "b"]]
     assert await one(workers, f"{made} | with_entries(.key |= . + .) | keys") == [["aa", "bb"]]
 
 
-async def test_a_program_may_stop_with_what_it_has(workers: JqWorkers) -> None:
+async def test_a_program_that_halts_returns_its_results_so_far(workers: JqWorkers) -> None:
     assert await one(workers, "1, halt, error") == [1]
     assert await one(workers, "halt") == []
     assert await one(workers, ".", "again") == ["again"]
 
 
 @pytest.mark.parametrize("program", ["leaf_paths", "toarray", "date", "pow10"])
-async def test_what_gojq_does_not_have_is_not_there(workers: JqWorkers, program: str) -> None:
+async def test_functions_that_gojq_lacks_are_not_defined(workers: JqWorkers, program: str) -> None:
     with pytest.raises(InvalidPolicy, match="is not defined"):
         await workers.compile(program, location="p")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells which children there are")
-async def test_a_worker_that_somebody_else_ends_is_nobodys_fault() -> None:
+async def test_a_worker_killed_from_outside_is_an_interruption() -> None:
     made = JqWorkers(workers=1)
     try:
         assert await one(made, ".", "first") == ["first"]
@@ -150,7 +156,7 @@ def children() -> list[int]:
     return [int(pid) for pid in listed if b"jqworker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-async def test_a_program_that_ends_worker_after_worker_gets_no_more_of_them(
+async def test_a_program_that_ends_several_workers_is_not_evaluated_further(
     workers: JqWorkers,
 ) -> None:
     program = "if . == 1 then reduce range(1e9) as $i (0; $i) else . end"
@@ -159,7 +165,9 @@ async def test_a_program_that_ends_worker_after_worker_gets_no_more_of_them(
     assert ended == [True, False, True, False, True, True, True]
 
 
-async def test_whoever_gives_up_leaves_no_answer_to_the_next(workers: JqWorkers) -> None:
+async def test_a_cancelled_evaluation_leaves_no_result_for_the_next_caller(
+    workers: JqWorkers,
+) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await workers.evaluate("repeat(.)", [1, 2])
