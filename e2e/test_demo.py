@@ -42,7 +42,7 @@ def run(temporary: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_shows_all_four_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_shows_all_four_facts_and_leaves_no_file(tmp_path: Path) -> None:
     done = run(tmp_path, "demo")
     assert (done.returncode, done.stderr) == (0, "")
     epilogue = done.stdout.partition("What you have seen")[2]
@@ -54,7 +54,7 @@ def test_it_shows_all_four_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_with_keep_the_cluster_stays_until_down(tmp_path: Path) -> None:
+def test_with_keep_the_cluster_of_the_demo_runs_until_down(tmp_path: Path) -> None:
     done = run(tmp_path, "demo", "--keep", "--dir", "here")
     try:
         assert (done.returncode, done.stderr) == (0, "")

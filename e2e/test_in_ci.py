@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.timeout(600)
-def test_the_action_installs_what_its_other_steps_call(tmp_path: Path) -> None:
+def test_the_action_installs_the_program_that_its_other_steps_call(tmp_path: Path) -> None:
     steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
     (install,) = (item["run"] for item in steps if item.get("name") == "Install")
     found = tmp_path / "path"

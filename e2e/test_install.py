@@ -23,7 +23,9 @@ def empty_cluster(machine: Binaries | Path) -> Iterator[Cluster]:
         yield plane
 
 
-def test_crds_first_then_an_overlay(empty_cluster: Cluster) -> None:
+def test_the_crds_and_an_overlay_install_kube_retrofit_and_can_be_reapplied(
+    empty_cluster: Cluster,
+) -> None:
     kubectl = empty_cluster.kubectl
     kubectl("apply", "-k", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")

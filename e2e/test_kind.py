@@ -55,7 +55,7 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     )
 
 
-def test_the_installed_programs_do_what_a_policy_says(kind: Cluster) -> None:
+def test_the_installed_programs_apply_a_policy(kind: Cluster) -> None:
     kind.kubectl("apply", "-k", str(ROOT / "crds"))
     kind.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
     kind.kubectl("apply", "-k", str(ROOT / "manifests" / "overlays" / "demo"))

@@ -106,7 +106,7 @@ rules:
 """
 
 
-def test_a_changed_config_map_restarts_exactly_what_mounts_it(person: Person) -> None:
+def test_a_changed_config_map_restarts_only_deployments_that_mount_it(person: Person) -> None:
     person.kubectl(
         "create", "configmap", "mood", "-n", person.namespace, "--from-literal=mood=bad"
     )
@@ -129,7 +129,7 @@ def test_a_changed_config_map_restarts_exactly_what_mounts_it(person: Person) ->
     assert seen == {"mounts": {"seen": "good"}, "mounts-another": None, "mounts-none": None}
 
 
-def test_a_policy_rolls_out_over_what_is_there_and_then_over_what_comes(person: Person) -> None:
+def test_a_policy_changes_existing_objects_and_later_ones(person: Person) -> None:
     names = [f"settings-{number:02}" for number in range(40)]
     labelled = _settings("has-one").replace("of: fleet", "of: fleet, cost-center: mine")
     person.apply("---\n".join([*map(_settings, names), labelled]))
@@ -146,7 +146,7 @@ def test_a_policy_rolls_out_over_what_is_there_and_then_over_what_comes(person: 
     )
 
 
-def test_a_missing_right_is_named_and_once_granted_the_request_goes_on(person: Person) -> None:
+def test_a_missing_right_is_named_and_its_grant_completes_the_request(person: Person) -> None:
     person.apply(AUTOSCALER)
     with pytest.raises(ClusterError, match="auth check fails") as refused:
         person.apply(SUSPEND)
@@ -179,14 +179,14 @@ def test_a_dry_run_records_nothing(person: Person) -> None:
     assert request["spec"]["context"]["admissionRequestInfo"]["operation"] == "UPDATE"
 
 
-def test_a_policy_that_cannot_work_is_refused_with_the_place(person: Person) -> None:
+def test_an_invalid_policy_is_refused_with_the_location(person: Person) -> None:
     broken = RESTART.replace("operator: AnyIn", "operator: AnyOf")
     place = r"spec\.rules\[0\]\.mutate\.targets\[0\]\.preconditions\.all\[0\]\.operator"
     with pytest.raises(ClusterError, match=place):
         person.apply(broken)
 
 
-def test_without_its_policy_nothing_happens_any_more(person: Person) -> None:
+def test_a_deleted_policy_no_longer_acts(person: Person) -> None:
     first = person.apply_policy(LABEL)
     person.request(first)
     person.kubectl("delete", "clusterpolicy", first)

@@ -77,7 +77,7 @@ COMPONENT = "app.kubernetes.io/component=retrofit-hooks"
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_hook_sees_a_pod(cluster: Cluster) -> None:
+def test_a_hook_receives_the_event_of_a_pod(cluster: Cluster) -> None:
     ready = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
     wait_until(
         lambda: cluster.kubectl("get", "hooks", *HERE, "-o", ready).split() == ["True"] * 2,
@@ -89,7 +89,7 @@ def test_a_hook_sees_a_pod(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_api_server_asks_a_hook(cluster: Cluster) -> None:
+def test_the_api_server_calls_a_hook_that_refuses_an_object(cluster: Cluster) -> None:
     def put(name: str, word: str) -> str:
         obj = {
             "apiVersion": "v1",
@@ -114,7 +114,7 @@ def test_the_api_server_asks_a_hook(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_happened_while_the_program_was_away_is_delivered(cluster: Cluster) -> None:
+def test_events_during_a_downtime_are_delivered_after_the_restart(cluster: Cluster) -> None:
     old = container(cluster)
     os.kill(process_of(str(old["containerID"]).rpartition("/")[2]), signal.SIGKILL)
     cluster.kubectl("run", "late", *HERE, *BUSYBOX)

@@ -122,7 +122,7 @@ def test_install_as_readme_says(cluster: Cluster, before: set[str]) -> None:
             assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_the_first_policy_is_answered_at_once(cluster: Cluster) -> None:
+def test_the_first_policy_is_reviewed_right_after_the_installation(cluster: Cluster) -> None:
     # This is directly after the installation: no call of the webhook may fail.
     (policy,) = blocks(README, "Write a first policy", "yaml")
     with pytest.raises(ClusterError, match="deployments") as refused:
@@ -156,7 +156,7 @@ def test_a_changed_configmap_replaces_pods(cluster: Cluster) -> None:
     assert state == "Completed"
 
 
-def test_rolling_restart(cluster: Cluster, stream: Streams) -> None:
+def test_no_trigger_is_lost_during_a_rolling_restart(cluster: Cluster, stream: Streams) -> None:
     with stream("rolling restart of both", 50.0) as running:
         running.wait(10, within=30.0)
         names = (f"deployment/{name}" for name in ACCOUNTS)
@@ -166,7 +166,7 @@ def test_rolling_restart(cluster: Cluster, stream: Streams) -> None:
     assert (running.row.refused, running.row.lost) == (0, 0)
 
 
-def test_callers_are_asked_for_a_certificate(
+def test_callers_without_a_client_certificate_are_refused(
     cluster: Cluster, stream: Streams, tmp_path: Path
 ) -> None:
     overlay = {
@@ -194,7 +194,7 @@ def test_callers_are_asked_for_a_certificate(
         urllib.request.urlopen(forged, context=trust, timeout=10.0)
 
 
-def test_upgrade_to_another_tag(
+def test_no_trigger_is_lost_during_an_upgrade_to_another_tag(
     cluster: Cluster, facts: Facts, stream: Streams, short_tokens: ShortTokens, tmp_path: Path
 ) -> None:
     assert short_tokens.first
@@ -224,7 +224,9 @@ def test_upgrade_to_another_tag(
             assert pod["spec"]["containers"][0]["image"] == facts.upgrade
 
 
-def test_tokens_that_expire(cluster: Cluster, stream: Streams, short_tokens: ShortTokens) -> None:
+def test_no_trigger_is_lost_when_tokens_expire(
+    cluster: Cluster, stream: Streams, short_tokens: ShortTokens
+) -> None:
     with stream("ServiceAccount tokens expire") as running:
         # By then, the tokens with which the pods started and their successors have expired.
         pause(LIFE + 10.0)
@@ -254,7 +256,7 @@ def kill(pod: Object) -> None:
     os.kill(process_of(container), signal.SIGKILL)
 
 
-def test_a_deleted_leader(cluster: Cluster, stream: Streams) -> None:
+def test_no_trigger_is_lost_when_the_leader_is_deleted(cluster: Cluster, stream: Streams) -> None:
     with stream("leader deleted") as running:
         running.wait(10, within=30.0)
         old = leader(cluster)
@@ -264,7 +266,9 @@ def test_a_deleted_leader(cluster: Cluster, stream: Streams) -> None:
     assert (running.row.refused, running.row.lost) == (0, 0)
 
 
-def test_a_killed_admission_process(cluster: Cluster, stream: Streams) -> None:
+def test_no_accepted_trigger_is_lost_when_an_admission_process_is_killed(
+    cluster: Cluster, stream: Streams
+) -> None:
     rolled_out(cluster)
     with stream("admission process killed with -9") as running:
         running.wait(10, within=30.0)
@@ -299,7 +303,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-async def test_library(
+async def test_policies_of_the_library_pass_their_tests(
     name: str, cluster: Cluster, facts: Facts, tools: Path, tmp_path: Path
 ) -> None:
     case = Path("library/other") / name / ".chainsaw-test"
@@ -324,7 +328,7 @@ async def test_library(
         pytest.fail(str(failure), pytrace=False)
 
 
-def test_uninstall_leaves_what_the_page_names(
+def test_uninstalling_leaves_only_the_objects_that_the_page_then_removes(
     cluster: Cluster, before: set[str], short_tokens: ShortTokens
 ) -> None:
     # The annotation of a rule that does not converge, after a last request that did not end.

@@ -119,7 +119,7 @@ def alone(cluster: Cluster, image: str, namespace: str) -> None:
     wait_until(only, within=60.0, what=f"only Pods of {image} are left")
 
 
-def test_0_1_0_is_upgraded_while_triggers_go_on(
+def test_an_upgrade_from_0_1_0_loses_no_trigger(
     cluster: Cluster, facts: Facts, triggers: Streams
 ) -> None:
     if not facts.older:
@@ -148,7 +148,7 @@ def test_0_1_0_is_upgraded_while_triggers_go_on(
     ready(cluster)
 
 
-def test_of_three_replicas_one_at_a_time_may_be_evicted(
+def test_only_one_of_three_replicas_can_be_evicted_at_a_time(
     cluster: Cluster, triggers: Streams
 ) -> None:
     apply(cluster, "high-availability")
@@ -178,7 +178,9 @@ def evict(cluster: Cluster, pod: str) -> None:
     cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(wanted))
 
 
-def test_from_three_replicas_to_one(cluster: Cluster, triggers: Streams) -> None:
+def test_a_change_from_three_replicas_to_one_loses_no_trigger(
+    cluster: Cluster, triggers: Streams
+) -> None:
     with triggers("three replicas become one") as running:
         running.wait(10, within=30.0)
         apply(cluster, "single-replica")
@@ -193,7 +195,7 @@ def test_from_three_replicas_to_one(cluster: Cluster, triggers: Streams) -> None
     assert (running.row.refused, running.row.lost) == (0, 0)
 
 
-def test_the_profiles_for_what_others_run_are_installed_upgraded_and_removed(
+def test_profiles_for_other_products_are_installed_upgraded_and_removed(
     cluster: Cluster, facts: Facts, triggers: Streams, clean: set[str]
 ) -> None:
     profiles = ("tenants", "monitoring", "cert-manager")
@@ -214,7 +216,7 @@ def test_the_profiles_for_what_others_run_are_installed_upgraded_and_removed(
     )
 
 
-def test_the_overlays_beside_it_are_installed_upgraded_and_removed(
+def test_overlays_beside_kyverno_are_installed_upgraded_and_removed(
     cluster: Cluster, facts: Facts, triggers: Streams
 ) -> None:
     profiles = ("tenants", "monitoring", "cert-manager", "high-availability", "single-replica")
@@ -234,7 +236,7 @@ def test_the_overlays_beside_it_are_installed_upgraded_and_removed(
     cluster.kubectl("delete", "-f", STANDINS)
 
 
-def test_a_chart_beside_it_is_installed_upgraded_and_uninstalled(
+def test_a_chart_beside_kyverno_is_installed_upgraded_and_uninstalled(
     cluster: Cluster, facts: Facts, triggers: Streams, tmp_path: Path
 ) -> None:
     program = locate_helm(os.environ)
@@ -303,7 +305,7 @@ def migrated(text: str) -> str:
     return done.stdout
 
 
-def test_nothing_is_left_of_any(cluster: Cluster, clean: set[str]) -> None:
+def test_uninstalling_leaves_only_what_was_there_before(cluster: Cluster, clean: set[str]) -> None:
     run_commands(cluster, UNINSTALL, "1. Delete the policies")
     run_commands(cluster, UNINSTALL, "2. Delete the installation")
     cluster.kubectl("delete", "clusterrole", "e2e:stream", "e2e:beside", "--ignore-not-found")

@@ -37,11 +37,11 @@ def identities(files: Iterator[str]) -> set[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize("path", MADE, ids=str)
-def test_a_file_is_what_would_be_made_of_its_source(path: Any) -> None:
+def test_a_generated_file_is_up_to_date(path: Any) -> None:
     assert (ROOT / path).read_text() == MADE[path], "run python -m devcluster.beside"
 
 
-def test_nothing_else_lies_in_the_folders() -> None:
+def test_the_folders_contain_only_generated_files() -> None:
     found = {
         path.relative_to(ROOT)
         for folder in (CRDS, *FOLDERS.values())
@@ -50,7 +50,7 @@ def test_nothing_else_lies_in_the_folders() -> None:
     assert found == set(MADE)
 
 
-def test_no_object_belongs_to_both() -> None:
+def test_the_installations_share_no_object() -> None:
     # The objects for hooks have equal names: they go to a namespace that users create for them.
     sources = [ROOT / folder for folder in FOLDERS if folder != HOOKS]
     first = identities(
@@ -61,7 +61,7 @@ def test_no_object_belongs_to_both() -> None:
     assert len(second) > 40
 
 
-def test_nothing_that_is_installed_names_what_is_kyvernos() -> None:
+def test_generated_files_do_not_name_objects_of_kyverno() -> None:
     named = {
         line.strip()
         for text in MADE.values()
@@ -84,7 +84,7 @@ def test_definitions_differ_in_names_and_versions_only() -> None:
         assert made["names"]["listKind"] == spec["names"]["listKind"]
 
 
-def test_no_name_that_people_type_is_taken_from_kyverno() -> None:
+def test_no_plural_singular_or_short_name_is_shared_with_kyverno() -> None:
     """kubectl resolves a plural, singular or short name to the first group that has it."""
 
     def typed(files: Iterator[str]) -> set[str]:
@@ -105,7 +105,7 @@ def test_no_name_that_people_type_is_taken_from_kyverno() -> None:
 
 
 @pytest.mark.parametrize("kind", policy_kinds(BESIDE), ids=lambda kind: kind.plural)
-def test_kinds_beside_are_followed_and_reported(kind: Any) -> None:
+def test_the_programs_may_watch_each_kind_and_write_its_status(kind: Any) -> None:
     if kind.group != BESIDE.group:
         pytest.skip("a kind of both")
     reads = {(kind.group, kind.plural, verb) for verb in ("get", "list", "watch")}
@@ -114,7 +114,7 @@ def test_kinds_beside_are_followed_and_reported(kind: Any) -> None:
     assert reads | {status} <= granted("../beside/rbac-controller.yaml")
 
 
-def test_names_of_the_two_are_different_where_they_would_meet() -> None:
+def test_names_that_could_collide_differ_between_the_installations() -> None:
     """Objects in the namespace of the programs may have the same name in both installations."""
     for name in ("group", "namespace", "recorded", "prefix", "owner", "plural_prefix"):
         assert getattr(BESIDE, name) != getattr(REPLACING, name)

@@ -27,7 +27,7 @@ def objects_in(folder: Path, kind: str) -> Iterator[Any]:
                 yield item
 
 
-def test_the_schema_is_what_the_settings_say() -> None:
+def test_the_schema_agrees_with_the_settings() -> None:
     stored = json.loads((CHART / "values.schema.json").read_text())
     assert stored == schema(), "run python -m devcluster.chart"
 
@@ -66,13 +66,13 @@ def test_a_profile_fits_the_schema(file: Any) -> None:
         ({"replicas": 3}, "replicas"),
     ],
 )
-def test_a_value_that_nobody_reads_is_refused(values: Any, place: str) -> None:
+def test_an_unknown_or_invalid_value_is_refused(values: Any, place: str) -> None:
     with pytest.raises(jsonschema.ValidationError) as caught:
         jsonschema.validate(values, schema())
     assert place in f"{caught.value.json_path} {caught.value.message}"
 
 
-def test_the_chart_holds_the_manifests_themselves() -> None:
+def test_the_chart_links_to_the_manifests() -> None:
     for link, folder in {
         "base": "manifests/base",
         "beside": "manifests/beside",
@@ -114,7 +114,7 @@ def test_no_role_is_aggregated_into_another_one() -> None:
     assert names == set()
 
 
-def test_where_nothing_else_can_be_written_there_is_a_tmp() -> None:
+def test_a_container_with_a_read_only_file_system_mounts_a_tmp_folder() -> None:
     """The programs exit at once if Python finds no folder for temporary files."""
     deployments = [
         item for item in objects_in(MANIFESTS, "Deployment") if "template" in item["spec"]
@@ -133,7 +133,7 @@ def test_where_nothing_else_can_be_written_there_is_a_tmp() -> None:
     assert (len(containers) > 4, without) == (True, set())
 
 
-def test_the_page_on_sizes_says_what_the_manifests_ask_for() -> None:
+def test_the_sizing_page_agrees_with_the_resources_of_the_manifests() -> None:
     page = (ROOT / "docs/reference/sizing.md").read_text()
     row = re.compile(r"^\| `(retrofit[\w -]*)` \| (\d+m \| \w+ \| \w+) \|$", re.MULTILINE)
     said = dict(row.findall(page))

@@ -139,11 +139,11 @@ def test_a_planted_import_breaks_its_contract(contract: str, planted: Path) -> N
     assert verdicts(planted)[contract] == "BROKEN"
 
 
-def test_without_it_every_contract_is_kept(tree: Path) -> None:
+def test_without_a_planted_import_every_contract_is_kept(tree: Path) -> None:
     assert set(verdicts(tree).values()) == {"KEPT"}
 
 
-def test_every_contract_is_tried() -> None:
+def test_every_contract_has_a_planted_violation() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     assert {item["name"] for item in settings["contracts"]} == {name for name, *_ in PLANTED}
 

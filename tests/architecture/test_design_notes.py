@@ -16,7 +16,7 @@ PARTS = ["Decision", "Alternatives", "Consequences"]
 
 
 @pytest.mark.parametrize("note", NOTES, ids=relative)
-def test_a_note_has_the_form(note: Path) -> None:
+def test_a_note_has_the_required_form(note: Path) -> None:
     text = note.read_text()
     found = STATUS.match(text)
     assert found, "begins with '# N. Title', then 'Status: in force. Decided when ...'"
@@ -27,7 +27,7 @@ def test_a_note_has_the_form(note: Path) -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=relative)
-def test_the_index_leads_to_every_page(page: Path) -> None:
+def test_an_index_links_to_every_page(page: Path) -> None:
     index = ROOT / "docs/index.md"
     if page == index:
         return

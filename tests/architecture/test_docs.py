@@ -65,12 +65,12 @@ def test_every_flag_is_documented(title: str, settings: type[ProcessSettings]) -
     assert {*shared, *FLAG.findall(section(title))} == flags(settings)
 
 
-def test_every_word_of_a_request_is_documented() -> None:
+def test_every_state_outcome_and_source_of_a_request_is_documented() -> None:
     text = REQUEST.read_text()
     assert {word for word in (*State, *Outcome, *Source) if f"`{word}`" not in text} == set()
 
 
-def test_the_reasons_of_requests_are_those_in_the_table() -> None:
+def test_the_table_lists_every_state_and_every_reason() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section("Reasons", REQUEST), re.MULTILINE)
     reported = [(state, word) for state, words in rows for word in CODE.findall(words)]
     assert {state for state, _ in reported} == set(State)
@@ -78,7 +78,7 @@ def test_the_reasons_of_requests_are_those_in_the_table() -> None:
     assert len(reported) == len(set(reported))
 
 
-def test_every_reason_is_given_somewhere() -> None:
+def test_every_reason_is_used() -> None:
     paths = sources("reconciler/services", "reconciler/requests")
     text = "".join(path.read_text() for path in paths)
     # The outcome of a target may become the reason of its request.
@@ -113,7 +113,7 @@ NOT_WRITTEN_YET = {"startTime"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
-def test_every_link_leads_somewhere(document: Path) -> None:
+def test_every_link_has_an_existing_target(document: Path) -> None:
     for name, anchor in LINK.findall(document.read_text()):
         if "://" in name:
             continue
@@ -167,7 +167,7 @@ PRESENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"
 
 
 @pytest.mark.parametrize("document", PRESENT, ids=relative)
-def test_every_path_of_the_tree_exists(document: Path) -> None:
+def test_every_path_named_in_a_document_exists(document: Path) -> None:
     named = re.findall(
         r"(?:`|pytest )((?:reconciler|admission|tests|crds|e2e)/[^`\s:]*?)/?[`\s:]",
         document.read_text(),

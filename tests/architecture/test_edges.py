@@ -105,6 +105,6 @@ def test_a_planted_assignment_is_found(planted: str, declared: set[str]) -> None
     assert set_from_outside(ast.parse(planted), declared | {"unfinished"})
 
 
-def test_a_class_and_its_module_set_their_own() -> None:
+def test_a_class_and_its_module_may_set_its_attributes() -> None:
     text = "class A:\n    x: int\n    def f(self):\n        self.x = 1\ndef g(a):\n    a.x = 2\n"
     assert set_from_outside(ast.parse(text), {"x"}) == []

@@ -16,7 +16,7 @@ def named(column: int) -> set[str]:
     return {name for row in ROWS for name in QUOTED.findall(row[column])}
 
 
-def test_each_word_stands_there_once_in_order() -> None:
+def test_each_term_is_listed_once_in_alphabetical_order() -> None:
     terms = [row[0] for row in ROWS]
     assert len(terms) > 30
     assert terms == sorted(set(terms), key=str.lower)

@@ -12,7 +12,7 @@ HADOLINT = Path(sys.executable).with_name("hadolint")
 
 
 @pytest.mark.skipif(not HADOLINT.exists(), reason="there is no hadolint for this machine")
-def test_the_linter_finds_nothing() -> None:
+def test_the_dockerfile_passes_its_linter() -> None:
     done = subprocess.run(
         [HADOLINT, "--failure-threshold=style", ROOT / "Dockerfile"],
         check=False,
@@ -22,7 +22,7 @@ def test_the_linter_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_nothing_in_it_is_for_one_kind_of_machine() -> None:
+def test_the_dockerfile_names_no_architecture() -> None:
     """A base image or a file of one platform would break the build for the other."""
     text = (ROOT / "Dockerfile").read_text()
     assert "--platform" not in text

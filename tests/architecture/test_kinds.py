@@ -51,7 +51,9 @@ class TestAKindOfPolicies:
         served = {item["name"] for item in definition["versions"] if item["served"]}
         assert kind.version in served
 
-    def test_is_followed_by_both_programs_and_reported_by_the_controller(self, kind: Kind) -> None:
+    def test_may_be_watched_by_both_programs_and_reported_by_the_controller(
+        self, kind: Kind
+    ) -> None:
         follows = {(kind.group, kind.plural, verb) for verb in ("list", "watch")}
         get = {(kind.group, kind.plural, "get")}
         status = {(kind.group, f"{kind.plural}/status", "patch")}

@@ -6,9 +6,9 @@ from reconciler.requests.lifecycle import Disposition
 from tests.lifecycle_picture import EXAMPLES, LABELS, draw, drawn
 
 
-def test_the_page_shows_what_the_code_does() -> None:
+def test_the_picture_on_the_page_is_up_to_date() -> None:
     assert drawn() == draw(), "write it anew: python -m tests.lifecycle_picture"
 
 
-def test_no_end_of_an_attempt_is_left_out() -> None:
+def test_every_disposition_has_an_example_and_a_label() -> None:
     assert set(EXAMPLES) == set(LABELS) == set(get_args(Disposition))

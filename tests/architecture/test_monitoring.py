@@ -97,7 +97,7 @@ def test_an_expression_names_metrics_and_labels_that_exist(expression: str) -> N
     assert expression.count("(") == expression.count(")")
 
 
-def test_an_expression_on_something_else_would_be_found() -> None:
+def test_an_expression_on_an_unknown_metric_or_label_would_be_found() -> None:
     with pytest.raises(AssertionError):
         test_an_expression_names_metrics_and_labels_that_exist("sum(retrofit_gone_total)")
     with pytest.raises(AssertionError):
@@ -118,7 +118,7 @@ def test_every_alert_is_explained() -> None:
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
-def test_words_of_a_metric_in_other_documents_exist() -> None:
+def test_metrics_named_in_other_documents_exist() -> None:
     there = {*known(), *labels()}
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         named = set(re.findall(r"`(retrofit_\w+?)(?:\{[\w,]*\})?`", document.read_text()))

@@ -70,11 +70,11 @@ def names(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
-def test_the_wheel_holds_what_an_installation_needs(product: Path) -> None:
+def test_the_wheel_contains_what_an_installation_needs(product: Path) -> None:
     assert set(SHIPPED) - set(names(product)) == set()
 
 
-def test_the_wheel_holds_nothing_else(product: Path) -> None:
+def test_the_wheel_contains_only_the_product(product: Path) -> None:
     metadata = f"kube_retrofit-{PROJECT['version']}.dist-info"
     assert {name.partition("/")[0] for name in names(product)} == {*PRODUCT, metadata}
     assert [name for name in names(product) if "__pycache__" in name or "/tests/" in name] == []
@@ -97,7 +97,7 @@ def test_the_local_control_plane_has_a_wheel_of_its_own(devcluster: Path) -> Non
     }
 
 
-def test_both_wheels_are_one_version() -> None:
+def test_both_wheels_have_the_same_version() -> None:
     assert DEVCLUSTER["version"] == PROJECT["version"]
     assert PROJECT["optional-dependencies"] == {
         "dev": [f"{DEVCLUSTER['name']}=={PROJECT['version']}"]
@@ -137,7 +137,7 @@ def retrofit(programs: Path, *words: str, **variables: str) -> subprocess.Comple
     )
 
 
-def test_the_extra_brings_the_local_control_plane(
+def test_the_dev_extra_installs_the_local_control_plane(
     product: Path, devcluster: Path, elsewhere: Path
 ) -> None:
     install(elsewhere, product)
@@ -182,7 +182,7 @@ def installed(name: str) -> bool:
     return True
 
 
-def test_the_wheel_alone_gives_the_desk(product: Path, empty: Path) -> None:
+def test_the_wheel_alone_provides_the_offline_commands(product: Path, empty: Path) -> None:
     """As installed with pipx: with the pinned dependencies of the image, and no checkout."""
     install(empty, product)
     files = [ROOT / "docs/examples" / f"{name}.yaml" for name in ("reload-web", "configmap")]
@@ -241,7 +241,7 @@ def test_every_requirement_is_pinned_by_hash(name: str) -> None:
         assert all(option.startswith("--hash=sha256:") for option in options), pin
 
 
-def test_what_runs_is_what_was_tested() -> None:
+def test_every_runtime_pin_is_also_a_development_pin() -> None:
     run, dev = pins("run.txt"), pins("dev.txt")
     assert {pin: dev.get(pin) for pin in run} == run
 

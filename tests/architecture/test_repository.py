@@ -45,19 +45,19 @@ def here() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.-])(?:{named})/|{HOME.pattern}")
 
 
-def test_no_path_of_a_machine() -> None:
+def test_no_file_contains_a_path_of_a_machine() -> None:
     assert list(lines(here())) == []
 
 
-def test_no_address_of_a_package_index() -> None:
+def test_no_file_contains_the_address_of_a_package_index() -> None:
     assert list(lines(INDEX)) == []
 
 
-def test_nothing_is_left_to_do() -> None:
+def test_no_file_contains_a_marker_of_unfinished_work() -> None:
     assert list(lines(LEFT_OVER)) == []
 
 
-def test_what_must_be_there_is_there() -> None:
+def test_the_required_files_exist() -> None:
     names = {relative(path) for path in tracked_files()}
     wanted = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/run", "pyproject.toml"}
     wanted |= {"CONTRIBUTING.md", "SECURITY.md"}
@@ -69,7 +69,7 @@ def targets() -> dict[str, str]:
     return dict(TARGET.findall(MAKEFILE.read_text()))
 
 
-def test_every_target_has_a_word_of_help() -> None:
+def test_every_target_has_a_help_text() -> None:
     assert {name for name, rest in targets().items() if " ## " not in rest} == set()
 
 
@@ -99,7 +99,7 @@ def test_the_makefile_keeps_to_make_3_81(feature: str) -> None:
     assert [line for line in code if feature in line] == []
 
 
-def test_ci_asks_for_the_conformance_data() -> None:
+def test_ci_requires_the_conformance_data() -> None:
     script = (ROOT / ".ci/run").read_text()
     assert "export CONFORMANCE_REQUIRED=1" in script
     assert "make check" in script

@@ -46,9 +46,9 @@ def named() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "heading"), sorted(set(named())))
-def test_a_page_has_the_section_that_a_scene_follows(page: str, heading: str) -> None:
+def test_a_page_has_the_section_that_a_scene_reads(page: str, heading: str) -> None:
     assert f"\n## {heading}\n" in pages()[page].read_text()
 
 
-def test_scenes_follow_pages() -> None:
+def test_scenes_read_the_expected_pages() -> None:
     assert {"README", "UNINSTALL", "HOOKS", "ANSWERS"} <= {page for page, _ in named()}

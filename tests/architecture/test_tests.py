@@ -42,7 +42,7 @@ def texts() -> dict[str, str]:
     return {relative(path): path.read_text() for path in sources("tests", "e2e")}
 
 
-def test_a_fixture_says_its_types(texts: dict[str, str]) -> None:
+def test_every_fixture_is_fully_annotated(texts: dict[str, str]) -> None:
     found = {path: untyped(ast.parse(text)) for path, text in texts.items() if FIXTURE in text}
     assert {path: names for path, names in found.items() if names} == {}
 
@@ -79,7 +79,7 @@ def replaced(tree: ast.Module) -> list[str]:
     return found
 
 
-def test_nothing_of_the_product_is_replaced(texts: dict[str, str]) -> None:
+def test_no_test_replaces_a_part_of_the_product(texts: dict[str, str]) -> None:
     found = {path: replaced(ast.parse(text)) for path, text in texts.items() if SETTER in text}
     replacing = {path: calls for path, calls in found.items() if calls}
     assert replacing == {}, "give the object a field, with a default"
@@ -94,5 +94,5 @@ def test_nothing_of_the_product_is_replaced(texts: dict[str, str]) -> None:
         "object.__setattr__(world.processor, 'user', 1)",
     ],
 )
-def test_what_is_replaced_would_be_found(call: str) -> None:
+def test_a_replaced_part_of_the_product_would_be_found(call: str) -> None:
     assert replaced(ast.parse(f"from reconciler import clock\n{call}")) == [call]

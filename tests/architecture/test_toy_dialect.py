@@ -16,7 +16,7 @@ LINE = "DIALECTS: Final[tuple[Dialect, ...]] = (KYVERNO, KUBEMOD, KINITIRAS)\n"
 
 # Copying the tree and running pytest in the copy takes half a minute.
 @pytest.mark.timeout(300)
-def test_a_language_is_a_folder_and_a_line(tmp_path: Path) -> None:
+def test_a_dialect_takes_one_folder_and_one_line_of_the_registry(tmp_path: Path) -> None:
     for package in ("reconciler", "admission", "tests"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=only_python)
     for name in ("pyproject.toml", "crds", "manifests", "devcluster"):

@@ -66,7 +66,9 @@ def core() -> dict[str, ast.Module]:
     return {relative(path): tree(path) for path in PURE}
 
 
-def test_the_core_reaches_for_nothing(core: dict[str, ast.Module]) -> None:
+def test_the_core_does_no_io_and_uses_no_clock_or_random_numbers(
+    core: dict[str, ast.Module],
+) -> None:
     for path, module in core.items():
         assert not REACHING_OUT & set(called(module)), path
         assert not NOT_GIVEN & set(imported(module)), path
@@ -105,7 +107,7 @@ def decorators(module: ast.Module) -> Iterator[str]:
                 yield ast.unparse(called).split(".")[-1]
 
 
-def test_a_handler_hands_over_and_returns() -> None:
+def test_the_handlers_are_short() -> None:
     functions = [
         node
         for outer in tree(ROOT / "reconciler/controller/handlers.py").body

@@ -134,12 +134,12 @@ def test_no_retired_word_is_a_name() -> None:
     assert {path: words for path, words in found.items() if words} == {}
 
 
-def test_a_document_says_it_in_plain_words() -> None:
+def test_documents_contain_no_avoided_phrase() -> None:
     found = {relative(path): avoided(path.read_text()) for path in DOCUMENTS}
     assert {path: words for path, words in found.items() if words} == {}
 
 
-def test_a_message_says_it_in_plain_words() -> None:
+def test_messages_contain_no_avoided_phrase() -> None:
     assert {
         f"{relative(path)}:{line}": words
         for path in PRODUCT
@@ -148,7 +148,7 @@ def test_a_message_says_it_in_plain_words() -> None:
     } == {}
 
 
-def test_docstrings_and_comments_say_it_in_plain_words() -> None:
+def test_docstrings_and_comments_contain_no_avoided_phrase() -> None:
     assert {
         f"{relative(path)}:{line}": words
         for path in PRODUCT

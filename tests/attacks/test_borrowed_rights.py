@@ -35,7 +35,7 @@ async def refusal(rig: Rig, made: Object) -> str:
     return str(refused.value)
 
 
-async def test_a_call_makes_no_webhook_configuration(roles: Roles, rig: Rig) -> None:
+async def test_an_api_call_cannot_create_a_webhook_configuration(roles: Roles, rig: Rig) -> None:
     fields = {"apiVersion": HOOK["apiVersion"], "kind": HOOK["kind"], "metadata": {"name": "spy"}}
     data = [{"key": key, "value": value} for key, value in fields.items()]
     made = asking(rig.namespace, WEBHOOKS, method="POST", data=data)
@@ -52,7 +52,7 @@ async def test_a_call_makes_no_webhook_configuration(roles: Roles, rig: Rig) -> 
         f"{WEBHOOKS}/kube-retrofit-resource",
     ],
 )
-async def test_a_call_reads_nothing_that_the_programs_live_on(
+async def test_an_api_call_cannot_read_objects_that_kube_retrofit_depends_on(
     roles: Roles, rig: Rig, path: str
 ) -> None:
     assert "polic" in await refusal(roles.cluster_policy_writer, asking(rig.namespace, path))
@@ -68,13 +68,17 @@ async def test_a_call_reads_nothing_that_the_programs_live_on(
     ],
     ids=lambda victim: victim["kind"],
 )
-async def test_no_target_that_the_programs_live_on(roles: Roles, rig: Rig, victim: Object) -> None:
+async def test_a_policy_cannot_target_objects_that_kube_retrofit_depends_on(
+    roles: Roles, rig: Rig, victim: Object
+) -> None:
     wanted = {key: value for key, value in victim.items() if value}
     made = rule(rig.namespace, [wanted], {"metadata": {"labels": {"taken": "yes"}}})
     assert "no policy changes" in await refusal(roles.cluster_policy_writer, made)
 
 
-async def test_a_value_leads_an_honest_policy_nowhere_else(roles: Roles, rig: Rig) -> None:
+async def test_a_trigger_value_cannot_lead_a_call_to_a_secret_of_kube_retrofit(
+    roles: Roles, rig: Rig
+) -> None:
     place = rig.namespace
     async with rig.granted("secrets"):
         path = "/api/v1/namespaces/{{ request.object.data.place }}/secrets/" + CA
@@ -91,7 +95,7 @@ async def test_a_value_leads_an_honest_policy_nowhere_else(roles: Roles, rig: Ri
     assert await rig.data("target") == {"is_": "here"}
 
 
-async def test_a_value_makes_no_other_path_of_a_call(roles: Roles, rig: Rig) -> None:
+async def test_a_trigger_value_cannot_change_the_path_of_a_call(roles: Roles, rig: Rig) -> None:
     """Only the check that a value is one segment of the path protects the Secret."""
     place = rig.namespace
     meta = {"name": "treasure", "namespace": place}
@@ -113,9 +117,7 @@ async def test_a_value_makes_no_other_path_of_a_call(roles: Roles, rig: Rig) -> 
     assert await rig.data("target") == {"is_": "here"}
 
 
-async def test_rights_that_policies_were_granted_reach_no_object_of_the_programs(
-    rig: Rig,
-) -> None:
+async def test_rights_granted_to_policies_do_not_reach_objects_of_kube_retrofit(rig: Rig) -> None:
     place = rig.namespace
     before = await rig.get("Secret", CA, NAMESPACE)
     async with rig.granted("secrets"):
@@ -151,9 +153,7 @@ async def test_policies_have_none_of_the_rights_of_the_controller(rig: Rig, righ
     assert not await rig.may(right)
 
 
-async def test_what_a_policy_does_is_done_in_the_name_that_rights_are_granted_to(
-    rig: Rig,
-) -> None:
+async def test_a_policy_acts_as_the_account_that_rights_are_granted_to(rig: Rig) -> None:
     place = rig.namespace
     await rig.apply(rule(place, [target(place, "target")], {"data": {"got": "it"}}))
     await rig.create(config_map(place, "target"))
@@ -170,7 +170,7 @@ async def test_what_a_policy_does_is_done_in_the_name_that_rights_are_granted_to
         assert await rig.calls(verb, resource, name=name, user=user) == made
 
 
-async def test_who_writes_policies_only_does_not_change_with_them_what_they_may_not(
+async def test_a_policy_cannot_change_objects_that_its_author_may_not_change(
     roles: Roles, rig: Rig
 ) -> None:
     place = rig.namespace
@@ -187,9 +187,7 @@ async def test_who_writes_policies_only_does_not_change_with_them_what_they_may_
     await roles.namespace_admin.create(policy)
 
 
-async def test_what_decides_when_an_object_is_deleted_is_not_written(
-    roles: Roles, rig: Rig
-) -> None:
+async def test_a_policy_cannot_write_owner_references(roles: Roles, rig: Rig) -> None:
     place = rig.namespace
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "x"}
     patch = {"metadata": {"ownerReferences": [owner]}}

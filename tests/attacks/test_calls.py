@@ -50,13 +50,15 @@ async def _is_refused(rig: Rig, call: dict[str, Any], words: str) -> None:
     assert await rig.data("target") == {}
 
 
-async def test_a_policy_calls_nothing_of_the_node(rig: Rig, node: tuple[str, list[str]]) -> None:
+async def test_a_policy_cannot_call_a_service_of_the_node(
+    rig: Rig, node: tuple[str, list[str]]
+) -> None:
     url, asked = node
     await _is_refused(rig, {"service": {"url": url}}, "--service-hosts")
     assert asked == []
 
 
-async def test_a_policy_holds_no_call_open_and_names_no_metric(rig: Rig) -> None:
+async def test_a_call_cannot_open_a_watch_and_its_path_is_not_in_the_metrics(rig: Rig) -> None:
     path = f"/api/v1/namespaces/{rig.namespace}/configmaps/of-the-tenant?watch=true"
     await _is_refused(rig, {"urlPath": path}, "watch")
 

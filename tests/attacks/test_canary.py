@@ -401,7 +401,9 @@ def world(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nobody_sees_it(world: World, canaries: dict[str, Canary], way: str) -> None:
+def test_a_secret_value_appears_only_in_recorded_fields(
+    world: World, canaries: dict[str, Canary], way: str
+) -> None:
     canary, said = canaries[way], world.said[way]
     if isinstance(said, Exception):
         raise said

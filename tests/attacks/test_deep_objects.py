@@ -58,7 +58,9 @@ async def gadget(rig: Rig, group: str, name: str, levels: int) -> None:
     await asyncio.to_thread(rig.cluster.kubectl, *words, stdin=text)
 
 
-async def test_what_can_be_read_is_worked_on_and_what_cannot_says_so(rig: Rig, group: str) -> None:
+async def test_triggers_below_the_depth_limit_are_applied_and_deeper_ones_fail(
+    rig: Rig, group: str
+) -> None:
     place = rig.namespace
     got = {"data": {"got": "{{ request.object.metadata.name }}"}}
     shown = target(place, "target-{{ request.object.metadata.name }}")
@@ -77,7 +79,7 @@ async def test_what_can_be_read_is_worked_on_and_what_cannot_says_so(rig: Rig, g
         assert "nested deeper than 500 levels" in item.status.message
 
 
-async def test_a_deletion_of_which_too_much_would_be_kept_is_refused_with_its_cure(
+async def test_a_deletion_that_would_record_too_deep_fields_is_refused_with_advice(
     rig: Rig, group: str
 ) -> None:
     place = rig.namespace

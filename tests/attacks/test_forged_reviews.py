@@ -127,9 +127,7 @@ async def got_the_true_value(rig: Rig) -> None:
     await rig.settle(missing, within=60.0)
 
 
-async def test_a_peer_without_a_certificate_sees_that_and_leaves_nothing(
-    rig: Rig, peer: Peer
-) -> None:
+async def test_a_review_without_a_client_certificate_is_rejected(rig: Rig, peer: Peer) -> None:
     await follow_deletions(rig, CONFIG_MAPS)
     answer: Answer = await peer.post(deletion(rig.namespace))
     assert answer.status == 401
@@ -137,7 +135,7 @@ async def test_a_peer_without_a_certificate_sees_that_and_leaves_nothing(
     assert await untouched(rig)
 
 
-async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
+async def test_without_certificates_the_deletion_of_an_invented_object_is_not_recorded(
     rig: Rig, unguarded: Peer
 ) -> None:
     """The rights of the base suffice to check kinds that `view` may read, and watched kinds."""
@@ -149,7 +147,7 @@ async def test_where_nobody_is_asked_what_never_was_is_not_recorded(
         assert await untouched(rig)
 
 
-async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
+async def test_without_certificates_a_deletion_is_recorded_with_the_stored_values(
     rig: Rig, unguarded: Peer
 ) -> None:
     await follow_deletions(rig, CONFIG_MAPS)
@@ -160,7 +158,7 @@ async def test_where_nobody_is_asked_what_was_is_recorded_as_it_is(
     await got_the_true_value(rig)
 
 
-async def test_where_nobody_is_asked_what_an_object_was_is_recorded_as_it_is(
+async def test_without_certificates_an_update_is_recorded_with_the_stored_old_object(
     rig: Rig, unguarded: Peer
 ) -> None:
     fired = rule(
@@ -183,7 +181,7 @@ async def test_where_nobody_is_asked_what_an_object_was_is_recorded_as_it_is(
     await got_the_true_value(rig)
 
 
-async def test_what_may_not_be_read_is_recorded_as_it_came_and_the_author_warned(
+async def test_an_unreadable_object_is_recorded_as_sent_and_the_author_is_warned(
     rig: Rig, unguarded: Peer
 ) -> None:
     """The base does not allow the admission server to read Secrets."""
@@ -205,7 +203,7 @@ async def test_what_may_not_be_read_is_recorded_as_it_came_and_the_author_warned
 
 
 @pytest.mark.usefixtures("readable")
-async def test_what_a_role_lets_it_read_is_not_recorded_where_it_never_was(
+async def test_with_read_access_the_deletion_of_an_invented_secret_is_not_recorded(
     rig: Rig, unguarded: Peer
 ) -> None:
     async with rig.granted(SECRETS.resource):

@@ -61,7 +61,7 @@ def variables() -> Object:
     ],
     ids=["aliases", "depth", "nested variables"],
 )
-async def test_a_policy_is_measured_before_it_is_compiled(
+async def test_an_oversized_policy_is_refused_before_it_is_compiled(
     rig: Rig, roles: Roles, neighbour: Neighbour, patch: Any, words: str
 ) -> None:
     place = rig.namespace
@@ -98,7 +98,7 @@ def elements() -> Object:
 
 
 @pytest.mark.parametrize("part", ["preconditions", "foreach"])
-async def test_what_is_evaluated_has_an_allowance(
+async def test_an_evaluation_that_exceeds_its_allowance_fails(
     rig: Rig, roles: Roles, neighbour: Neighbour, part: str
 ) -> None:
     place = rig.namespace
@@ -128,7 +128,7 @@ async def test_what_is_evaluated_has_an_allowance(
     assert await rig.data("x") == {}
 
 
-async def test_a_wildcard_takes_time_by_the_text_alone(
+async def test_costly_wildcards_do_not_slow_down_other_tenants(
     rig: Rig, roles: Roles, neighbour: Neighbour
 ) -> None:
     place = rig.namespace
@@ -197,7 +197,7 @@ def nest(namespace: str, name: str, spec: Any) -> Object:
     return {"apiVersion": "attack.example.com/v1", "kind": "Nest", "metadata": meta, "spec": spec}
 
 
-async def test_an_object_of_a_thousand_levels_hides_none_beside_it(
+async def test_a_deeply_nested_object_does_not_hide_others_in_its_list(
     nests: Rig, neighbour: Neighbour
 ) -> None:
     rig, place = nests, nests.namespace
@@ -233,7 +233,9 @@ IDLERS = (
 """They send nothing, half a handshake, half a header at once or in drips, an endless header."""
 
 
-async def test_whoever_sends_no_request_keeps_nobody_out(rig: Rig, neighbour: Neighbour) -> None:
+async def test_idle_connections_do_not_keep_other_callers_out(
+    rig: Rig, neighbour: Neighbour
+) -> None:
     """There are about twice as many strangers as allowed connections."""
 
     async def attack(_mark: str) -> None:
@@ -252,7 +254,7 @@ def unguarded(live_programs: Programs) -> Iterator[Programs]:
         yield programs
 
 
-async def test_unfinished_bodies_stay_within_the_memory(
+async def test_unfinished_bodies_stay_within_the_memory_limit(
     rig: Rig, neighbour: Neighbour, unguarded: Programs
 ) -> None:
     """120 strangers send bodies, and another 120 once the first connections are aborted."""
@@ -326,7 +328,7 @@ async def calls_here(rig: Rig, neighbour: Neighbour) -> AsyncIterator[Rig]:
     await asyncio.to_thread(rig.ensure)
 
 
-async def test_slow_services_of_a_tenant_delay_nobody_else(
+async def test_slow_services_of_a_tenant_do_not_delay_other_tenants(
     calls_here: Rig, roles: Roles, neighbour: Neighbour, slow: Slow
 ) -> None:
     rig, place = calls_here, calls_here.namespace

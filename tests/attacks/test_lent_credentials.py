@@ -45,7 +45,7 @@ async def asked_about(rig: Rig, wrong: Object) -> None:
     await rig.settle(missing, within=30.0)
 
 
-async def test_who_may_not_read_a_secret_has_it_sent_nowhere(
+async def test_an_author_cannot_send_a_secret_that_they_may_not_read(
     roles: Roles, rig: Rig, policies: Rig
 ) -> None:
     del policies

@@ -114,13 +114,13 @@ def free(plane: ControlPlane, name: str) -> None:
     )
 
 
-def test_deleting_the_policy_is_enough(locked: tuple[ControlPlane, Programs]) -> None:
+def test_deleting_the_policy_unlocks_the_cluster(locked: tuple[ControlPlane, Programs]) -> None:
     plane, _ = locked
     plane.kubectl(*commands("delete", "clusterpolicy"))
     free(plane, "after-the-deletion")
 
 
-def test_the_cluster_lives_on_and_the_page_leads_out(
+def test_essential_writes_succeed_and_the_commands_of_the_page_unlock_the_cluster(
     locked: tuple[ControlPlane, Programs],
 ) -> None:
     plane, programs = locked

@@ -29,7 +29,7 @@ def attack(place: str) -> Object:
     return {**made, "preconditions": {"all": [condition] * 80}}
 
 
-async def test_slow_triggers_of_a_tenant_hold_up_nobody_else(
+async def test_slow_triggers_of_a_tenant_do_not_delay_other_tenants(
     rig: Rig, roles: Roles, neighbour: Neighbour
 ) -> None:
     place = rig.namespace
@@ -58,7 +58,7 @@ async def test_slow_triggers_of_a_tenant_hold_up_nobody_else(
     await rig.kill(CONTROLLER)
 
 
-async def test_a_slow_projection_of_an_entry_holds_up_nobody_else(
+async def test_slow_projections_of_a_global_entry_do_not_delay_other_tenants(
     rig: Rig, neighbour: Neighbour
 ) -> None:
     """Each change of the data causes a new evaluation of all projections."""

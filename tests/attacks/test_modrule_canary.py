@@ -58,7 +58,7 @@ def rules(place: str) -> list[Object]:
     return made
 
 
-async def test_what_stands_in_a_secret_is_seen_nowhere(rig: Rig) -> None:
+async def test_the_content_of_a_secret_appears_nowhere_else(rig: Rig) -> None:
     canary, place = Canary(uuid.uuid4().hex), rig.namespace
     await rig.create(secret(place, canary))
     made = rules(place)

@@ -106,7 +106,7 @@ async def worker(rig: Rig) -> str:
     return await employ(rig)
 
 
-async def test_each_policy_works_as_its_own_account_and_as_no_other(
+async def test_each_policy_acts_only_as_its_own_account(
     rig: Rig, neighbour: Neighbour, worker: str
 ) -> None:
     other = neighbour.rig
@@ -131,7 +131,9 @@ async def test_each_policy_works_as_its_own_account_and_as_no_other(
             assert await tenant.addresses(verb, "configmaps", user=user) == []
 
 
-async def test_what_others_may_it_may_not_until_it_is_granted(rig: Rig, worker: str) -> None:
+async def test_an_account_needs_its_own_grant_for_a_right_that_other_policies_have(
+    rig: Rig, worker: str
+) -> None:
     place, key = rig.namespace, f"{rig.namespace}/{rig.namespace}"
     call = {"urlPath": f"/api/v1/namespaces/{place}/{{{{ request.object.data.what }}}}"}
     entry = {"name": "got", "apiCall": {**call, "jmesPath": "kind"}}
@@ -157,7 +159,7 @@ async def test_what_others_may_it_may_not_until_it_is_granted(rig: Rig, worker: 
     assert await rig.data("target") == {"got": "ServiceList"}
 
 
-async def test_without_the_right_to_work_in_that_name_nothing_is_done(
+async def test_a_policy_does_nothing_until_its_account_may_be_impersonated(
     rig: Rig, worker: str
 ) -> None:
     del worker
@@ -195,7 +197,7 @@ async def test_without_the_right_to_work_in_that_name_nothing_is_done(
     await rig.ready("Policy")
 
 
-async def test_own_writes_in_that_name_fire_nothing(rig: Rig, worker: str) -> None:
+async def test_own_writes_as_a_named_account_trigger_no_rule(rig: Rig, worker: str) -> None:
     place, key = rig.namespace, f"{rig.namespace}/{rig.namespace}"
     made = rule(
         place,
@@ -212,7 +214,7 @@ async def test_own_writes_in_that_name_fire_nothing(rig: Rig, worker: str) -> No
 
 
 @pytest.mark.parametrize("account", ["kube-system/default", "Not A Name", ""])
-async def test_a_policy_works_as_an_account_of_its_own_namespace_only(
+async def test_a_policy_acts_only_as_an_account_of_its_own_namespace(
     rig: Rig, roles: Roles, account: str
 ) -> None:
     wanted = policy(rig.namespace, simple(rig.namespace), account)
@@ -220,13 +222,13 @@ async def test_a_policy_works_as_an_account_of_its_own_namespace_only(
     assert f"metadata.annotations[{ANNOTATION_SERVICE_ACCOUNT}]" in said
 
 
-async def test_no_policy_works_as_an_account_of_the_programs(rig: Rig, roles: Roles) -> None:
+async def test_no_policy_acts_as_an_account_of_kube_retrofit(rig: Rig, roles: Roles) -> None:
     wanted = cluster_policy(rig.namespace, f"{NAMESPACE}/kube-retrofit-controller")
     said = await refusal(roles.cluster_policy_writer, wanted)
     assert "belongs to kube-retrofit" in said
 
 
-async def test_who_names_an_account_may_work_as_it_or_do_what_it_does(
+async def test_only_an_author_who_may_impersonate_an_account_can_name_it(
     rig: Rig, roles: Roles, worker: str
 ) -> None:
     del worker
@@ -242,7 +244,7 @@ async def test_who_names_an_account_may_work_as_it_or_do_what_it_does(
     await roles.policy_writer.create(wanted)
 
 
-async def test_an_account_is_not_changed_by_who_may_not_choose_it(
+async def test_an_author_who_may_not_name_an_account_cannot_add_it_to_a_policy(
     rig: Rig, roles: Roles, worker: str
 ) -> None:
     del worker

@@ -67,7 +67,7 @@ async def store(item: Object, author: Rig, controller: Rig) -> str:
     return "with status"
 
 
-async def test_requests_of_any_shape_stop_no_others(
+async def test_requests_of_any_shape_do_not_stop_other_requests(
     rig: Rig, roles: Roles, accounts: dict[str, Rig], neighbour: Neighbour
 ) -> None:
     place, stored = rig.namespace, Counter[str]()

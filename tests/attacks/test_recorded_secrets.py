@@ -45,7 +45,7 @@ def update_request(rig: Rig, name: str) -> Object:
     }
 
 
-async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
+async def test_only_a_labelled_secret_is_deleted_with_its_request(rig: Rig) -> None:
     """A Secret with the name for recorded fields, but without their label, is not deleted."""
     ours, other = (f"ur-{uuid.uuid4().hex}" for _ in range(2))
     await rig.create(secret(ours, REPLACING.recorded, **{LABEL_RECORDED: "true"}))
@@ -64,7 +64,7 @@ async def test_only_what_was_recorded_goes_with_a_request(rig: Rig) -> None:
     await rig.delete("Secret", recorded_name(other), REPLACING.recorded)
 
 
-async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: Rig) -> None:
+async def test_a_retried_request_keeps_its_recorded_fields(rig: Rig) -> None:
     """The retry needs the recorded fields, because the deleted Secret can no longer be read."""
     place = rig.namespace
     gone = {"apiVersion": "v1", "kind": "Secret", "data": {"key": "djE="}}
@@ -87,7 +87,7 @@ async def test_what_was_recorded_goes_with_the_request_that_is_done_again(rig: R
     assert await rig.find("Secret", recorded_name(done.name), REPLACING.recorded)
 
 
-async def test_what_an_older_version_recorded_is_read_when_that_is_granted(rig: Rig) -> None:
+async def test_fields_recorded_by_an_older_version_are_read_once_that_is_granted(rig: Rig) -> None:
     place, name = rig.namespace, f"ur-{uuid.uuid4().hex}"
     async with rig.granted("secrets"):
         await rig.create(config_map(place, "target"))

@@ -10,7 +10,7 @@ from tests.faults.rig import Rig, config_map
 pytestmark = pytest.mark.cluster
 
 
-async def test_people_do_their_work_and_nothing_else(rig: Rig, roles: Roles) -> None:
+async def test_each_role_grants_only_the_rights_of_its_work(rig: Rig, roles: Roles) -> None:
     place = rig.namespace
     await roles.namespace_admin.create(config_map(place, "own"))
     for person in (roles.policy_writer, roles.cluster_policy_writer, roles.request_operator):

@@ -43,7 +43,7 @@ async def refusal(cluster: Cluster, user: str, obj: Object, *words: str) -> str:
 
 
 @pytest.mark.parametrize("way", [("create",), ("apply", "--server-side", "--force-conflicts")])
-async def test_it_gets_no_token_in_the_namespace_of_the_programs(
+async def test_the_account_obtains_no_token_in_the_namespace_of_kube_retrofit(
     rig: Rig, way: tuple[str, ...]
 ) -> None:
     for name in ("", "not-yet-there"):
@@ -52,7 +52,7 @@ async def test_it_gets_no_token_in_the_namespace_of_the_programs(
         assert "forbidden" in said, said
 
 
-async def test_it_gets_no_token_through_a_secret_that_it_may_fill(rig: Rig) -> None:
+async def test_the_account_obtains_no_token_through_a_certificate_secret(rig: Rig) -> None:
     """A Secret with a nonexistent owner is garbage-collected and could come back as a token."""
     for name in (CA_SECRET, TLS_SECRET):
         before = await rig.get("Secret", name, NAMESPACE)
@@ -63,7 +63,7 @@ async def test_it_gets_no_token_through_a_secret_that_it_may_fill(rig: Rig) -> N
         assert (after["type"], after["data"]) == (before["type"], before["data"])
 
 
-async def test_it_gets_no_token_where_recorded_fields_are_kept(rig: Rig) -> None:
+async def test_the_account_obtains_no_token_in_the_namespace_of_recorded_fields(rig: Rig) -> None:
     forged = secret_with_a_token(REPLACING.recorded, "default")
     said = await refusal(rig.cluster, ADMISSION, forged, "create")
     assert "a Secret here has type Opaque" in said
@@ -72,7 +72,7 @@ async def test_it_gets_no_token_where_recorded_fields_are_kept(rig: Rig) -> None
         await rig.create(forged)
 
 
-async def test_it_reads_nothing_back_of_what_was_recorded(rig: Rig) -> None:
+async def test_the_account_cannot_read_recorded_fields(rig: Rig) -> None:
     name = f"recorded-{uuid.uuid4().hex[:8]}"
     meta = {"name": name, "namespace": REPLACING.recorded}
     await rig.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta})
@@ -84,7 +84,7 @@ async def test_it_reads_nothing_back_of_what_was_recorded(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", [CA_SECRET, TLS_SECRET])
-async def test_a_certificate_that_somebody_deleted_comes_again(rig: Rig, name: str) -> None:
+async def test_a_deleted_certificate_secret_is_recreated(rig: Rig, name: str) -> None:
     """The admission server may not create the Secret, so the controller does."""
     old = await rig.get("Secret", name, NAMESPACE)
     await rig.delete("Secret", name, NAMESPACE)

@@ -21,7 +21,7 @@ def a_report(name: str, outcome: str, when: str = "call", reason: str = "") -> p
     )
 
 
-def test_each_case_counts_once_by_its_worst_end() -> None:
+def test_each_case_counts_once_with_its_worst_outcome() -> None:
     plugin = ConformanceReport(full=False)
     expected_failure = a_report("e", "skipped")
     expected_failure.wasxfail = "not yet: later"
@@ -61,7 +61,7 @@ def test_table_has_a_row_per_folder() -> None:
     assert columns == [["x", "y"], ["2", ""], ["", "1"], ["", ""], ["", ""], ["", ""]]
 
 
-def test_verdicts_in_order(tmp_path: Path) -> None:
+def test_the_first_matching_verdict_applies(tmp_path: Path) -> None:
     (tmp_path / "deviations.yaml").write_text(
         "[{file: x.json, reason: unit}, {folder: a/b/*, reason: on purpose}]"
     )
@@ -80,5 +80,5 @@ def test_verdicts_in_order(tmp_path: Path) -> None:
     assert verdicts.idle_patterns(["a/b/c", "d(e)x"], found) == ["d(e)"]
 
 
-def test_no_lists_no_verdicts(tmp_path: Path) -> None:
+def test_without_lists_there_are_no_verdicts(tmp_path: Path) -> None:
     assert verdicts.read(tmp_path) == {}

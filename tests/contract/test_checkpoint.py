@@ -74,7 +74,7 @@ async def until(condition):
     return found
 
 
-async def test_the_checkpoint_is_kept(leases):
+async def test_the_checkpoint_is_stored_and_loaded(leases):
     port = KubeCheckpoint(leases)
     assert await port.load() == Checkpoint()
     assert await port.heartbeat() == AdmissionHeartbeat()
@@ -90,9 +90,7 @@ async def test_the_checkpoint_is_kept(leases):
         assert await port.load() == Checkpoint(done=moment, confirmed=moment)
 
 
-async def test_a_server_that_saw_nobody_before_it_says_that_triggers_may_be_missing(
-    leases, servers
-):
+async def test_a_server_that_saw_no_predecessor_reports_possibly_missed_triggers(leases, servers):
     start, _ = servers
     port = KubeCheckpoint(leases)
     killed = {"holderIdentity": "killed", "leaseDurationSeconds": 2}
@@ -115,7 +113,7 @@ async def _renewed(port, text):
     return heartbeat if heartbeat.renewed != text else None
 
 
-async def test_servers_that_follow_one_another_leave_no_gap(leases, servers):
+async def test_a_server_that_saw_its_predecessor_reports_no_missed_triggers(leases, servers):
     start, end = servers
     port = KubeCheckpoint(leases)
     first = start()
@@ -140,9 +138,7 @@ async def test_servers_that_follow_one_another_leave_no_gap(leases, servers):
     assert (await port.heartbeat()).missed == missed
 
 
-async def test_a_server_that_could_not_record_says_so_though_another_one_holds_the_lease(
-    leases, servers
-):
+async def test_a_server_without_the_lease_reports_triggers_that_it_did_not_record(leases, servers):
     start, _ = servers
     port = KubeCheckpoint(leases)
     start()
@@ -160,7 +156,7 @@ async def test_a_server_that_could_not_record_says_so_though_another_one_holds_t
     await until(other)
 
 
-async def test_metadata_alone_names_the_kind_and_who_wrote(client, place):
+async def test_a_metadata_only_list_has_the_kind_and_the_field_manager(client, place):
     body = {"metadata": {"name": "c"}, "data": {"v": "1"}}
     await client.resource(CONFIG_MAPS).create(body, place, field_manager="person")
     reader = KubeReader(client, metadata_only=True)

@@ -59,7 +59,7 @@ async def create(client, kind, place, name, **content):
     return await client.json("POST", path, body=orjson.dumps(body))
 
 
-async def test_the_server_is_waited_for(client):
+async def test_waiting_for_the_api_server_ends_when_it_answers(client):
     await client.wait_until_served(print, limit=30)
 
 
@@ -84,7 +84,7 @@ async def test_a_misspelled_field_is_refused_and_no_secret_is_reported(client, p
     assert "aHVudGVyMg" not in str(caught.value)
 
 
-async def test_a_dry_run_is_tried_and_not_stored(client, place):
+async def test_a_dry_run_is_validated_and_not_stored(client, place):
     writer = KubeWriter(client, SystemClock(), dry_run=True)
     before = await create(client, CONFIG_MAPS, place, "a", data={"x": "1"})
     tried = await writer.change(CONFIG_MAPS, before, {**before, "data": {"x": "2"}})
@@ -95,7 +95,7 @@ async def test_a_dry_run_is_tried_and_not_stored(client, place):
         await writer.change(CONFIG_MAPS, fixed, {**fixed, "data": {"x": "2"}})
 
 
-async def test_an_entry_posts_reviews_and_stores_nothing(client, place):
+async def test_a_context_entry_posts_only_access_reviews(client, place):
     loader = KubeLoader(client, ())
     body = {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -109,7 +109,7 @@ async def test_an_entry_posts_reviews_and_stores_nothing(client, place):
         await KubeReader(client).get(CONFIG_MAPS, place, "posted")
 
 
-async def test_a_client_speaks_for_somebody_else(installed_cluster, place):
+async def test_a_client_impersonates_another_user(installed_cluster, place):
     user = f"system:serviceaccount:{place}:nobody"
     client = await connect(str(installed_cluster.kubeconfig), user=user)
     with pytest.raises(Forbidden, match=f'User "{user}" cannot list resource "configmaps"'):
@@ -117,7 +117,7 @@ async def test_a_client_speaks_for_somebody_else(installed_cluster, place):
     await client.close()
 
 
-async def test_a_watch_follows_what_happens(client, place):
+async def test_a_watch_yields_additions_changes_and_deletions(client, place):
     await create(client, CONFIG_MAPS, place, "x")
     watch = Watch(client, CONFIG_MAPS, SystemClock(), namespace=place, labels="!hidden")
     seen = []
@@ -180,7 +180,7 @@ async def test_events_are_stored_with_their_series(client, place):
 
 
 @pytest.mark.parametrize("kind", [VALIDATING, MUTATING])
-async def test_webhook_configurations_are_kept_by_name(client, kind):
+async def test_webhook_configurations_are_created_replaced_and_deleted_by_name(client, kind):
     webhooks = WebhookConfigurations(client, REPLACING.owner)
     ref = ConfigurationRef(kind, f"test-{uuid.uuid4().hex[:8]}.example")
     assert await webhooks.get(ref) is None
@@ -202,7 +202,7 @@ async def test_webhook_configurations_are_kept_by_name(client, kind):
     assert await webhooks.get(ref) is None
 
 
-async def test_named_secrets_have_one_first_writer(client, place):
+async def test_only_the_first_writer_fills_a_named_secret(client, place):
     secrets = NamedSecrets(client, place)
     assert await secrets.get("ca") is None
     await secrets.restore("ca")
@@ -221,9 +221,7 @@ async def test_named_secrets_have_one_first_writer(client, place):
         await secrets.fill(replace(stored, name="other"))
 
 
-async def test_a_restored_secret_takes_no_field_from_who_installed_it(
-    client, place, control_plane
-):
+async def test_a_restored_secret_takes_no_field_from_its_installer(client, place, control_plane):
     """Helm labels its objects, and fails if another field manager owns the label."""
     secrets = NamedSecrets(client, place)
 
@@ -244,7 +242,7 @@ async def test_a_restored_secret_takes_no_field_from_who_installed_it(
     assert (await secrets.get("ca")).data == {"k": b"one"}
 
 
-async def test_rights_are_reviewed(client, place):
+async def test_access_reviews_distinguish_granted_and_missing_rights(client, place):
     for name in ("rich", "poor"):
         account = Kind(
             group="",
@@ -326,7 +324,7 @@ async def signalled(candidate, word):
         assert await candidate.signals.get() == word
 
 
-async def test_a_lease_given_back_is_taken_over_at_once(client, place, candidates):
+async def test_a_released_lease_is_taken_over_at_once(client, place, candidates):
     first = candidates()
     await signalled(first, "started")
     assert first.election.leading
@@ -345,7 +343,9 @@ async def test_a_lease_given_back_is_taken_over_at_once(client, place, candidate
     assert lease["spec"]["leaseTransitions"] == 1
 
 
-async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candidates):
+async def test_a_holder_that_does_not_renew_is_replaced_after_the_lease_duration(
+    client, place, candidates
+):
     spec = {
         "holderIdentity": "dead",
         "leaseDurationSeconds": 2,
@@ -363,7 +363,7 @@ async def test_a_silent_holder_is_waited_for_and_replaced(client, place, candida
     assert lease["spec"]["leaseTransitions"] == 7
 
 
-async def test_the_lease_of_a_container_that_was_restarted_is_not_waited_for(
+async def test_a_restarted_container_takes_over_the_lease_of_its_pod_at_once(
     client, place, candidates
 ):
     pod, other = "pod-1", "pod-2"

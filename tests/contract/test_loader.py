@@ -34,35 +34,35 @@ async def names(loader, path):
     return {item["metadata"]["name"] for item in found["items"]} - {"kube-root-ca.crt"}
 
 
-async def test_a_config_map_is_its_data_and_metadata(world, loader):
+async def test_a_config_map_is_loaded_as_its_data_and_metadata(world, loader):
     created = await world.create(CONFIG_MAPS, "c", data={"a": "1", "b.c": "2"})
     found = await loader.load(ConfigMapLoad(namespace=world.namespace, name="c"))
     assert found == {"data": {"a": "1", "b.c": "2"}, "metadata": created["metadata"]}
 
 
-async def test_a_config_map_without_data_has_an_empty_one(world, loader):
+async def test_a_config_map_without_data_is_loaded_with_empty_data(world, loader):
     await world.create(CONFIG_MAPS, "c")
     found = await loader.load(ConfigMapLoad(namespace=world.namespace, name="c"))
     assert found["data"] == {}
 
 
-async def test_a_missing_config_map_is_gone(world, loader):
+async def test_a_missing_config_map_is_not_found(world, loader):
     with pytest.raises(NotFound):
         await loader.load(ConfigMapLoad(namespace=world.namespace, name="none"))
 
 
-async def test_an_empty_name_never_means_all(world, loader):
+async def test_an_empty_name_never_selects_all_objects(world, loader):
     with pytest.raises(Invalid, match="empty"):
         await loader.load(ConfigMapLoad(namespace=world.namespace, name=""))
 
 
-async def test_a_path_of_an_object_gives_it(world, loader):
+async def test_the_path_of_an_object_returns_the_object(world, loader):
     created = await world.create(CONFIG_MAPS, "c", data={"a": "1"})
     path = f"/api/v1/namespaces/{world.namespace}/configmaps/c"
     assert await loader.load(ApiLoad(method="GET", path=path)) == created
 
 
-async def test_a_path_of_a_collection_gives_a_list(world, loader):
+async def test_the_path_of_a_collection_returns_a_list(world, loader):
     for name in ("one", "two"):
         await world.create(CONFIG_MAPS, name, metadata={"labels": {"of": name}})
     path = f"/api/v1/namespaces/{world.namespace}/configmaps"
@@ -72,7 +72,7 @@ async def test_a_path_of_a_collection_gives_a_list(world, loader):
     assert await names(loader, f"{path}?fieldSelector=metadata.name=one") == {"one"}
 
 
-async def test_paths_that_lead_nowhere(world, loader):
+async def test_paths_without_an_object_or_a_kind_are_not_found(world, loader):
     place = f"/api/v1/namespaces/{world.namespace}"
     for path in (f"{place}/configmaps/none", f"{place}/nothings", "/apis/none.example/v1/x"):
         with pytest.raises((NotFound, NoKindMatch)):
@@ -92,14 +92,14 @@ async def test_an_object_is_read_by_its_kind(world, loader):
         await loader.load(config_map(world, name="none"))
 
 
-async def test_of_several_objects_the_first_is_meant(world, loader):
+async def test_the_first_of_several_selected_objects_is_returned(world, loader):
     for name in ("two", "one"):
         await world.create(CONFIG_MAPS, name, metadata={"labels": {"of": "several"}})
     found = await loader.load(config_map(world, labels="of in (several)"))
     assert found["metadata"]["name"] == "one"
 
 
-async def test_a_kind_that_is_not_served_is_said(world, loader):
+async def test_a_kind_that_is_not_served_is_named_in_the_error(world, loader):
     load = ObjectLoad(api_version="none.example/v1", kind="Nothing", namespace="", name="a")
     with pytest.raises(NoKindMatch, match="the cluster serves no Nothing"):
         await loader.load(load)

@@ -153,7 +153,7 @@ async def hash_of(client, api_version: str) -> str:
     return str(index["paths"][f"apis/{api_version}"]["serverRelativeURL"])
 
 
-def test_definitions_at_the_desk_give_the_keys():
+def test_definitions_served_from_memory_provide_the_merge_keys():
     cluster = MemoryKinds()
     cluster.serve_definition(definition("desk.example", "host", "path"))
     keys = asyncio.run(cluster.merge_keys("desk.example/v1"))
@@ -163,7 +163,7 @@ def test_definitions_at_the_desk_give_the_keys():
     assert merge(gate, PATCH, SHIPPED)["spec"]["routes"] == PATCH["spec"]["routes"]
 
 
-async def test_the_cluster_gives_the_keys_that_the_definition_gives(client, group):
+async def test_the_cluster_provides_the_same_merge_keys_as_the_definition(client, group):
     api_version = f"{group}/v1"
     await published(client, api_version, b"list-map-keys")
     keys = await KubeMergeKeys(client, SystemClock(), pytest.fail).merge_keys(api_version)
@@ -173,7 +173,7 @@ async def test_the_cluster_gives_the_keys_that_the_definition_gives(client, grou
     assert keys.schema(api_version, "Gate") == desk[api_version, "Gate"]
 
 
-async def test_a_document_is_read_once_until_a_definition_changes(client, group):
+async def test_an_openapi_document_is_read_once_until_a_definition_changes(client, group):
     clock, calls = Moved(), Counter()
     client.on_call = lambda _verb, resource, _status, _seconds: calls.update([resource])
     api_version = f"{group}/v1"
@@ -207,7 +207,7 @@ async def test_a_document_is_read_once_until_a_definition_changes(client, group)
     assert calls == {"/openapi/v3": 1, document: 1}
 
 
-async def test_a_group_version_that_is_new_is_looked_for_again(client):
+async def test_an_absent_group_version_is_looked_up_again_later(client):
     clock, calls = Moved(), Counter()
     client.on_call = lambda _verb, resource, _status, _seconds: calls.update([resource])
     source = KubeMergeKeys(client, clock, pytest.fail)
@@ -219,7 +219,9 @@ async def test_a_group_version_that_is_new_is_looked_for_again(client):
     assert calls == {"/openapi/v3": 2}
 
 
-async def test_the_shipped_table_counts_where_nothing_can_be_read(control_plane, tmp_path: Path):
+async def test_the_shipped_table_is_used_where_the_documents_cannot_be_read(
+    control_plane, tmp_path: Path
+):
     config = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
     config["users"] = [{"name": user["name"], "user": {}} for user in config["users"]]
     anonymous = tmp_path / "anonymous"
@@ -236,7 +238,7 @@ async def test_the_shipped_table_counts_where_nothing_can_be_read(control_plane,
     assert keytable.VERSION in text
 
 
-async def test_every_built_in_document_says_what_the_shipped_table_says(client):
+async def test_every_built_in_document_matches_the_shipped_table(client):
     """The control plane must have the version of the table, and may serve any of its APIs."""
     version = (await client.json("GET", "/version"))["gitVersion"]
     if not version.startswith(f"v{keytable.VERSION}."):
@@ -251,7 +253,7 @@ async def test_every_built_in_document_says_what_the_shipped_table_says(client):
         assert {key: SHIPPED.kinds.get(key) for key in kinds} == kinds
 
 
-def test_make_schemas_makes_the_committed_table(binaries):
+def test_make_schemas_generates_the_committed_table(binaries):
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, which need not serve every API")
     document = orjson.loads(schemas.published())

@@ -71,7 +71,9 @@ async def data_of(world: World, name: str) -> Any:
 
 
 @pytest.mark.parametrize("case", EXECUTED)
-async def test_a_public_case(world: World, case: Case) -> None:
+async def test_a_public_conformance_case_leaves_the_expected_objects(
+    world: World, case: Case
+) -> None:
     here = json.loads(json.dumps(case).replace("default", world.namespace))
     given, wanted = here["input"], here["expected"]
     for obj in given["stored"]:
@@ -86,13 +88,13 @@ async def test_a_public_case(world: World, case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["ConfigMap", "configmap", "CONFIGMAPS", "cm"])
 @pytest.mark.parametrize("api_version", ["", "v1"])
-async def test_a_kind_is_found_by_what_people_call_it(
+async def test_a_kind_is_found_by_its_kind_plural_or_short_name(
     world: World, api_version: str, name: str
 ) -> None:
     assert await world.kinds.named(api_version, name) == CONFIG_MAPS
 
 
-async def test_a_name_without_a_version_means_the_preferred_one(world: World) -> None:
+async def test_a_kind_name_without_a_version_means_the_preferred_version(world: World) -> None:
     deployments = Kind(
         group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True
     )
@@ -104,7 +106,9 @@ async def test_a_name_without_a_version_means_the_preferred_one(world: World) ->
     assert await world.kinds.named("apps/v2", "Deployment") is None
 
 
-async def test_a_create_twice_and_a_patch_of_nothing_are_refused(world: World) -> None:
+async def test_creating_an_existing_and_patching_a_missing_object_are_refused(
+    world: World,
+) -> None:
     obj = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -124,14 +128,14 @@ async def test_a_create_twice_and_a_patch_of_nothing_are_refused(world: World) -
         await world.operations.delete(CONFIG_MAPS, world.namespace, "b", Propagation.FOREGROUND)
 
 
-async def test_a_deletion_in_the_foreground_says_when_something_stays(world: World) -> None:
+async def test_a_foreground_deletion_fails_while_a_finalizer_remains(world: World) -> None:
     await world.create(CONFIG_MAPS, "a", metadata={"finalizers": ["example.com/stays"]})
     with pytest.raises(Unavailable, match=r"still exists|finalizer"):
         await world.operations.delete(CONFIG_MAPS, world.namespace, "a", Propagation.FOREGROUND)
     await world.operations.delete(CONFIG_MAPS, world.namespace, "a", Propagation.BACKGROUND)
 
 
-async def test_a_jq_patch_keeps_numbers_that_a_program_cannot_hold(world: World) -> None:
+async def test_a_jq_patch_keeps_integers_beyond_double_precision(world: World) -> None:
     kind = Kind(
         group="contract.example", version="v1", kind="Widget", plural="widgets", namespaced=True
     )
@@ -166,7 +170,7 @@ async def test_a_status_is_patched_as_a_subresource(world: World) -> None:
     assert (found["spec"], found["status"]) == ({"size": 1}, {"ready": False})
 
 
-async def test_one_that_fails_stops_none_of_those_after_it(world: World) -> None:
+async def test_a_failed_operation_does_not_stop_the_later_ones(world: World) -> None:
     text = """
 {operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}
 ---
@@ -188,7 +192,7 @@ object:
     assert await data_of(world, "b") == {"x": "1"}
 
 
-async def test_an_update_leaves_nothing_of_what_was_there(world: World) -> None:
+async def test_create_or_update_removes_the_old_labels_annotations_and_data(world: World) -> None:
     before = await world.create(
         CONFIG_MAPS,
         "a",
@@ -211,7 +215,7 @@ object:
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-async def test_what_changes_in_between_is_decided_again(world: World) -> None:
+async def test_concurrent_jq_patches_of_one_object_lose_no_change(world: World) -> None:
     await world.create(CONFIG_MAPS, "a", data={"count": "0"})
     text = """
 operation: JQPatch
@@ -247,9 +251,7 @@ FREEING = [
 
 
 @pytest.mark.parametrize("text", FREEING)
-async def test_what_decides_over_a_deletion_is_not_changed_where_it_is_guarded(
-    world: World, text: str
-) -> None:
+async def test_no_operation_changes_protected_finalizers(world: World, text: str) -> None:
     await world.create(CONFIG_MAPS, "a", metadata=HELD)
     operations = parse_operations(text.replace("NAMESPACE", world.namespace))
     async with runner_of(world) as runner:
@@ -261,7 +263,7 @@ async def test_what_decides_over_a_deletion_is_not_changed_where_it_is_guarded(
     await world.operations.merge_patch(CONFIG_MAPS, world.namespace, "a", freed)
 
 
-async def test_an_update_that_does_not_name_what_is_guarded_leaves_it(world: World) -> None:
+async def test_create_or_update_without_finalizers_keeps_the_protected_ones(world: World) -> None:
     await world.create(CONFIG_MAPS, "a", metadata=HELD, data={"old": "1"})
     text = """
 operation: CreateOrUpdate

@@ -17,12 +17,12 @@ async def test_get_returns_the_object(world):
     assert found["metadata"]["resourceVersion"]
 
 
-async def test_get_of_an_absent_object_is_gone(world):
+async def test_get_of_an_absent_object_is_not_found(world):
     with pytest.raises(NotFound, match="missing"):
         await world.reader.get(CONFIG_MAPS, world.namespace, "missing")
 
 
-async def test_get_in_an_absent_namespace_is_gone(world):
+async def test_get_in_an_absent_namespace_is_not_found(world):
     with pytest.raises(NotFound):
         await world.reader.get(CONFIG_MAPS, "no-such-namespace", "missing")
 
@@ -35,7 +35,7 @@ async def test_a_kind_that_is_not_served_is_unknown(world):
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("", "a"), ("some", "")])
-async def test_an_empty_name_never_means_all(world, namespace, name):
+async def test_an_empty_name_or_namespace_is_invalid_for_get(world, namespace, name):
     with pytest.raises(Invalid, match="empty"):
         await world.reader.get(CONFIG_MAPS, namespace, name)
 
@@ -58,7 +58,7 @@ async def test_pages_follow_each_other(world):
     assert pages == 3
 
 
-async def test_an_empty_namespace_means_all(world):
+async def test_an_empty_namespace_lists_all_namespaces(world):
     await world.create(CONFIG_MAPS, "everywhere", metadata={"labels": {"in": world.namespace}})
     page = await world.reader.list_page(CONFIG_MAPS, labels=f"in={world.namespace}")
     assert [obj["metadata"]["name"] for obj in page.items] == ["everywhere"]
@@ -78,7 +78,7 @@ async def test_an_empty_namespace_means_all(world):
         ("tier,zone=eu", "b"),
     ],
 )
-async def test_label_selectors(world, selector, names):
+async def test_a_label_selector_selects_the_matching_objects(world, selector, names):
     labels = {"a": {"tier": "web"}, "b": {"tier": "db", "zone": "eu"}, "c": {}}
     for name, own in labels.items():
         await world.create(CONFIG_MAPS, name, metadata={"labels": own | {"mine": "yes"}})
@@ -87,7 +87,7 @@ async def test_label_selectors(world, selector, names):
     assert "".join(obj["metadata"]["name"] for obj in page.items) == names
 
 
-async def test_field_selectors(world):
+async def test_a_field_selector_selects_the_matching_object(world):
     for name in "ab":
         await world.create(CONFIG_MAPS, name)
     page = await world.reader.list_page(
@@ -102,7 +102,7 @@ async def test_a_selector_that_cannot_be_used_is_invalid(world, selector):
         await world.reader.list_page(CONFIG_MAPS, namespace=world.namespace, **selector)
 
 
-async def test_forbidden_names_what_to_grant(world):
+async def test_a_forbidden_error_names_the_right_to_grant(world):
     poor = await world.limited("configmaps", ["create"])
     with pytest.raises(Forbidden) as caught:
         await poor.reader.get(CONFIG_MAPS, world.namespace, "a")

@@ -69,7 +69,7 @@ async def test_creating_twice_is_success_and_changes_nothing(world):
     assert await world.requests.get("ur-a") == first
 
 
-async def test_creating_tells_whether_it_was_new(world):
+async def test_creating_returns_a_version_only_for_a_new_request(world):
     version = await world.requests.create("ur-a", {}, request_spec())
     assert version == (await world.requests.get("ur-a")).resource_version
     assert await world.requests.create("ur-a", {}, request_spec()) == ""
@@ -97,7 +97,7 @@ async def test_replicas_that_raise_one_aggregate_request_lose_no_raise(world):
     assert aggregate.spec.sequence == 12
 
 
-async def test_a_raised_sequence_is_not_ended_by_who_has_not_seen_it(world):
+async def test_a_stale_status_does_not_complete_a_request_with_a_raised_sequence(world):
     await world.requests.create("sweep-a", {}, replace(request_spec(), sweep=True, sequence=1))
     seen = await world.requests.get("sweep-a")
     await world.requests.raise_sequence(seen)
@@ -105,7 +105,7 @@ async def test_a_raised_sequence_is_not_ended_by_who_has_not_seen_it(world):
         await world.requests.write_status(seen, RequestStatus(state=State.COMPLETED))
 
 
-async def test_the_sequence_of_a_deleted_request_is_gone(world):
+async def test_raising_the_sequence_of_a_deleted_request_is_not_found(world):
     await world.requests.create("sweep-a", {}, replace(request_spec(), sweep=True, sequence=1))
     request = await world.requests.get("sweep-a")
     await world.delete(REQUESTS, "sweep-a")
@@ -113,12 +113,12 @@ async def test_the_sequence_of_a_deleted_request_is_gone(world):
         await world.requests.raise_sequence(request)
 
 
-async def test_an_absent_request_is_gone(world):
+async def test_an_absent_request_is_not_found(world):
     with pytest.raises(NotFound):
         await world.requests.get("ur-missing")
 
 
-async def test_a_status_is_written_whole(world):
+async def test_writing_a_status_replaces_all_its_fields(world):
     await world.requests.create("ur-a", {}, request_spec())
     request = await world.requests.get("ur-a")
     first = RequestStatus(attempts=1, message="later", reason="Conflict", counts=Counts(failed=1))
@@ -139,7 +139,7 @@ async def test_a_late_status_writer_conflicts(world):
     assert (await world.requests.get("ur-a")).status.state is State.COMPLETED
 
 
-async def test_the_status_of_a_deleted_request_is_gone(world):
+async def test_writing_the_status_of_a_deleted_request_is_not_found(world):
     await world.requests.create("ur-a", {}, request_spec())
     request = await world.requests.get("ur-a")
     await world.delete(REQUESTS, "ur-a")
@@ -165,7 +165,7 @@ async def test_waiting_requests_come_from_all_pages(world):
     assert await names_of(world.requests.waiting()) == wanted
 
 
-async def test_one_call_removes_what_expires_at_the_same_time(world):
+async def test_one_call_removes_the_requests_that_expire_at_the_same_time(world):
     soon, later = "2026-01-31T10:05:00Z", "2026-01-31T10:06:00Z"
     for name, expiry, policy in [
         ("ur-a", soon, "one"),
@@ -185,14 +185,14 @@ async def test_one_call_removes_what_expires_at_the_same_time(world):
     assert await names_of(world.requests.waiting()) == {"ur-d"}
 
 
-async def test_removing_never_means_all(world):
+async def test_removing_without_an_expiry_is_refused(world):
     await world.requests.create("ur-a", {}, request_spec())
     with pytest.raises(Invalid):
         await world.requests.remove(remove_after="")
     assert await names_of(world.requests.waiting()) == {"ur-a"}
 
 
-async def test_recorded_fields_are_kept_apart(world):
+async def test_recorded_fields_are_created_once_and_deleted_idempotently(world):
     await world.requests.create_recorded("ur-a", {"a": "b"}, b'{"object": {}}')
     await world.requests.create_recorded("ur-a", {"a": "b"}, b'{"other": {}}')
     assert await world.requests.read_recorded("ur-a") == b'{"object": {}}'

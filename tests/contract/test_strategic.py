@@ -1,6 +1,7 @@
 """Strategic merge compared with the API server's own: the same patch on the same objects.
 
-Intended differences are in `test_what_differs_on_purpose` and in docs/reference/parity.md.
+Intended differences are in `test_intended_differences_from_the_api_server_in_lists` and in
+docs/reference/parity.md.
 """
 
 import asyncio
@@ -342,7 +343,7 @@ def seen(obj: Any, patch: Any) -> Any:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_a_patch_makes_what_the_api_server_makes_of_it(
+def test_a_strategic_merge_has_the_result_of_the_api_server(
     server: Server, kind: Kind, data: st.DataObject
 ) -> None:
     patch = data.draw(PATCHES[kind.kind], label="patch")
@@ -385,7 +386,7 @@ TWO_PORTS = [{"port": 80, "name": "x"}, {"port": 80, "name": "y", "protocol": "U
         ("Service", PORTS, "name", TWO_PORTS, ["y", "metrics"], ["x", "y", "metrics"]),
     ],
 )
-def test_what_differs_on_purpose(
+def test_intended_differences_from_the_api_server_in_lists(
     server: Server, kind: str, path: Any, by: str, patch: Any, theirs: Any, mine: Any
 ) -> None:
     found = next(item for item in BASES if item.kind == kind)
@@ -396,7 +397,7 @@ def test_what_differs_on_purpose(
     assert names(ours(server, found, whole), *path, by=by) == mine
 
 
-def test_what_differs_on_purpose_in_maps(server: Server) -> None:
+def test_intended_differences_from_the_api_server_in_maps(server: Server) -> None:
     maps = next(item for item in BASES if item.kind == "ConfigMap")
     for patch, theirs, mine in (
         # A null in a replacing map deletes; the API server stores an empty string.

@@ -50,7 +50,7 @@ async def test_a_change_is_stored_and_returned(world):
     assert await world.reader.get(CONFIG_MAPS, world.namespace, "a") == written
 
 
-async def test_nothing_to_change_is_not_sent(world):
+async def test_an_unchanged_object_is_not_sent(world):
     before = await world.create(CONFIG_MAPS, "a", data={"x": "1"})
     sent = world.writes()
     assert await world.writer.change(CONFIG_MAPS, before, copy.deepcopy(before)) == before
@@ -79,7 +79,7 @@ async def test_a_stale_json_patch_is_a_conflict(world):
         await world.writer.change(WIDGETS, before, changed(before, "spec", "note", to=None))
 
 
-async def test_a_stale_json_patch_that_does_not_fit_any_more_is_a_conflict(world):
+async def test_a_stale_json_patch_that_no_longer_fits_is_a_conflict(world):
     before = await world.create(WIDGETS, "a", spec={"note": "x", "size": 1})
     await world.writer.change(WIDGETS, before, without(before, "spec", "size"))
     after = without(changed(before, "spec", "note", to=None), "spec", "size")
@@ -87,14 +87,14 @@ async def test_a_stale_json_patch_that_does_not_fit_any_more_is_a_conflict(world
         await world.writer.change(WIDGETS, before, after)
 
 
-async def test_a_change_of_what_was_deleted_is_gone(world):
+async def test_a_change_of_a_deleted_object_is_not_found(world):
     before = await world.create(CONFIG_MAPS, "a", data={"x": "1"})
     await world.delete(CONFIG_MAPS, "a")
     with pytest.raises(NotFound):
         await world.writer.change(CONFIG_MAPS, before, changed(before, "data", "x", to="2"))
 
 
-async def test_a_change_of_what_was_made_anew_is_a_conflict(world):
+async def test_a_change_of_a_recreated_object_is_a_conflict(world):
     before = await world.create(CONFIG_MAPS, "a", data={"x": "1"})
     await world.delete(CONFIG_MAPS, "a")
     await world.create(CONFIG_MAPS, "a", data={"x": "1"})
@@ -122,7 +122,7 @@ async def test_the_status_is_written_through_its_subresource_only(world):
     assert written["metadata"]["generation"] == 2
 
 
-async def test_a_scale_is_read_and_written_as_such(world):
+async def test_a_scale_subresource_is_read_and_written_as_a_scale(world):
     scale = replace(DEPLOYMENTS, subresource="scale")
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": POD}
     await world.create(DEPLOYMENTS, "a", spec=spec, metadata={"annotations": {"keep": "me"}})
@@ -150,7 +150,7 @@ async def test_where_only_update_is_granted_the_whole_object_is_put(world):
         await poor.writer.change(CONFIG_MAPS, before, changed(before, "data", "x", to="4"))
 
 
-async def test_forbidden_names_patch(world):
+async def test_a_forbidden_error_names_the_patch_right(world):
     before = await world.create(CONFIG_MAPS, "a", data={"x": "1"})
     poor = await world.limited("configmaps", ["get", "list", "create", "delete"])
     with pytest.raises(Forbidden) as caught:
@@ -158,7 +158,7 @@ async def test_forbidden_names_patch(world):
     assert caught.value.permission == f"patch configmaps in namespace {world.namespace}"
 
 
-async def test_somebody_elses_refusal_is_denied(world):
+async def test_a_write_that_another_policy_refuses_is_denied(world):
     before = await world.create(CONFIG_MAPS, "a", data={"x": "1"})
     await world.deny("configmaps", "not on a Friday")
     with pytest.raises(Denied, match="not on a Friday"):

@@ -16,7 +16,7 @@ TRIGGERS = 90
 PATIENT = ("--lease-duration=60s", "--lease-renew=50s", "--lease-retry=1s")
 
 
-async def test_nothing_stored_is_lost_and_nobody_exits(rig: Rig) -> None:
+async def test_no_stored_trigger_is_lost_and_no_program_exits(rig: Rig) -> None:
     assert isinstance(rig.cluster, ControlPlane)
     place = rig.namespace
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)

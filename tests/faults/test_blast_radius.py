@@ -10,7 +10,7 @@ from tests.faults.rig import Rig, config_map, rule, target
 pytestmark = pytest.mark.cluster
 
 
-async def test_a_policy_on_one_object_holds_up_no_other(rig: Rig) -> None:
+async def test_a_policy_on_one_object_does_not_block_other_objects(rig: Rig) -> None:
     place = rig.namespace
     patch = {"data": {"got": "{{ request.object.data.v }}"}}
     await rig.apply(rule(place, [target(place, "target")], patch, names="trigger"))
@@ -38,7 +38,7 @@ async def test_a_policy_on_one_object_holds_up_no_other(rig: Rig) -> None:
     await rig.settle(still_refused, within=15)
 
 
-async def test_a_policy_on_labels_in_one_namespace_holds_up_no_other_object(rig: Rig) -> None:
+async def test_a_policy_on_labels_in_a_namespace_does_not_block_other_objects(rig: Rig) -> None:
     place, label = rig.namespace, {"reload": "yes"}
     patch = {"data": {"got": "{{ request.object.data.v }}"}}
     picky = rule(place, [target(place, "target")], patch)

@@ -48,7 +48,7 @@ async def nodes(rig: Rig) -> AsyncIterator[Rig]:
     await kubectl(rig, "delete", f"clusterrole/{name}", f"node/{rig.namespace}")
 
 
-async def test_a_pod_that_is_bound_while_nobody_leads_learns_its_zone(nodes: Rig) -> None:
+async def test_a_pod_bound_while_the_controller_is_down_gets_its_zone(nodes: Rig) -> None:
     rig, place = nodes, nodes.namespace
     labels = {"zone": "z-2"}
     await rig.create(

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.cluster
 BROKEN = Path(__file__).with_name("broken_loop")
 
 
-async def test_a_controller_whose_loop_dies_ends_with_a_word(rig: Rig, tmp_path: Path) -> None:
+async def test_a_controller_whose_loop_fails_reports_it_and_exits(
+    rig: Rig, tmp_path: Path
+) -> None:
     now = tmp_path / "now"
     env = {"PYTHONPATH": str(BROKEN), "RETROFIT_TEST_BROKEN": str(now)}
     rig.programs.start(CONTROLLER, ProgramSettings(env=env), name="broken")

@@ -15,7 +15,9 @@ TRIGGERS = 10
 
 
 @pytest.mark.parametrize("ahead", [-86_400, 600])
-async def test_a_slow_webhook_beside_a_wrong_clock(rig: Rig, ahead: int) -> None:
+async def test_triggers_held_by_a_webhook_are_applied_despite_a_wrong_clock(
+    rig: Rig, ahead: int
+) -> None:
     await rig.kill(CONTROLLER)
     await rig.controller(*SHORT_LEASE, name=f"set-by-{ahead}", ahead=ahead)
     triggers = await rig.one_to_one(TRIGGERS)
@@ -41,7 +43,7 @@ async def test_a_slow_webhook_beside_a_wrong_clock(rig: Rig, ahead: int) -> None
     assert await rig.states() == {State.COMPLETED: TRIGGERS}
 
 
-async def test_what_is_deleted_at_once_was_not_refused(rig: Rig) -> None:
+async def test_triggers_deleted_at_once_are_not_taken_for_refused_ones(rig: Rig) -> None:
     place = rig.namespace
     await rig.apply(
         rule(

@@ -28,7 +28,7 @@ def children(rig: Rig) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-async def test_a_request_that_ends_its_controller_is_given_up(rig: Rig) -> None:
+async def test_a_request_whose_attempts_keep_ending_the_controller_fails(rig: Rig) -> None:
     place = rig.namespace
     targets = [config_map(place, f"target-{n}") for n in range(BESIDE)]
     await rig.create_all([config_map(place, "x"), *targets])

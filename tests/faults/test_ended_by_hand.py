@@ -12,7 +12,7 @@ pytestmark = pytest.mark.cluster
 COUNT = 12
 
 
-async def test_requests_that_somebody_ended(rig: Rig) -> None:
+async def test_requests_set_to_completed_by_hand_are_processed_all_the_same(rig: Rig) -> None:
     triggers = await rig.one_to_one(COUNT)
     await rig.pause()
     await rig.create_all(triggers[: COUNT // 2])
@@ -48,7 +48,7 @@ async def test_requests_that_somebody_ended(rig: Rig) -> None:
     await rig.settle(no_event, within=15)
 
 
-async def test_a_request_that_somebody_gives_up_is_deleted(rig: Rig) -> None:
+async def test_a_request_deleted_by_hand_is_not_processed(rig: Rig) -> None:
     triggers = await rig.one_to_one(2)
     await rig.pause()
     await rig.create_all(triggers)

@@ -39,7 +39,7 @@ ONCE = {
 }
 
 
-async def test_every_event_makes_its_object_once_although_the_program_is_killed(rig: Rig) -> None:
+async def test_each_event_creates_one_object_although_the_controller_is_killed(rig: Rig) -> None:
     binding = seeds(executeHookOnEvent=["Added", "Deleted"])
     await rig.create(hook(rig.namespace, "once", kubernetes=[binding], run=ONCE))
     await following(rig, "once")
@@ -73,7 +73,7 @@ async def test_every_event_makes_its_object_once_although_the_program_is_killed(
     assert status["failed"] == 0, "a Create was done twice, or was refused"
 
 
-async def test_what_was_deleted_while_nobody_was_there_is_given(rig: Rig) -> None:
+async def test_deletions_during_a_downtime_of_the_controller_are_delivered(rig: Rig) -> None:
     names = [f"seed-{number}" for number in range(8)]
     await rig.create_all(seed(rig.namespace, name) for name in names)
     await rig.create(hook(rig.namespace, "gone", kubernetes=[seeds()], run=ONCE))
@@ -97,7 +97,7 @@ async def test_what_was_deleted_while_nobody_was_there_is_given(rig: Rig) -> Non
     assert await made(rig) == wanted
 
 
-async def test_objects_come_and_go_with_the_labels_of_their_namespace(rig: Rig) -> None:
+async def test_label_changes_of_a_namespace_cause_added_and_deleted_events(rig: Rig) -> None:
     await rig.create(seed(rig.namespace, "early"))
     mark = {"followed-by": rig.namespace}
     binding = seeds(namespace={"labelSelector": {"matchLabels": mark}})

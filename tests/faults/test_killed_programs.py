@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 TRIGGERS = 200
 
 
-async def test_both_killed_under_load(rig: Rig) -> None:
+async def test_accepted_triggers_are_applied_although_both_programs_are_killed(rig: Rig) -> None:
     triggers = await rig.one_to_one(TRIGGERS)
     sending = asyncio.create_task(rig.burst(triggers, per_second=15))
 

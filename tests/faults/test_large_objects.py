@@ -74,7 +74,9 @@ async def large(rig: Rig) -> None:
     await rig.create_all(_labelled(obj) for obj in objects)
 
 
-async def test_a_backlog_a_sweep_and_one_list_of_large_objects(rig: Rig) -> None:
+async def test_a_backlog_a_sweep_and_a_list_of_large_objects_stay_below_the_limit(
+    rig: Rig,
+) -> None:
     place = rig.namespace
     own = target(place, "{{ request.object.metadata.name }}")
     await rig.apply(rule(place, [own], {"metadata": {"labels": {"seen": "yes"}}}))

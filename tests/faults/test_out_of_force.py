@@ -78,7 +78,7 @@ Break = Callable[[Rig], Awaitable[None]]
 
 @pytest.mark.parametrize("broken", [delete, edit])
 @pytest.mark.parametrize(("times", "count"), [(1, 60), (15, 140)])
-async def test_the_webhook_configuration_is_taken_away_under_load(
+async def test_no_trigger_is_lost_while_the_webhook_configuration_is_removed(
     rig: Rig, broken: Break, times: int, count: int
 ) -> None:
     triggers = await rig.one_to_one(count)
@@ -96,7 +96,9 @@ async def test_the_webhook_configuration_is_taken_away_under_load(
     assert conditions.reasons, conditions.seen
 
 
-async def test_the_mutating_configuration_is_taken_away_under_load(rig: Rig) -> None:
+async def test_objects_missed_without_the_mutating_configuration_are_changed_later(
+    rig: Rig,
+) -> None:
     """Objects that admission missed are changed later, for a policy that also has targets."""
     triggers = await rig.one_to_one(140)
     policy = await rig.get("ClusterPolicy", rig.namespace, "")
@@ -130,7 +132,9 @@ async def test_the_mutating_configuration_is_taken_away_under_load(rig: Rig) -> 
     await rig.settle(unchanged, within=60)
 
 
-async def test_the_leader_is_killed_while_the_configuration_is_away(rig: Rig) -> None:
+async def test_a_leader_killed_while_the_configuration_is_missing_loses_no_trigger(
+    rig: Rig,
+) -> None:
     triggers = await rig.one_to_one(60)
     async with watched(rig) as conditions:
         sending = asyncio.create_task(rig.burst(triggers, per_second=20))
@@ -145,7 +149,7 @@ async def test_the_leader_is_killed_while_the_configuration_is_away(rig: Rig) ->
     assert "WebhookMissing" in conditions.reasons, conditions.seen
 
 
-async def test_the_leader_is_killed_between_restoring_and_looking_back(rig: Rig) -> None:
+async def test_a_leader_killed_between_restoration_and_catch_up_loses_no_trigger(rig: Rig) -> None:
     triggers = await rig.one_to_one(60)
     sending = asyncio.create_task(rig.burst(triggers, per_second=20))
     await asyncio.sleep(0.5)
@@ -159,7 +163,7 @@ async def test_the_leader_is_killed_between_restoring_and_looking_back(rig: Rig)
     assert len(burst.accepted) == 60
 
 
-async def test_what_cannot_be_found_is_counted_exactly(rig: Rig) -> None:
+async def test_lost_triggers_that_catch_up_cannot_apply_are_counted_exactly(rig: Rig) -> None:
     place, count = rig.namespace, 80
     await rig.settle(lambda: _unsettled(rig), within=60)
     await rig.apply(
@@ -220,7 +224,9 @@ async def _leader(rig: Rig) -> tuple[str, int]:
     return str(spec.get("holderIdentity")), int(spec.get("leaseTransitions") or 0)
 
 
-async def test_under_ignore_it_is_counted_while_no_admission_server_is_there(rig: Rig) -> None:
+async def test_under_ignore_triggers_lost_without_an_admission_server_are_counted(
+    rig: Rig,
+) -> None:
     place = rig.namespace
     seen = {"data": {"seen": "{{ target.data.seen }} {{ request.object.metadata.name }}"}}
     await rig.apply(rule(place, [target(place, "list")], seen), failurePolicy="Ignore")
@@ -242,7 +248,7 @@ async def test_under_ignore_it_is_counted_while_no_admission_server_is_there(rig
     assert (await rig.data("list"))["seen"] == "begin trigger-recorded"
 
 
-async def test_the_definition_of_a_trigger_kind_is_made_again(rig: Rig) -> None:
+async def test_a_policy_acts_again_after_the_crd_of_its_triggers_is_recreated(rig: Rig) -> None:
     kind = f"Widget{rig.namespace.rpartition('-')[2]}"
     definition = _definition(kind)
     name = definition["metadata"]["name"]
@@ -269,7 +275,7 @@ async def test_the_definition_of_a_trigger_kind_is_made_again(rig: Rig) -> None:
     await rig.delete(DEFINITION, name, "")
 
 
-async def test_a_kind_that_comes_late_loses_nothing(rig: Rig) -> None:
+async def test_no_trigger_is_lost_when_its_crd_is_created_after_the_policy(rig: Rig) -> None:
     place = rig.namespace
     kind = f"Late{place.rpartition('-')[2]}"
     await rig.create(
@@ -301,7 +307,7 @@ async def test_a_kind_that_comes_late_loses_nothing(rig: Rig) -> None:
     await rig.delete(DEFINITION, definition["metadata"]["name"], "")
 
 
-async def test_the_namespace_of_the_programs_is_installed_again(rig: Rig) -> None:
+async def test_accepted_triggers_are_applied_after_the_namespace_is_reinstalled(rig: Rig) -> None:
     triggers = await rig.one_to_one(200)
     async with watched(rig) as conditions:
         sending = asyncio.create_task(rig.burst(triggers, per_second=10))

@@ -113,7 +113,7 @@ def wanted(names: list[str]) -> dict[str, dict[str, str]]:
     return {f"target-{name.rpartition('-')[2]}": {"got": name} for name in names}
 
 
-async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> None:
+async def test_an_edit_that_would_lose_diverted_triggers_is_refused(rig: Rig) -> None:
     count = 3 * LIMIT
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
@@ -131,7 +131,7 @@ async def test_an_edit_that_would_leave_diverted_triggers_behind(rig: Rig) -> No
     await rig.apply(edited)
 
 
-async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
+async def test_a_burst_creates_a_bounded_number_of_requests(rig: Rig) -> None:
     count = 250
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
@@ -173,7 +173,7 @@ async def test_a_burst_is_a_bounded_number_of_requests(rig: Rig) -> None:
     assert new.spec.source is Source.ADMISSION
 
 
-async def test_an_aggregate_request_that_has_ended_is_followed_by_another(rig: Rig) -> None:
+async def test_a_burst_after_a_completed_aggregate_request_creates_another(rig: Rig) -> None:
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(140))
     for begin in (0, 70):
@@ -188,7 +188,7 @@ async def test_an_aggregate_request_that_has_ended_is_followed_by_another(rig: R
     assert states == [State.COMPLETED, State.COMPLETED]
 
 
-async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
+async def test_a_diverted_burst_is_applied_although_both_programs_are_killed(rig: Rig) -> None:
     count = 300
     await rig.apply(one_to_one(rig))
     await rig.create_all(config_map(rig.namespace, f"target-{n}") for n in range(count))
@@ -226,7 +226,9 @@ async def test_killed_in_the_middle_nothing_is_lost(rig: Rig) -> None:
     await rig.settle(open_requests, within=30)
 
 
-async def test_what_cannot_be_rebuilt_is_refused_at_the_hard_limit(rig: Rig) -> None:
+async def test_triggers_that_catch_up_cannot_rebuild_are_refused_at_the_hard_limit(
+    rig: Rig,
+) -> None:
     await rig.apply(rule(rig.namespace, [target(rig.namespace, "target")], OLD))
     await rig.pause()
     burst = await rig.burst(triggers(rig, HARD + 5), per_second=50)
@@ -239,7 +241,7 @@ async def test_what_cannot_be_rebuilt_is_refused_at_the_hard_limit(rig: Rig) -> 
     assert await rig.find("ConfigMap", "trigger-more") is None
 
 
-async def test_under_ignore_the_loss_is_counted(rig: Rig) -> None:
+async def test_under_ignore_triggers_lost_at_the_hard_limit_are_counted(rig: Rig) -> None:
     await rig.apply(
         rule(rig.namespace, [target(rig.namespace, "target")], OLD), failurePolicy="Ignore"
     )
@@ -254,7 +256,7 @@ async def test_under_ignore_the_loss_is_counted(rig: Rig) -> None:
     assert recorded + lost == HARD + 5
 
 
-async def test_the_leader_tells_the_number_and_no_more_often_than_needed(rig: Rig) -> None:
+async def test_the_leader_publishes_the_backlog_only_when_it_changes_enough(rig: Rig) -> None:
     lease = await rig.get("Lease", "kube-retrofit-backlog", NAMESPACE)
     assert int(lease["metadata"]["annotations"]["kube-retrofit.dev/seen"]) > 0
     version = lease["metadata"]["resourceVersion"]

@@ -29,7 +29,7 @@ async def asked(rig: Rig, name: str) -> list[str]:
     return [item.spec.user["userInfo"]["username"] for item in found]
 
 
-async def test_an_own_write_fires_nothing_unless_a_rule_wants_it(rig: Rig) -> None:
+async def test_an_own_write_triggers_only_rules_that_opt_in(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(config_map(place, name, n="0") for name in ("b", "c", "d"))
     await rig.apply(
@@ -48,7 +48,7 @@ async def test_an_own_write_fires_nothing_unless_a_rule_wants_it(rig: Rig) -> No
     assert len(await asked(rig, "b-c")) == 1
 
 
-async def test_rules_that_lead_back_and_agree_come_to_an_end(rig: Rig) -> None:
+async def test_rules_that_trigger_each_other_stop_once_their_targets_agree(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "b", n="0"))
     await rig.apply(
@@ -65,7 +65,7 @@ async def test_rules_that_lead_back_and_agree_come_to_an_end(rig: Rig) -> None:
     assert await rig.calls("patch", "configmaps") == 2
 
 
-async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig) -> None:
+async def test_rules_in_an_endless_loop_are_stopped_and_other_rules_continue(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(config_map(place, name, n="") for name in ("b", "other"))
     await rig.apply(
@@ -98,7 +98,7 @@ async def test_rules_that_drive_each_other_are_stopped_and_others_go_on(rig: Rig
     await rig.settle(untold, within=10)
 
 
-async def test_another_writer_who_undoes_a_change_is_named_and_waited_for(rig: Rig) -> None:
+async def test_a_patch_war_names_the_other_writer_and_ends_when_it_stops(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "fought", color="blue"))
     red = {"data": {"color": "red"}}

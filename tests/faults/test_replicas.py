@@ -35,7 +35,7 @@ async def follow(rig: Rig, name: str, within: float) -> None:
     await rig.settle(missing, within=within)
 
 
-async def test_one_leads_and_another_takes_over(rig: Rig) -> None:
+async def test_another_replica_takes_over_after_the_leader_is_killed_or_stopped(rig: Rig) -> None:
     place = rig.namespace
     triggers = await rig.one_to_one(TRIGGERS)
     await follow(rig, CONTROLLER, within=10)
@@ -91,7 +91,7 @@ async def test_the_leader_finishes_its_work_before_it_ends(rig: Rig) -> None:
     await rig.finish(count=len(names))
 
 
-async def test_a_leader_that_was_frozen_does_nothing_more(rig: Rig) -> None:
+async def test_a_frozen_leader_exits_and_repeats_no_append(rig: Rig) -> None:
     place, count = rig.namespace, 100
     await rig.apply(
         rule(

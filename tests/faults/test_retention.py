@@ -10,7 +10,7 @@ pytestmark = pytest.mark.cluster
 TRIGGERS = 60
 
 
-async def test_completed_requests_vanish_at_once_by_few_calls(rig: Rig) -> None:
+async def test_completed_requests_are_removed_at_once_with_few_calls(rig: Rig) -> None:
     place = rig.namespace
     await rig.kill(CONTROLLER)
     await rig.controller(*SHORT_LEASE, "--retain-completed=0", name="forgetful")

@@ -30,7 +30,7 @@ async def test_one_target_gets_the_keys_of_all_triggers(rig: Rig) -> None:
     assert await rig.calls("patch", "configmaps", name="one") < TRIGGERS // 2
 
 
-async def test_concurrent_patches_of_one_trigger(rig: Rig) -> None:
+async def test_the_last_of_concurrent_patches_of_a_trigger_is_applied(rig: Rig) -> None:
     place, writers = rig.namespace, 16
     await rig.apply(
         rule(
@@ -56,7 +56,7 @@ async def test_concurrent_patches_of_one_trigger(rig: Rig) -> None:
         )
 
 
-async def test_many_writers_of_one_trigger_cost_no_more_than_their_changes(rig: Rig) -> None:
+async def test_writers_of_one_trigger_cause_at_most_two_requests_per_change(rig: Rig) -> None:
     place = rig.namespace
     await rig.apply(
         rule(
@@ -90,7 +90,7 @@ async def test_many_writers_of_one_trigger_cost_no_more_than_their_changes(rig: 
     assert Counter(item.status.reason for item in found)["SameAsOther"] <= stored // 10
 
 
-async def test_a_client_that_keeps_writing_the_target(rig: Rig) -> None:
+async def test_no_write_is_lost_while_another_client_keeps_writing_the_target(rig: Rig) -> None:
     place, count = rig.namespace, 40
     await rig.apply(
         rule(place, [target(place, "busy")], {"data": {"{{ request.object.metadata.name }}": "x"}})

@@ -13,7 +13,9 @@ from tests.faults.siblings import labelled, open_sibling
 pytestmark = pytest.mark.cluster
 
 
-async def test_slow_and_denying_siblings(rig: Rig) -> None:
+async def test_a_trigger_held_by_a_webhook_is_applied_and_a_denied_one_is_skipped(
+    rig: Rig,
+) -> None:
     place = rig.namespace
     await rig.kill(CONTROLLER)
     await rig.controller(*SHORT_LEASE, "--confirmation=8s", name="impatient")
@@ -66,7 +68,7 @@ async def test_slow_and_denying_siblings(rig: Rig) -> None:
         assert status.message == text
 
 
-async def test_a_sibling_that_denies_the_write_of_a_target(rig: Rig) -> None:
+async def test_a_request_with_a_denied_target_is_retried_for_that_target_alone(rig: Rig) -> None:
     place = rig.namespace
     await rig.apply(
         rule(

@@ -43,7 +43,9 @@ async def behind(
         yield rig, proxy
 
 
-async def test_the_labels_of_a_namespace_change_unheard(behind: tuple[Rig, Proxy]) -> None:
+async def test_a_changed_namespace_label_is_found_despite_silent_watches(
+    behind: tuple[Rig, Proxy],
+) -> None:
     rig, proxy = behind
     place = rig.namespace
     await rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quiet"}})

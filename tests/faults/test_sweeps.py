@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 TRIGGERS = 300
 
 
-async def test_a_sweep_with_limits_survives_its_controller(rig: Rig) -> None:
+async def test_a_sweep_with_limits_continues_after_the_controller_is_killed(rig: Rig) -> None:
     place = rig.namespace
     names = [f"trigger-{n:02}" for n in range(30)]
     await rig.create_all(config_map(place, name) for name in names)
@@ -51,7 +51,7 @@ async def test_a_sweep_with_limits_survives_its_controller(rig: Rig) -> None:
     await rig.applied({name: {"got": "x"} for name in names}, within=20)
 
 
-async def test_a_killed_sweep_goes_on(rig: Rig) -> None:
+async def test_a_killed_sweep_continues_after_a_restart(rig: Rig) -> None:
     place = rig.namespace
     pairs = [(f"trigger-{n:03}", f"target-{n:03}") for n in range(TRIGGERS)]
     await rig.create_all(config_map(place, trigger, to=name) for trigger, name in pairs)

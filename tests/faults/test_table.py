@@ -24,7 +24,7 @@ def house(binaries: Binaries | Path) -> Iterator[House]:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("scenario", SHORT, ids=[item.name for item in SHORT])
-async def test_nothing_is_lost_and_nothing_happens_twice(house: House, scenario: Scenario) -> None:
+async def test_no_trigger_is_lost_or_applied_twice(house: House, scenario: Scenario) -> None:
     assert scenario.setting == Setting()
     row = await play(house, scenario.shortened())
     assert row.good, row

@@ -80,7 +80,7 @@ def _is_changed(deployment: Object) -> bool:
     return (deployment["metadata"].get("annotations") or {}).get("foo") == "bar"
 
 
-async def test_fixed_fields_of_500_pods_cost_one_message(rig: Rig) -> None:
+async def test_immutable_fields_of_500_pods_are_reported_in_one_message(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(pod(place, f"pod-{number:03}") for number in range(COUNT))
     before = {item["metadata"]["name"]: item for item in await rig.items("Pod")}

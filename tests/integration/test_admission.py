@@ -227,7 +227,7 @@ def _probe(kind, namespace):
     return {"apiVersion": "v1", "kind": kind, "metadata": meta, "data": data}
 
 
-async def test_a_create_is_recorded_with_its_intent(world, place):
+async def test_a_create_is_recorded_with_the_digest_of_its_object(world, place):
     await enforce(world, policy(place, place, {"kinds": ["ConfigMap"]}))
     world.kubectl("create", "configmap", "dict", "-n", place, "--from-literal=a=1")
     live = world.get("configmap", "dict", "-n", place)
@@ -241,7 +241,7 @@ async def test_a_create_is_recorded_with_its_intent(world, place):
     assert found.status.state == "Pending"
 
 
-async def test_updates_carry_the_replaced_version(world, place):
+async def test_updates_are_recorded_with_the_replaced_resource_version(world, place):
     await enforce(
         world,
         policy(
@@ -270,7 +270,7 @@ async def test_updates_carry_the_replaced_version(world, place):
     assert found.spec.trigger.resource_version == version
 
 
-async def test_a_deletion_keeps_what_the_rule_reads(world, place):
+async def test_a_deletion_records_only_the_fields_that_the_rule_reads(world, place):
     await enforce(
         world,
         policy(
@@ -302,7 +302,7 @@ def secrets_are_readable(world: World) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("secrets_are_readable")
-async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
+async def test_the_data_of_a_deleted_secret_is_recorded_only_in_a_secret(world, place):
     await enforce(
         world,
         policy(
@@ -325,7 +325,7 @@ async def test_the_data_of_a_deleted_secret_stands_in_a_secret(world, place):
     assert not world.logged(encoded)
 
 
-async def test_the_end_of_a_terminating_object_is_distinguished_from_its_begin(world, place):
+async def test_a_deletion_of_a_terminating_object_is_recorded_as_terminating(world, place):
     await enforce(world, policy(place, place, {"kinds": ["ConfigMap"], "operations": ["DELETE"]}))
     world.kubectl("create", "configmap", "dict", "-n", place)
     change = ("patch", "configmap", "dict", "-n", place, "--type=merge", "-p")
@@ -339,7 +339,7 @@ async def test_the_end_of_a_terminating_object_is_distinguished_from_its_begin(w
     world.kubectl(*change, '{"metadata":{"finalizers":null}}')
 
 
-async def test_a_rule_for_a_role_fires_for_who_holds_it(world, place):
+async def test_a_rule_for_a_role_fires_only_for_users_with_the_role(world, place):
     document = policy(place, place, {"kinds": ["ConfigMap"]}, spec={"background": False})
     filters = document["spec"]["rules"][0]["match"]["any"]
     filters[0]["clusterRoles"] = ["cluster-admin"]
@@ -363,7 +363,7 @@ async def test_a_dry_run_records_nothing(world, place):
     assert len(world.requests(place)) == 1
 
 
-async def test_a_binding_is_kept_because_nobody_can_read_it(world, place):
+async def test_a_pod_binding_is_recorded_because_it_cannot_be_read_later(world, place):
     # The shipped settings filter out bindings; a running server applies changed settings.
     settings = json.dumps({"data": {"resourceFilters": "[*/*,kube-system,*]"}})
     world.kubectl("patch", "configmap", "kyverno", "-n", "kyverno", "--type=merge", "-p", settings)
@@ -407,7 +407,7 @@ async def test_a_binding_is_kept_because_nobody_can_read_it(world, place):
     assert request.spec.recorded["object"]["target"] == {"name": "nowhere"}
 
 
-async def test_the_stored_configurations_are_what_was_asked_for(world, place):
+async def test_the_api_server_stores_the_webhooks_as_they_were_sent(world, place):
     conditions = [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]
     await enforce(
         world,
@@ -427,7 +427,7 @@ async def test_the_stored_configurations_are_what_was_asked_for(world, place):
     assert len(world.requests(place)) == 1
 
 
-async def test_an_invalid_policy_is_refused_by_its_place(world, place):
+async def test_an_invalid_policy_is_refused_with_the_path_of_its_error(world, place):
     await world.register()
     broken = policy(place, place, {"kinds": ["ConfigMap"]})
     del broken["spec"]["rules"][0]["mutate"]["targets"][0]["kind"]
@@ -445,7 +445,7 @@ async def test_an_invalid_policy_is_refused_by_its_place(world, place):
     assert "denied the request" in text
 
 
-def test_what_is_no_review_is_answered_with_a_reason(world):
+def test_a_request_that_is_not_a_review_is_answered_with_a_reason(world):
     status, answer = world.post("/validate/fail", b"kind: AdmissionReview")
     assert (status, answer["kind"]) == (400, "Status")
     assert "not JSON" in answer["message"]
@@ -458,13 +458,13 @@ def test_what_is_no_review_is_answered_with_a_reason(world):
     assert status == 404
 
 
-def test_who_shows_no_certificate_is_not_asked_what_it_wants(world):
+def test_a_client_without_a_certificate_is_refused(world):
     status, answer = world.post("/validate/fail", b"{}", certificate=False)
     assert (status, answer["kind"]) == (401, "Status")
     assert "--client-ca-file" in answer["message"]
 
 
-def test_an_update_of_an_object_of_megabytes_is_taken(world):
+def test_an_update_of_an_object_of_megabytes_is_accepted(world):
     data = {"a": "x" * 1_500_000}
     meta = {"name": "big", "namespace": "default"}
     big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
@@ -512,7 +512,7 @@ def one_error(done):
     return lines[0]
 
 
-def test_a_taken_port_is_one_clear_line(world):
+def test_a_port_in_use_is_reported_in_one_line(world):
     port, (other,) = world.programs.webhook_port, free_ports(1)
     line = one_error(run(program(world.plane.kubeconfig, ports=(port, other))))
     assert f"port {port}" in line
@@ -520,7 +520,7 @@ def test_a_taken_port_is_one_clear_line(world):
     assert "--port" in line
 
 
-def test_a_token_that_is_not_accepted_is_one_clear_line(world, tmp_path):
+def test_a_token_that_is_not_accepted_is_reported_in_one_line(world, tmp_path):
     document = yaml.safe_load(world.plane.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": "expired"}
     path = tmp_path / "expired.kubeconfig"
@@ -541,7 +541,7 @@ def away(world: World, tmp_path: Path) -> Path:
     return path
 
 
-def test_an_api_server_that_is_away_is_waited_for_as_long_as_said(away):
+def test_an_unreachable_api_server_is_an_error_after_the_startup_timeout(away):
     line = one_error(run(program(away, "--startup-timeout=2s")))
     assert "connect" in line.lower() or "refused" in line.lower()
 
@@ -584,7 +584,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[Sequence[str]], Started]]:
         item.end()
 
 
-def test_while_it_waits_it_is_healthy_not_ready_and_can_be_ended(away, start):
+def test_the_server_is_not_ready_and_can_be_stopped_while_it_waits(away, start):
     started = start(program(away))
     wait_until(lambda: started.ready()[0] == 503, within=60, what="the probes answer")
     assert "not listed yet" in started.ready()[1]
@@ -595,7 +595,7 @@ def test_while_it_waits_it_is_healthy_not_ready_and_can_be_ended(away, start):
     assert "Traceback" not in started.log.read_text()
 
 
-def test_a_missing_right_is_named_with_its_cure(world, start):
+def test_a_missing_right_is_logged_as_a_right_to_grant(world, start):
     account = world.plane.service_account_kubeconfig("default", "default")
     started = start(program(account))
     wait_until(
@@ -623,7 +623,7 @@ def test_two_replicas_share_one_certificate_and_end_cleanly(world, start):
     assert "Traceback" not in started.log.read_text()
 
 
-def test_without_the_definitions_it_says_what_to_apply(binaries, start):
+def test_missing_crds_are_reported_until_they_are_applied(binaries, start):
     if isinstance(binaries, Path):
         pytest.skip("needs a cluster without anything installed")
     with audited(binaries) as plane:

@@ -49,7 +49,7 @@ async def kubectl(rig: Rig, *args: str, stdin: Object | None = None) -> str:
     )
 
 
-async def test_rules_act_in_order_on_what_is_written_and_on_what_rules_made(rig: Rig) -> None:
+async def test_rules_act_in_order_and_see_the_changes_of_earlier_rules(rig: Rig) -> None:
     seen = {
         "all": [{"key": "{{ request.object.data.a || '' }}", "operator": "Equals", "value": "1"}]
     }
@@ -65,7 +65,7 @@ async def test_rules_act_in_order_on_what_is_written_and_on_what_rules_made(rig:
     assert "data" not in await stored(rig, "other")
 
 
-async def test_one_rule_of_a_policy_may_be_enough(rig: Rig) -> None:
+async def test_only_the_first_rule_acts_with_apply_rules_one(rig: Rig) -> None:
     await rig.apply(
         change(rig, {"data": {"a": "1"}}, name="first"),
         change(rig, {"data": {"b": "1"}}, name="second"),
@@ -74,7 +74,7 @@ async def test_one_rule_of_a_policy_may_be_enough(rig: Rig) -> None:
     assert (await stored(rig, "trigger-1"))["data"] == {"a": "1"}
 
 
-async def test_what_triggers_other_rules_is_recorded_as_it_was_changed(rig: Rig) -> None:
+async def test_a_trigger_is_recorded_with_the_changes_of_other_rules(rig: Rig) -> None:
     await rig.create(config_map(rig.namespace, "target"))
     copies = {"data": {"got": "{{ request.object.data.added }}"}}
     await rig.apply(
@@ -86,7 +86,7 @@ async def test_what_triggers_other_rules_is_recorded_as_it_was_changed(rig: Rig)
     assert await rig.data("target") == {"got": "trigger-1"}
 
 
-async def test_names_that_are_made_up_dry_runs_and_namespaced_policies(rig: Rig) -> None:
+async def test_a_namespaced_policy_changes_generated_names_and_dry_runs(rig: Rig) -> None:
     own = change(rig, {"data": {"by": "{{ request.namespace }}"}})
     del own["match"]["any"][0]["resources"]["namespaces"]
     await rig.apply(own, kind="Policy")
@@ -178,7 +178,7 @@ async def define(rig: Rig, group: str) -> None:
 MISSING = {"data": {"a": "{{ request.object.data.missing }}"}}
 
 
-async def test_a_rule_that_cannot_be_evaluated_refuses_and_says_where(rig: Rig) -> None:
+async def test_a_rule_that_cannot_be_evaluated_refuses_with_its_path(rig: Rig) -> None:
     await rig.apply(
         change(rig, {"data": {"x": "y"}}, name="good"), change(rig, MISSING, name="bad")
     )
@@ -188,7 +188,7 @@ async def test_a_rule_that_cannot_be_evaluated_refuses_and_says_where(rig: Rig) 
     assert await rig.find("ConfigMap", "trigger-1") is None
 
 
-async def test_under_ignore_its_policy_changes_nothing_and_a_warning_says_so(rig: Rig) -> None:
+async def test_a_failing_policy_under_ignore_changes_nothing_and_warns(rig: Rig) -> None:
     await rig.apply(
         change(rig, {"data": {"x": "y"}}, name="good"),
         change(rig, MISSING, name="bad"),
@@ -200,7 +200,7 @@ async def test_under_ignore_its_policy_changes_nothing_and_a_warning_says_so(rig
         await kubectl(rig, "create", "--warnings-as-errors", "-f", "-", stdin=body)
 
 
-async def test_a_rule_reads_a_config_map_and_an_api_path_in_the_call(rig: Rig) -> None:
+async def test_a_rule_reads_a_config_map_and_an_api_path_during_admission(rig: Rig) -> None:
     settings = rig.namespace
     await rig.create(config_map(settings, "settings", mode="fast"))
     entries = [
@@ -239,7 +239,7 @@ async def calling(rig: Rig) -> AsyncIterator[Rig]:
     await asyncio.to_thread(rig.ensure)
 
 
-async def test_a_service_that_does_not_answer_is_an_error_after_a_second(
+async def test_a_service_that_does_not_answer_is_an_error_within_seconds(
     calling: Rig, silence: str
 ) -> None:
     entry = {"name": "said", "apiCall": {"service": {"url": silence}, "default": "nothing"}}
@@ -253,7 +253,7 @@ async def test_a_service_that_does_not_answer_is_an_error_after_a_second(
     assert "data" not in await stored(calling, "trigger-2")
 
 
-async def test_whoever_writes_is_warned_where_the_policy_says_so(rig: Rig) -> None:
+async def test_the_writer_is_warned_of_a_change_where_the_policy_asks_for_it(rig: Rig) -> None:
     await rig.apply(change(rig, {"data": {"x": "y"}}), emitWarning=True)
     body = config_map(rig.namespace, "trigger-1")
     said = f"Warning: policy {rig.namespace}.rule: mutated ConfigMap/trigger-1"
@@ -262,14 +262,14 @@ async def test_whoever_writes_is_warned_where_the_policy_says_so(rig: Rig) -> No
     assert await rig.data("trigger-1") == {"x": "y"}
 
 
-async def test_what_rules_made_that_is_not_valid_the_api_server_refuses(rig: Rig) -> None:
+async def test_the_api_server_refuses_an_invalid_result_of_a_rule(rig: Rig) -> None:
     await rig.apply(change(rig, {"data": {"bad key": "y"}}))
     with pytest.raises(Invalid, match=r"data\[bad key\]: Invalid value"):
         await rig.create(config_map(rig.namespace, "trigger-1"))
     assert await rig.find("ConfigMap", "trigger-1") is None
 
 
-async def test_a_rule_that_costs_too_much_stops_no_other_policy(rig: Rig) -> None:
+async def test_a_rule_that_costs_too_much_does_not_stop_other_policies(rig: Rig) -> None:
     foreach = {
         "list": "split(request.object.data.list, ',')",
         "patchStrategicMerge": {"data": {"k{{ elementIndex }}": "{{ element }}"}},
@@ -296,7 +296,7 @@ async def test_a_rule_that_costs_too_much_stops_no_other_policy(rig: Rig) -> Non
     assert sorted((await rig.create(body))["data"]) == ["list", "x"]
 
 
-async def test_an_object_as_large_as_the_api_server_stores_is_changed(rig: Rig) -> None:
+async def test_an_object_of_the_largest_stored_size_is_changed(rig: Rig) -> None:
     group = f"{rig.namespace}.example.com"
     made = change(rig, {"spec": {"added": "yes"}}, kinds=[f"{group}/v1/Widget"])
     await define(rig, group)
@@ -316,7 +316,7 @@ async def test_an_object_as_large_as_the_api_server_stores_is_changed(rig: Rig) 
         await kubectl(rig, "delete", "crd", f"widgets.{group}")
 
 
-async def test_the_configuration_is_restored_and_its_policies_are_not_ready_meanwhile(
+async def test_policies_are_not_ready_until_a_deleted_configuration_is_restored(
     rig: Rig,
 ) -> None:
     await rig.apply(change(rig, {"data": {"x": "y"}}))
@@ -336,7 +336,7 @@ async def test_the_configuration_is_restored_and_its_policies_are_not_ready_mean
     assert (await stored(rig, "trigger-1"))["data"] == {"x": "y"}
 
 
-async def test_what_a_later_mutation_made_is_seen_and_nothing_is_added_twice(rig: Rig) -> None:
+async def test_reinvoked_rules_see_later_mutations_and_add_nothing_twice(rig: Rig) -> None:
     place = f"{rig.namespace}-later"
     append = json.dumps(
         [{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/once"}]
@@ -449,7 +449,7 @@ async def cases(rig: Rig) -> AsyncIterator[dict[str, Case]]:
     await kubectl(rig, "delete", *references)
 
 
-async def test_what_is_stored_is_what_the_desk_shows(
+async def test_the_stored_object_is_the_one_that_the_cli_shows(
     rig: Rig, cases: dict[str, Case], tmp_path: Path
 ) -> None:
     for name, case in cases.items():
@@ -467,7 +467,7 @@ def content(obj: Object) -> Object:
     return {"spec": obj.get("spec"), "data": obj.get("data"), **said}
 
 
-async def test_a_rule_may_refuse_to_let_anybody_into_a_pod(rig: Rig) -> None:
+async def test_a_failing_rule_on_pod_exec_refuses_the_connection(rig: Rig) -> None:
     gone = {"command": ["{{ request.object.gone }}"]}
     await rig.create(pod(rig.namespace, "trigger-1"))
     await rig.apply(change(rig, gone, kinds=["Pod/exec"], operations=["CONNECT"]))
@@ -477,7 +477,7 @@ async def test_a_rule_may_refuse_to_let_anybody_into_a_pod(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
-async def test_an_entry_that_may_not_be_read(rig: Rig, failure_policy: str) -> None:
+async def test_a_forbidden_entry_follows_the_failure_policy(rig: Rig, failure_policy: str) -> None:
     path = f"/api/v1/namespaces/{rig.namespace}/secrets/hidden"
     entry = {"name": "hidden", "apiCall": {"urlPath": path, "jmesPath": "kind"}}
     made = change(rig, {"data": {"a": "{{ hidden }}"}}, context=[entry])
@@ -499,7 +499,7 @@ async def lenient(rig: Rig) -> AsyncIterator[Rig]:
     await asyncio.to_thread(rig.ensure)
 
 
-async def test_where_ignore_is_forced_nothing_is_refused(lenient: Rig) -> None:
+async def test_no_request_is_refused_with_force_failure_policy_ignore(lenient: Rig) -> None:
     await lenient.apply(change(lenient, MISSING), failurePolicy="Fail")
     assert "data" not in await stored(lenient, "trigger-1")
     policy = await lenient.get("ClusterPolicy", lenient.namespace, "")
@@ -511,7 +511,7 @@ async def test_where_ignore_is_forced_nothing_is_refused(lenient: Rig) -> None:
     assert (await stored(lenient, "trigger-2"))["data"] == {"x": "y"}
 
 
-async def test_while_nobody_answers_ignore_stores_and_fail_does_not(rig: Rig) -> None:
+async def test_a_silent_admission_server_blocks_writes_under_fail_only(rig: Rig) -> None:
     brief = {"timeoutSeconds": 1}
     made = change(rig, {"data": {"x": "y"}})
     await rig.apply(made, webhookConfiguration={**brief, "failurePolicy": "Fail"})

@@ -28,7 +28,7 @@ async def create_as(rig: Rig, user: str, obj: Object) -> None:
     await asyncio.to_thread(rig.cluster.kubectl, *names, "create", "-f", "-", stdin=text)
 
 
-async def test_a_line_of_each_program_tells_who_changed_what(rig: Rig) -> None:
+async def test_each_program_writes_an_audit_line_for_a_change(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -54,7 +54,7 @@ async def test_a_line_of_each_program_tells_who_changed_what(rig: Rig) -> None:
     assert "t0ps3cret" not in audit_log(rig.cluster, ADMISSION).read_text()
 
 
-async def test_a_rule_that_changes_before_storing_names_the_writer(rig: Rig) -> None:
+async def test_the_audit_line_of_an_admission_change_names_the_writer(rig: Rig) -> None:
     changes = rule(rig.namespace, [], {"metadata": {"labels": {"seen": "yes"}}})
     del changes["mutate"]["targets"]
     await rig.apply(changes)

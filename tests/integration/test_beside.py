@@ -136,14 +136,14 @@ def test_a_moved_policy_works_and_nothing_of_kyverno_is_touched(
 
 
 @pytest.mark.parametrize("word", TYPED)
-def test_words_that_people_type_mean_what_they_meant(
+def test_resource_names_resolve_to_the_group_of_their_installation(
     plane: ControlPlane, beside: Programs, word: str
 ) -> None:
     found = json.loads(plane.kubectl("get", word, "-o", "json"))["items"]
     assert {item["apiVersion"] for item in found} == {f"{TYPED[word].group}/v1"}
 
 
-def test_the_desk_asks_about_the_group_that_is_configured(
+def test_the_cli_reads_policies_of_the_configured_group(
     plane: ControlPlane, beside: Programs
 ) -> None:
     def asked(*arguments: str) -> str:
@@ -158,7 +158,7 @@ def test_the_desk_asks_about_the_group_that_is_configured(
     assert "spread" in asked("preview", "clusterpolicy/spread", "--policy-group", BESIDE.group)
 
 
-def test_a_move_shows_what_it_would_change(
+def test_migrate_with_preview_shows_the_changes_of_a_policy(
     plane: ControlPlane, beside: Programs, tmp_path: Path
 ) -> None:
     file = tmp_path / "policy.yaml"
@@ -171,7 +171,9 @@ def test_a_move_shows_what_it_would_change(
     assert "objects looked at, " in result.stdout
 
 
-async def test_the_page_shows_this_installation(plane: ControlPlane, beside: Programs) -> None:
+async def test_the_ui_shows_the_installation_beside_kyverno(
+    plane: ControlPlane, beside: Programs
+) -> None:
     folder = find_manifests() / "manifests/components-beside/ui"
     plane.kubectl("apply", "-f", str(folder / "ui.yaml"))
     (page,) = (
@@ -196,7 +198,7 @@ async def test_the_page_shows_this_installation(plane: ControlPlane, beside: Pro
 
 
 @pytest.mark.parametrize("program", [ADMISSION, CONTROLLER])
-def test_metrics_are_read_by_whom_a_role_lets(
+def test_metrics_are_read_only_with_the_metrics_role(
     plane: ControlPlane, beside: Programs, scraped: dict[str, int], program: str
 ) -> None:
     insecure = ssl.create_default_context()
@@ -227,7 +229,9 @@ def test_metrics_are_read_by_whom_a_role_lets(
         urllib.request.urlopen(f"{beside.address(program)}/metrics", timeout=10.0)
 
 
-def test_uninstalling_one_leaves_the_other(plane: ControlPlane, beside: Programs) -> None:
+def test_uninstalling_one_installation_leaves_the_other(
+    plane: ControlPlane, beside: Programs
+) -> None:
     """The installation beside Kyverno works on while one in Kyverno's place comes and goes."""
     folder = find_manifests() / "manifests/overlays/default"
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder))

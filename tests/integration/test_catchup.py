@@ -49,7 +49,7 @@ async def in_force(rig: Rig, *rules: Any) -> None:
     await rig.settle(missing, within=30)
 
 
-async def test_what_came_while_admission_was_away_is_done_when_it_is_back(rig: Rig) -> None:
+async def test_triggers_stored_during_an_admission_outage_are_caught_up(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(config_map(place, f"got-{n}") for n in range(3))
     await in_force(rig, by_name(place))
@@ -83,7 +83,7 @@ async def test_what_came_while_admission_was_away_is_done_when_it_is_back(rig: R
     await rig.settle(unseen, within=15)
 
 
-async def test_what_was_recorded_is_not_recorded_again(rig: Rig) -> None:
+async def test_catch_up_does_not_record_triggers_again(rig: Rig) -> None:
     place = rig.namespace
     names = [f"trigger-{n}" for n in range(10)]
     await rig.create_all(config_map(place, f"got-{n}") for n in range(10))
@@ -104,7 +104,7 @@ async def test_what_was_recorded_is_not_recorded_again(rig: Rig) -> None:
     assert await caught_up(rig) == []
 
 
-async def test_nothing_is_lost_while_both_programs_are_away(rig: Rig) -> None:
+async def test_no_trigger_is_lost_while_both_programs_are_down(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(config_map(place, f"got-{n}") for n in range(2))
     await rig.apply(by_name(place), failurePolicy="Ignore")
@@ -119,7 +119,7 @@ async def test_nothing_is_lost_while_both_programs_are_away(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
-async def test_the_time_before_a_policy_is_in_force_is_covered(
+async def test_triggers_between_storing_a_policy_and_its_activation_are_caught_up(
     rig: Rig, failure_policy: str
 ) -> None:
     place = rig.namespace
@@ -143,7 +143,7 @@ async def test_the_time_before_a_policy_is_in_force_is_covered(
     assert await caught_up(rig) == ["trigger-1"]
 
 
-async def test_what_cannot_be_rebuilt_is_skipped(rig: Rig) -> None:
+async def test_catch_up_skips_rules_that_append_to_their_target(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "list", seen="begin"))
     await rig.create(config_map(place, "got-1"))

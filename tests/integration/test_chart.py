@@ -129,7 +129,7 @@ def tools(binaries: Binaries | Path, tmp_path_factory: pytest.TempPathFactory) -
         ("monitoring", ("--set=monitoring.operator=true", "--set=monitoring.dashboard=true")),
     ],
 )
-def test_a_profile_renders_what_its_overlay_is(
+def test_a_profile_renders_the_same_objects_as_its_overlay(
     tools: Tools, place: Place, overlay: str, values: tuple[str, ...]
 ) -> None:
     wanted = tools.built(place.overlay(overlay))
@@ -143,7 +143,7 @@ def test_a_profile_renders_what_its_overlay_is(
     ("component", "value"),
     [("client-certificate", "clientCertificate"), ("metrics-auth", "metricsAuth"), ("ui", "ui")],
 )
-def test_a_value_brings_a_component(
+def test_a_value_adds_the_objects_of_its_component(
     tools: Tools, place: Place, tmp_path: Path, component: str, value: str
 ) -> None:
     relative = functools.partial(os.path.relpath, start=tmp_path.resolve())
@@ -158,13 +158,13 @@ def test_a_value_brings_a_component(
     assert place.render(tools, *WHOLE, f"--set={value}=true") == tools.built(tmp_path)
 
 
-def test_the_namespace_of_the_release_is_that_of_the_installation(tools: Tools) -> None:
+def test_a_release_in_another_namespace_than_the_installation_is_refused(tools: Tools) -> None:
     beside = "--set=besideKyverno=true"
     assert "add --namespace kube-retrofit" in tools.refusal(beside, "--namespace=kyverno")
     assert "add --namespace kyverno" in tools.refusal("--namespace=kube-retrofit")
 
 
-def test_the_notes_name_what_was_installed(tools: Tools, place: Place) -> None:
+def test_the_notes_name_the_installed_deployments(tools: Tools, place: Place) -> None:
     to = (f"--namespace={place.namespace}", *place.values)
     done = tools.run("install", "kube-retrofit", str(CHART), *to, "--dry-run=client")
     assert done.returncode == 0, done.stderr
@@ -180,9 +180,7 @@ def test_settings_reach_the_config_map(tools: Tools, place: Place) -> None:
     assert changed[name]["data"] == {**config, "excludeUsernames": "me"}
 
 
-def test_reports_hooks_and_other_languages_come_with_their_values(
-    tools: Tools, place: Place
-) -> None:
+def test_values_add_reports_hooks_and_dialects(tools: Tools, place: Place) -> None:
     values = ("--set=crds.reports=true", "--set=hooks=true", "--set=dialects={kubemod,kinitiras}")
     wanted = dict(tools.built(place.overlay("default")))
     for folder in (
@@ -193,7 +191,7 @@ def test_reports_hooks_and_other_languages_come_with_their_values(
     assert place.render(tools, *WHOLE, *values) == wanted
 
 
-def test_by_default_the_definitions_outlive_the_release(tools: Tools) -> None:
+def test_by_default_the_crds_outlive_the_release(tools: Tools) -> None:
     found = tools.render()
     assert ("Namespace", "", "kyverno") not in found
     kept = {
@@ -249,21 +247,21 @@ def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
     assert "TZ" not in json.dumps(found[admission])
 
 
-def test_what_cannot_be_is_refused_with_its_name(tools: Tools) -> None:
+def test_an_unknown_value_is_refused_with_its_name(tools: Tools) -> None:
     here = "--namespace=kyverno"
     assert "dialects/klingon" in tools.refusal(here, "--set=dialects={klingon}")
     assert "log-levle" in tools.refusal(here, "--set=admission.flags.log-levle=debug")
     assert "'excludeUsername' not allowed" in tools.refusal(here, "--set=config.excludeUsername=x")
 
 
-def test_what_is_packaged_is_whole(tools: Tools, tmp_path: Path) -> None:
+def test_the_packaged_chart_renders_the_same_objects(tools: Tools, tmp_path: Path) -> None:
     done = tools.run("package", str(CHART), f"--destination={tmp_path}")
     assert done.returncode == 0, done.stderr
     (archive,) = tmp_path.iterdir()
     assert tools.render(chart=archive) == tools.render()
 
 
-def test_the_chart_passes_helms_own_lint(tools: Tools) -> None:
+def test_the_chart_passes_helm_lint(tools: Tools) -> None:
     done = tools.run("lint", "--strict", str(CHART), "--namespace=kyverno")
     assert done.returncode == 0, done.stdout + done.stderr
 

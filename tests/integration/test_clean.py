@@ -42,7 +42,9 @@ def left(control_plane: Cluster, namespace: str) -> str:
     return namespace
 
 
-def test_it_shows_what_is_left_and_then_takes_it_away(control_plane: Cluster, left: str) -> None:
+def test_clean_shows_the_left_annotations_and_removes_them_with_yes(
+    control_plane: Cluster, left: str
+) -> None:
     shown = clean(control_plane, "-n", left).stdout.splitlines()
     assert sorted(shown[:-1]) == [f"ConfigMap {left}/one", f"Secret {left}/two"]
     assert "2 objects" in shown[-1]
@@ -57,7 +59,9 @@ def test_it_shows_what_is_left_and_then_takes_it_away(control_plane: Cluster, le
     assert again == f"0 objects with {ANNOTATION_APPLIED}\n"
 
 
-def test_nothing_is_taken_from_a_controller_that_works(control_plane: Cluster, left: str) -> None:
+def test_clean_removes_nothing_while_a_controller_is_running(
+    control_plane: Cluster, left: str
+) -> None:
     async def lead() -> None:
         client = await connect(str(control_plane.kubeconfig))
         spec = {
@@ -74,7 +78,7 @@ def test_nothing_is_taken_from_a_controller_that_works(control_plane: Cluster, l
     assert marked(control_plane, left, "configmap", "one")
 
 
-def test_who_may_not_look_everywhere_does_not_see_that_nothing_is_left(
+def test_clean_fails_and_names_kinds_that_it_may_not_read(
     control_plane: Cluster, left: str
 ) -> None:
     done = clean(control_plane, "-n", left, "--as", "nobody", code=1)

@@ -44,7 +44,7 @@ async def only(rig: Rig) -> Any:
     return request.status
 
 
-async def test_entries_of_all_kinds_at_all_levels(rig: Rig) -> None:
+async def test_a_patch_reads_entries_of_all_kinds_at_all_levels(rig: Rig) -> None:
     place = rig.namespace
     await rig.merge("Namespace", place, {"metadata": {"labels": {"tier": "gold"}}}, namespace="")
     await rig.create_all(
@@ -96,7 +96,7 @@ async def test_entries_of_all_kinds_at_all_levels(rig: Rig) -> None:
     assert await rig.calls("get", "configmaps", name="settings-red") == 1
 
 
-async def test_an_entry_that_nobody_names_is_never_read(rig: Rig) -> None:
+async def test_an_entry_that_no_expression_names_is_never_read(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "target"), config_map(place, "unread")])
     entries = [
@@ -110,7 +110,7 @@ async def test_an_entry_that_nobody_names_is_never_read(rig: Rig) -> None:
     assert await rig.calls("get", "configmaps", name="unread") == 0
 
 
-async def test_a_config_map_that_is_missing_ends_the_request_with_its_name(rig: Rig) -> None:
+async def test_a_missing_config_map_fails_the_request_with_the_name_of_its_entry(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(
@@ -128,7 +128,7 @@ async def test_a_config_map_that_is_missing_ends_the_request_with_its_name(rig: 
     assert not await rig.data("target")
 
 
-async def test_a_variable_with_a_default_rescues_what_is_missing(rig: Rig) -> None:
+async def test_the_default_of_a_variable_replaces_a_missing_config_map(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     word = variable("word", jmesPath="settings.data.word", default="usual")
@@ -137,7 +137,7 @@ async def test_a_variable_with_a_default_rescues_what_is_missing(rig: Rig) -> No
     await rig.applied({"target": {"got": "usual"}}, within=15)
 
 
-async def test_an_answer_that_is_missing_is_the_default_of_the_call(rig: Rig) -> None:
+async def test_the_default_of_an_api_call_replaces_a_missing_object(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     path = f"/api/v1/namespaces/{place}/configmaps/none"
@@ -147,7 +147,7 @@ async def test_an_answer_that_is_missing_is_the_default_of_the_call(rig: Rig) ->
     await rig.applied({"target": {"got": "usual"}}, within=15)
 
 
-async def test_a_right_that_an_entry_needs_is_named_and_waited_for(rig: Rig) -> None:
+async def test_a_request_waits_for_a_right_of_an_entry_and_names_it(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     call = {"urlPath": f"/api/v1/namespaces/{place}/secrets/s", "default": "not while it may pass"}
@@ -158,7 +158,7 @@ async def test_a_right_that_an_entry_needs_is_named_and_waited_for(rig: Rig) -> 
     assert not await rig.data("target")
 
 
-async def test_a_service_that_is_not_allowed_is_not_asked(rig: Rig) -> None:
+async def test_a_service_that_is_not_allowed_fails_the_request(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     call = {"service": {"url": "http://127.0.0.1:9/?token=hidden"}}
@@ -170,7 +170,7 @@ async def test_a_service_that_is_not_allowed_is_not_asked(rig: Rig) -> None:
     assert "hidden" not in status.message
 
 
-async def test_a_policy_of_a_namespace_reads_nowhere_else(rig: Rig) -> None:
+async def test_a_namespaced_policy_does_not_read_across_namespaces(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     made = rule(
@@ -220,7 +220,7 @@ async def filtered(rig: Rig, text: str, heard: str) -> None:
     await rig.settle(unheard, within=20)
 
 
-async def test_changed_filters_hold_without_a_restart(rig: Rig) -> None:
+async def test_changed_filters_apply_without_a_restart(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))

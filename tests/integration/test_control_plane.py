@@ -46,12 +46,12 @@ def test_a_service_account_has_a_kubeconfig_of_its_own(
         control_plane.kubectl("get", "secrets", "-n", namespace, kubeconfig=path)
 
 
-def test_a_failed_kubectl_says_what_kubectl_said(control_plane: Cluster) -> None:
+def test_a_failed_kubectl_call_is_reported_with_its_output(control_plane: Cluster) -> None:
     with pytest.raises(ClusterError, match=r'kubectl get configmap absent: .*"absent" not found'):
         control_plane.kubectl("get", "configmap", "absent")
 
 
-def test_objects_come_in_through_standard_input(control_plane: Cluster, namespace: str) -> None:
+def test_kubectl_reads_objects_from_standard_input(control_plane: Cluster, namespace: str) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest))
     assert control_plane.kubectl("get", "configmap", "a", "-n", namespace, "-o", "name")
@@ -73,7 +73,7 @@ def plane(control_plane: Cluster) -> ControlPlane:
     return control_plane
 
 
-def test_two_live_side_by_side(
+def test_two_control_planes_run_side_by_side(
     plane: ControlPlane, binaries: Binaries, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("start_seconds", plane.start_seconds)
@@ -87,7 +87,7 @@ def test_two_live_side_by_side(
     assert plane.ready()
 
 
-def test_the_audit_log_names_who_did_what_but_no_content(plane: ControlPlane) -> None:
+def test_the_audit_log_names_the_user_and_omits_the_content(plane: ControlPlane) -> None:
     log = plane.audit_log
     assert log
     plane.kubectl("create", "namespace", "audited")
@@ -162,7 +162,9 @@ def test_up_leaves_a_cluster_running_until_down(binaries: Binaries | Path, tmp_p
     assert sorted(path.name for path in folder.iterdir()) == ["audit.log", "lock", "logs"]
 
 
-def test_a_shell_uses_a_cluster_and_forgets_it(binaries: Binaries | Path, tmp_path: Path) -> None:
+def test_a_shell_uses_a_cluster_until_it_is_down(
+    binaries: Binaries | Path, tmp_path: Path
+) -> None:
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
     (tmp_path / "elsewhere").mkdir()
@@ -196,7 +198,9 @@ def test_a_shell_uses_a_cluster_and_forgets_it(binaries: Binaries | Path, tmp_pa
     assert done.stderr.endswith(f"Nothing runs in {tmp_path}/elsewhere/.retrofit\n")
 
 
-def test_up_starts_again_only_what_has_ended(binaries: Binaries | Path, tmp_path: Path) -> None:
+def test_up_restarts_only_the_programs_that_ended(
+    binaries: Binaries | Path, tmp_path: Path
+) -> None:
     if isinstance(binaries, Path):
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
     up = ("dev", "up", "--dir", str(tmp_path))

@@ -218,7 +218,7 @@ def test_schema_is_structural(cluster: Cluster, name: str) -> None:
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
-def test_both_sorts_of_policy_have_one_schema() -> None:
+def test_cluster_wide_and_namespaced_policies_have_one_schema() -> None:
     cluster_wide, namespaced = read_crd("clusterpolicies"), read_crd("policies")
     assert cluster_wide["spec"]["versions"] == namespaced["spec"]["versions"]
 
@@ -241,7 +241,7 @@ def test_versions_that_a_cluster_may_have_stored_are_kept(
     assert [item["name"] for item in spec["versions"] if item["storage"]] == [next(iter(versions))]
 
 
-def test_every_policy_of_the_suite_is_kept_whole(cluster: Cluster) -> None:
+def test_every_policy_of_the_suite_is_stored_without_loss(cluster: Cluster) -> None:
     if not CONFORMANCE.is_dir():
         absent = pytest.fail if os.environ.get("CONFORMANCE_REQUIRED") == "1" else pytest.skip
         absent(f"no conformance data at {CONFORMANCE}: set CONFORMANCE_DATA to its folder")
@@ -312,13 +312,13 @@ def test_unknown_fields_are_kept_for_the_webhook_to_refuse(
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_exceptions_are_kept_whole(cluster: Cluster, version: str) -> None:
+def test_exceptions_are_stored_without_loss(cluster: Cluster, version: str) -> None:
     [stored] = read_back(cluster, exception(version))
     assert lost(exception(version), stored) == []
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1", "v2alpha1"])
-def test_entries_are_kept_whole_in_every_version(cluster: Cluster, version: str) -> None:
+def test_entries_are_stored_without_loss_in_every_version(cluster: Cluster, version: str) -> None:
     header = {"key": "k", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     service = {"url": "https://teams.platform.svc/", "caBundleFrom": {"a": 1}, "headers": [header]}
     call = {
@@ -343,7 +343,7 @@ def test_an_entry_has_the_defaults_of_the_reference(cluster: Cluster) -> None:
     assert (call["method"], call["refreshInterval"], call["retryLimit"]) == ("GET", "10m", 3)
 
 
-def test_entry_columns(cluster: Cluster) -> None:
+def test_kubectl_shows_the_columns_of_an_entry(cluster: Cluster) -> None:
     made = entry("v2alpha1", apiCall={"urlPath": "/version", "refreshInterval": "30s"})
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(made))
     ready = {"type": "Ready", "status": "False", "reason": "Failed", "message": "no_answer"}
@@ -370,20 +370,20 @@ def test_entry_columns(cluster: Cluster) -> None:
     assert "globalcontextentry.kyverno.io/teams" in by_category
 
 
-def test_requests_are_kept_whole(cluster: Cluster) -> None:
+def test_requests_are_stored_without_loss(cluster: Cluster) -> None:
     written = request("ur-whole", recordedSecret="ur-whole-recorded", sweep={"over": ["a"]})
     [stored] = read_back(cluster, written)
     assert lost(written, stored) == []
 
 
-def test_defaults_say_what_an_absent_field_means(cluster: Cluster) -> None:
+def test_absent_admission_and_background_fields_are_stored_as_true(cluster: Cluster) -> None:
     [stored] = read_back(cluster, policy())
     assert stored["spec"]["admission"] is True
     assert stored["spec"]["background"] is True
 
 
 @pytest.mark.parametrize("kind", ["ClusterPolicy", "Policy"])
-def test_what_was_applied_is_what_is_stored_in_lists(
+def test_applied_rules_are_stored_unchanged_and_applying_again_is_a_no_op(
     cluster: Cluster, namespace: str, kind: str
 ) -> None:
     call = {"name": "c", "apiCall": {"urlPath": "/version"}}
@@ -406,7 +406,7 @@ def test_what_was_applied_is_what_is_stored_in_lists(
         )
 
 
-def test_kubectl_explains_what_a_status_says(cluster: Cluster) -> None:
+def test_kubectl_explains_the_fields_of_a_status(cluster: Cluster) -> None:
     def explained() -> str:
         return cluster.kubectl("explain", "ur.status.targets.outcome")
 
@@ -435,7 +435,7 @@ def test_kubectl_explains_what_a_status_says(cluster: Cluster) -> None:
     ],
     ids=lambda value: value.replace("spec.", "") if isinstance(value, str) else "",
 )
-def test_a_value_of_the_wrong_shape_is_refused_with_its_place(
+def test_a_value_of_the_wrong_shape_is_refused_with_its_path(
     cluster: Cluster, written: dict[str, Any], where: str
 ) -> None:
     with pytest.raises(ClusterError) as refused:
@@ -443,7 +443,7 @@ def test_a_value_of_the_wrong_shape_is_refused_with_its_place(
     assert where in str(refused.value)
 
 
-def test_policy_columns(cluster: Cluster) -> None:
+def test_kubectl_shows_the_columns_of_a_policy(cluster: Cluster) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(policy(failurePolicy="Fail")))
     ready = {"type": "Ready", "status": "True", "reason": "Succeeded", "message": "in_force"}
     status = {
@@ -500,7 +500,9 @@ def test_policy_columns(cluster: Cluster) -> None:
     assert "stamp-secrets" in by_category
 
 
-def test_the_default_columns_fit_into_a_terminal(cluster: Cluster, namespace: str) -> None:
+def test_the_default_columns_of_a_request_fit_into_a_terminal(
+    cluster: Cluster, namespace: str
+) -> None:
     name = f"ur-{'0' * 32}"
     made = request(name)
     made["metadata"]["namespace"] = namespace
@@ -514,7 +516,7 @@ def test_the_default_columns_fit_into_a_terminal(cluster: Cluster, namespace: st
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_request_columns(requests: Requests) -> None:
+def test_kubectl_shows_the_columns_of_a_request(requests: Requests) -> None:
     done, waiting = requests.kubectl("get", "ur").splitlines()[1:]
     header = requests.kubectl("get", "ur").splitlines()[0]
     assert header.split() == ["NAME", "POLICY", "STATE", "PATCHED", "AGE"]
@@ -576,19 +578,21 @@ def test_finished_requests_are_removed_in_one_call(own_requests: Requests) -> No
     ],
     ids=str,
 )
-def test_a_spec_does_not_change(requests: Requests, patch: dict[str, Any]) -> None:
+def test_the_spec_of_a_request_cannot_be_changed(
+    requests: Requests, patch: dict[str, Any]
+) -> None:
     with pytest.raises(ClusterError, match="the spec of an UpdateRequest cannot be changed"):
         requests.patch_spec(patch)
 
 
-def test_only_the_sequence_grows(own_requests: Requests) -> None:
+def test_the_sequence_of_a_request_only_grows(own_requests: Requests) -> None:
     own_requests.patch_spec({"sequence": 4})
     for lower in (3, None):
         with pytest.raises(ClusterError, match="sequence only grows"):
             own_requests.patch_spec({"sequence": lower})
 
 
-def test_every_field_of_the_spec_is_guarded() -> None:
+def test_every_field_of_a_request_spec_but_the_sequence_is_immutable() -> None:
     spec = spec_schema("updaterequests", "v2")
     fields = set(spec["properties"]) - {"sequence"}
     compared = {
@@ -602,7 +606,7 @@ def test_every_field_of_the_spec_is_guarded() -> None:
     assert set(presence) == {f"has(self.{name}) == has(oldSelf.{name})" for name in optional}
 
 
-def test_a_spec_without_its_parts_is_refused(cluster: Cluster) -> None:
+def test_a_request_spec_without_a_required_field_is_refused(cluster: Cluster) -> None:
     for name in ("requestType", "policy", "rule", "resource"):
         written = request("ur-part")
         del written["spec"][name]
@@ -654,7 +658,7 @@ def _put(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         (entry(kubernetesResource={"version": "v1"}), "spec.kubernetesResource.group", None),
     ],
 )
-def test_lint_refuses_what_the_api_server_refuses_by_the_crds(
+def test_lint_refuses_the_same_objects_by_the_crds_as_the_api_server(
     cluster: Cluster, obj: dict[str, Any], path: str, value: Any
 ) -> None:
     changed = _put(obj, path, value)

@@ -42,7 +42,7 @@ _DIFFERS = re.compile(
 _PATTERNS = {"name": r"(?:ur|sweep)-[0-9a-f]{32}", "age": r"(?:\d+[dhms])+", "space": r"\s+"}
 
 
-def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
+def test_every_block_of_the_documents_is_of_a_known_kind() -> None:
     """A block of another kind, such as bash, would not be run by this module."""
     known = {
         "sh",
@@ -148,7 +148,7 @@ def shell(environ: dict[str, str], tmp_path: Path) -> Iterator[Shell]:
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_the_commands_of_a_page(shell: Shell, page: Path) -> None:
+def test_the_commands_of_a_page_print_what_the_page_shows(shell: Shell, page: Path) -> None:
     if page.name not in _FROM_THE_ROOT:
         # The other pages use the files that README shows.
         assert shell.run("cd docs/examples") == (0, "")

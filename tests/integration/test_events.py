@@ -67,7 +67,7 @@ async def test_many_failures_are_one_event_of_the_policy(rig: Rig) -> None:
     assert len(events) == 1
 
 
-async def test_successes_show_when_they_are_asked_for(telling: Rig) -> None:
+async def test_successes_are_events_with_generate_success_events(telling: Rig) -> None:
     rig, place = telling, telling.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))

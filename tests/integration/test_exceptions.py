@@ -108,7 +108,7 @@ async def test_a_trigger_that_is_excepted_leaves_no_request(rig: Rig) -> None:
     assert await rig.data("target") == {"got": "trigger-2"}
 
 
-async def test_what_is_excepted_is_stored_as_it_was_written(rig: Rig) -> None:
+async def test_an_excepted_object_is_stored_unchanged(rig: Rig) -> None:
     place = rig.namespace
     made = rule(place, [], {"data": {"added": "yes"}})
     del made["mutate"]["targets"]
@@ -198,7 +198,9 @@ async def test_a_changed_policy_skips_triggers_that_are_excepted(rig: Rig) -> No
     assert await rig.data("target") == {"trigger-2": "seen"}
 
 
-async def test_one_that_is_not_for_the_background_holds_for_requests_only(rig: Rig) -> None:
+async def test_an_exception_without_background_applies_at_admission_but_not_to_sweeps(
+    rig: Rig,
+) -> None:
     place = rig.namespace
     seen = {"data": {"{{ request.object.metadata.name }}": "seen"}}
     await rig.create_all([config_map(place, name) for name in ("target", "trigger-1")])
@@ -214,7 +216,9 @@ async def test_one_that_is_not_for_the_background_holds_for_requests_only(rig: R
     assert [item.spec.sweep for item in await rig.requests()] == [True]
 
 
-async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_honoured(rig: Rig) -> None:
+async def test_an_exception_of_another_namespace_is_stored_with_a_warning_and_ignored(
+    rig: Rig,
+) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -232,7 +236,7 @@ async def test_of_another_namespace_it_is_stored_with_a_warning_and_not_honoured
         await rig.delete("PolicyException", "e", "default")
 
 
-async def test_what_cannot_be_compiled_is_refused_with_its_place(rig: Rig) -> None:
+async def test_an_exception_that_does_not_compile_is_refused_with_its_path(rig: Rig) -> None:
     wrong = exception(rig, "x", conditions={"all": [{"key": "a"}]})
     reported: list[str] = []
 
@@ -249,7 +253,7 @@ async def test_what_cannot_be_compiled_is_refused_with_its_place(rig: Rig) -> No
     assert "spec.conditions.all[0]" in reported[0]
 
 
-async def test_of_a_policy_with_one_the_first_rule_that_fires_is_applied(rig: Rig) -> None:
+async def test_with_apply_rules_one_only_the_first_rule_that_fires_is_applied(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "target"), config_map(place, "mode", on="yes")])
     entries = [{"name": "mode", "configMap": {"name": "mode", "namespace": place}}]

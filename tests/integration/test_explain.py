@@ -120,7 +120,9 @@ def lines(done: Result) -> list[str]:
     return [line.strip() for line in done.stdout.splitlines()]
 
 
-def test_everything_out_of_the_cluster(explain: Explain, namespace: str) -> None:
+def test_explain_reads_policy_trigger_and_targets_from_the_cluster(
+    explain: Explain, namespace: str
+) -> None:
     words = [f"{namespace}/reload", "--cluster", "--trigger", f"configmap/{namespace}/settings"]
     output = lines(explain(*words))
     assert output[:5] == [
@@ -137,7 +139,9 @@ def test_everything_out_of_the_cluster(explain: Explain, namespace: str) -> None
     assert "open  the diff is not shown: the patch contains data of a Secret" in output
 
 
-def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespace: str) -> None:
+def test_explain_shows_named_targets_and_why_another_is_not_selected(
+    explain: Explain, namespace: str
+) -> None:
     words = [f"{namespace}/reload", "--cluster", "--trigger", f"cm/{namespace}/settings"]
     words += ["--target", f"Secret/{namespace}/two", "--target", f"secrets/{namespace}/key"]
     output = lines(explain(*words))
@@ -148,7 +152,7 @@ def test_one_target_and_the_reason_why_another_is_none(explain: Explain, namespa
     assert f"no    Secret {namespace}/key: {reason}" in output
 
 
-def test_a_policy_in_a_file_on_a_trigger_in_a_file(
+def test_explain_reads_the_policy_and_the_trigger_from_files(
     explain: Explain, namespace: str, tmp_path: Path
 ) -> None:
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy(namespace)))
@@ -160,13 +164,15 @@ def test_a_policy_in_a_file_on_a_trigger_in_a_file(
     assert f"Secret {namespace}/one is selected" in text
 
 
-def test_a_policy_is_named_as_for_a_preview(explain: Explain, namespace: str) -> None:
+def test_explain_accepts_the_same_policy_names_as_preview(
+    explain: Explain, namespace: str
+) -> None:
     assert lines(explain(f"policy/{namespace}/reload", "--cluster")) == lines(
         explain(f"{namespace}/reload", "--cluster")
     )
 
 
-def test_stored_exceptions_count(
+def test_explain_applies_the_exceptions_of_the_cluster(
     explain: Explain, installed_cluster: Cluster, namespace: str
 ) -> None:
     exception = {
@@ -221,7 +227,7 @@ def test_rights_that_are_missing_are_named(explain: Explain, namespace: str) -> 
         (["NS/reload", "--cluster", "--trigger", "x"], "an object is named KIND/NS/NAME"),
     ],
 )
-def test_what_is_not_there_is_one_line(
+def test_an_unusable_argument_is_an_error_of_one_line(
     explain: Explain, namespace: str, words: list[str], message: str
 ) -> None:
     done = explain(*(word.replace("NS", namespace) for word in words))
@@ -250,7 +256,7 @@ def labelling(kind: str, **resources: Any) -> dict[str, Any]:
     }
 
 
-def test_what_the_shipped_settings_leave_out_fires_nothing(
+def test_triggers_that_the_shipped_settings_filter_fire_no_rule(
     explain: Explain, tmp_path: Path
 ) -> None:
     path = tmp_path / "policy.yaml"

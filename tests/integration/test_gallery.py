@@ -180,7 +180,7 @@ def body(obj: Object) -> Object:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_it_does_what_its_folder_says(gallery: Gallery, entry: Path) -> None:
+def test_an_entry_leaves_the_objects_of_its_after_file(gallery: Gallery, entry: Path) -> None:
     wanted = documents(entry / "after.yaml")
     written = (
         item["metadata"].get("resourceVersion") for item in documents(entry / "trigger.yaml")

@@ -119,7 +119,9 @@ def config_maps(rig: Rig) -> Object:
     return {"version": "v1", "resource": "configmaps", "namespace": rig.namespace}
 
 
-async def test_a_rule_reads_objects_and_sees_a_new_one(rig: Rig, entries: Entries) -> None:
+async def test_a_rule_reads_watched_objects_and_their_later_changes(
+    rig: Rig, entries: Entries
+) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "target"), config_map(place, "team-b")])
     name = await entries.create(kubernetesResource=config_maps(rig))
@@ -150,7 +152,9 @@ async def test_a_projection_is_read_by_its_name(rig: Rig, entries: Entries) -> N
     await rig.applied({"target": {"trigger-1": "Active"}}, within=15)
 
 
-async def test_a_request_waits_for_an_entry_and_is_woken(rig: Rig, entries: Entries) -> None:
+async def test_a_request_waits_for_a_missing_entry_and_runs_once_it_exists(
+    rig: Rig, entries: Entries
+) -> None:
     await rig.create(config_map(rig.namespace, "target"))
     name = rig.namespace
     await rig.apply(reading(rig, name, "{{ to_string(length(known)) }}"))
@@ -181,7 +185,9 @@ async def test_a_request_waits_for_an_entry_and_is_woken(rig: Rig, entries: Entr
     await rig.settle(readable, within=10)
 
 
-async def test_a_missing_right_is_named_and_heals(rig: Rig, entries: Entries) -> None:
+async def test_a_missing_right_of_an_entry_is_reported_until_it_is_granted(
+    rig: Rig, entries: Entries
+) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     wanted = {"version": "v1", "resource": "secrets", "namespace": place}
@@ -210,7 +216,7 @@ async def test_a_missing_right_is_named_and_heals(rig: Rig, entries: Entries) ->
         await rig.delete("ClusterRole", place, "")
 
 
-async def test_a_kind_that_comes_later_is_found(rig: Rig, entries: Entries) -> None:
+async def test_an_entry_finds_a_kind_that_is_served_later(rig: Rig, entries: Entries) -> None:
     group = f"{rig.namespace}.example"
     wanted = {"group": group, "version": "v1", "resource": "gadgets"}
     name = await entries.create(kubernetesResource=wanted)
@@ -237,7 +243,7 @@ async def test_a_kind_that_comes_later_is_found(rig: Rig, entries: Entries) -> N
         await rig.delete("CustomResourceDefinition", f"gadgets.{group}", "")
 
 
-async def test_another_spec_holds_at_once(rig: Rig, entries: Entries) -> None:
+async def test_a_changed_spec_of_an_entry_applies_at_once(rig: Rig, entries: Entries) -> None:
     await rig.create(config_map(rig.namespace, "target"))
     name = await entries.create(kubernetesResource=config_maps(rig))
     await rig.apply(reading(rig, name, "{{ known[0].kind }}"))
@@ -248,7 +254,9 @@ async def test_another_spec_holds_at_once(rig: Rig, entries: Entries) -> None:
     await reads(rig, "ServiceAccount")
 
 
-async def test_a_restarted_controller_goes_on(rig: Rig, entries: Entries) -> None:
+async def test_a_restarted_controller_completes_requests_that_read_entries(
+    rig: Rig, entries: Entries
+) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     name = await entries.create(kubernetesResource=config_maps(rig))
@@ -265,7 +273,7 @@ async def test_a_restarted_controller_goes_on(rig: Rig, entries: Entries) -> Non
     assert await rig.states() == {"Completed": 2}
 
 
-async def test_what_cannot_be_kept_is_refused_with_its_place(rig: Rig, entries: Entries) -> None:
+async def test_an_invalid_entry_is_refused_with_its_path(rig: Rig, entries: Entries) -> None:
     with pytest.raises(ClusterError, match=r"spec\.projections\[0\]\.jmesPath"):
         await entries.create(
             kubernetesResource=config_maps(rig),
@@ -275,7 +283,9 @@ async def test_what_cannot_be_kept_is_refused_with_its_place(rig: Rig, entries: 
         await entries.create(projections=[])
 
 
-async def test_a_policy_of_a_namespace_reads_no_entry(rig: Rig, entries: Entries) -> None:
+async def test_a_namespaced_policy_that_reads_an_entry_is_refused(
+    rig: Rig, entries: Entries
+) -> None:
     made = reading(rig, rig.namespace, "{{ to_string(length(known)) }}")
     del made["match"]["any"][0]["resources"]["namespaces"]
     with pytest.raises(ClusterError, match="a Policy may not read a GlobalContextEntry"):
@@ -289,7 +299,7 @@ def changing(rig: Rig, reference: str, value: str) -> Object:
     return made
 
 
-async def test_an_entry_is_read_before_an_object_is_stored_without_a_call_for_it(
+async def test_an_entry_is_read_at_admission_without_an_api_call_per_request(
     rig: Rig, entries: Entries
 ) -> None:
     place = rig.namespace
@@ -314,7 +324,7 @@ async def test_an_entry_is_read_before_an_object_is_stored_without_a_call_for_it
     assert await rig.calls("list", "configmaps", by=ADMISSION_USER) == listed <= 1
 
 
-async def test_what_cannot_be_read_refuses_under_fail_and_is_left_out_under_ignore(
+async def test_an_unreadable_entry_refuses_under_fail_and_warns_under_ignore(
     rig: Rig, entries: Entries
 ) -> None:
     place = rig.namespace
@@ -404,7 +414,7 @@ async def open_hosts(rig: Rig) -> AsyncIterator[Callable[[], None]]:
 
 
 @pytest.mark.usefixtures("open_hosts")
-async def test_a_service_is_asked_again_and_again(
+async def test_a_service_entry_is_refreshed_and_recovers_from_errors(
     rig: Rig, entries: Entries, service: Service
 ) -> None:
     await rig.create(config_map(rig.namespace, "target"))

@@ -302,7 +302,7 @@ def seen(runner: Runner) -> dict[str, str]:
     return found
 
 
-def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
+def test_a_killed_program_neither_loses_nor_doubles_events(runner: Runner) -> None:
     runner.put("copies.sh", COPIES)
     runner.start(*SHORT_LEASE)
     runner.settle(lambda: ready(runner.hook("copies.sh")) == "True", "the hook is Ready")
@@ -322,7 +322,7 @@ def test_killed_processes_lose_and_double_nothing(runner: Runner) -> None:
     runner.settle(lambda: not runner.hook("copies.sh")["status"]["message"], "it is at work again")
 
 
-def test_metrics_are_read_by_whom_a_role_lets(runner: Runner) -> None:
+def test_metrics_are_read_only_with_the_metrics_role(runner: Runner) -> None:
     own, cluster = runner.namespace, runner.cluster
     rights = ("create", "clusterrolebinding", f"{own}-metrics")
     account = f"--serviceaccount={own}:retrofit-hooks"
@@ -373,7 +373,7 @@ def retry(runner: Runner, *words: str) -> str:
     return done.stdout
 
 
-def test_a_run_that_holds_up_its_queue_is_tried_again_on_request(runner: Runner) -> None:
+def test_retry_runs_a_blocked_queue_before_its_next_scheduled_attempt(runner: Runner) -> None:
     runner.put("waits.sh", WAITS)
     runner.start()
     runner.settle(lambda: ready(runner.hook("waits.sh")) == "True", "the hook is Ready")
@@ -403,7 +403,7 @@ def other_group(installed_cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("other_group")
 @pytest.mark.parametrize("runner", ["hooks-beside"], indirect=True)
-def test_beside_a_kyverno_no_request_is_of_its_group(runner: Runner) -> None:
+def test_beside_a_kyverno_hooks_create_requests_of_their_own_group(runner: Runner) -> None:
     runner.put("copies.sh", COPIES)
     runner.start(f"--policy-group={BESIDE.group}")
     runner.settle(lambda: ready(runner.hook("copies.sh")) == "True", "the hook is Ready")

@@ -187,7 +187,7 @@ def validating(failure: str) -> str:
     return VALIDATING.replace("FAILURE_POLICY", failure).replace("FAILURE", failure.lower())
 
 
-def test_a_hook_says_what_may_be_stored(asked: Asked) -> None:
+def test_a_validating_hook_allows_and_refuses_objects(asked: Asked) -> None:
     asked.runner.put("fail.sh", validating("Fail"))
     asked.start()
     asked.ready("fail.sh")
@@ -213,7 +213,7 @@ def test_a_hook_says_what_may_be_stored(asked: Asked) -> None:
     assert asked.runner.get("updaterequests")["items"] == []
 
 
-def test_a_hook_that_may_fail_lets_pass_with_a_warning(asked: Asked) -> None:
+def test_a_failed_hook_under_ignore_only_warns_but_an_invalid_answer_refuses(asked: Asked) -> None:
     asked.runner.put("ignore.sh", validating("Ignore"))
     asked.start()
     asked.ready("ignore.sh")
@@ -224,7 +224,7 @@ def test_a_hook_that_may_fail_lets_pass_with_a_warning(asked: Asked) -> None:
     assert asked.words() == {"crash", "slow"}
 
 
-def test_a_hook_changes_what_is_stored(asked: Asked) -> None:
+def test_a_mutating_hook_changes_the_stored_object(asked: Asked) -> None:
     asked.runner.put("team.sh", MUTATING)
     asked.start()
     asked.ready("team.sh")
@@ -233,7 +233,7 @@ def test_a_hook_changes_what_is_stored(asked: Asked) -> None:
     assert found["data"] == {"word": "x", "wants": "blue", "team": "blue"}
 
 
-def test_configurations_are_restored_and_go_with_their_hooks(asked: Asked) -> None:
+def test_configurations_are_restored_and_removed_with_their_hooks(asked: Asked) -> None:
     asked.runner.put("fail.sh", validating("Fail"))
     asked.runner.put("team.sh", MUTATING)
     asked.start()
@@ -257,7 +257,7 @@ def test_configurations_are_restored_and_go_with_their_hooks(asked: Asked) -> No
     assert asked.configuration("mutatingwebhookconfiguration")
 
 
-def test_leases_are_renewed_while_a_hook_for_everything_is_away(asked: Asked) -> None:
+def test_leases_are_stored_while_a_hook_on_all_resources_is_down(asked: Asked) -> None:
     everything = validating("Fail").replace('apiGroups: [""]', 'apiGroups: ["*"]')
     everything = everything.replace("resources: [configmaps]", "resources: ['*']")
     everything = everything.replace('  labelSelector: {matchLabels: {hook: "yes"}}\n', "")
@@ -275,7 +275,7 @@ def test_leases_are_renewed_while_a_hook_for_everything_is_away(asked: Asked) ->
     assert "created" in asked.warn("create", "-f", "-", stdin=json.dumps(lease))
 
 
-def test_a_webhook_that_the_api_server_refuses_holds_up_no_other(asked: Asked) -> None:
+def test_a_webhook_that_the_api_server_refuses_does_not_block_others(asked: Asked) -> None:
     asked.runner.put("fail.sh", validating("Fail"))
     asked.runner.put(
         "bad.sh",
@@ -312,7 +312,7 @@ spec:
 """
 
 
-def test_a_hook_converts_objects_by_the_shortest_way(asked: Asked) -> None:
+def test_a_hook_converts_objects_along_the_shortest_path(asked: Asked) -> None:
     own = asked.runner.namespace
     group, definition = f"{own}.example.com", f"crontabs.{own}.example.com"
     asked.cluster.kubectl("apply", "-f", "-", stdin=CRONTABS.replace("NAMESPACE", own))

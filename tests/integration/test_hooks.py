@@ -42,7 +42,7 @@ async def until(rig: Rig, *names: str) -> None:
     await rig.settle(left, within=40.0)
 
 
-async def test_a_blocked_queue_says_so_and_blocks_no_other(rig: Rig) -> None:
+async def test_a_blocked_queue_reports_its_error_and_blocks_no_other_queue(rig: Rig) -> None:
     stuck = {"foreach": EACH, "operations": [{**labelled("taken")}]}
     free = {"foreach": EACH, "operations": [labelled("{{ element.name }}-free")]}
     behind = {"foreach": EACH, "operations": [labelled("{{ element.name }}-behind")]}
@@ -71,7 +71,7 @@ async def test_a_blocked_queue_says_so_and_blocks_no_other(rig: Rig) -> None:
     await until(rig, "taken", "first-behind")
 
 
-async def test_snapshots_groups_schedules_and_the_start(rig: Rig) -> None:
+async def test_hooks_run_at_start_on_schedule_and_for_groups_with_snapshots(rig: Rig) -> None:
     await rig.create(seed(rig.namespace, "there"))
     start = {"foreach": "contexts[?binding=='onStartup']", "operations": [labelled("started")]}
     await rig.create(hook(rig.namespace, "start", onStartup=1, run=start))
@@ -94,7 +94,7 @@ async def test_snapshots_groups_schedules_and_the_start(rig: Rig) -> None:
     assert (await status_of(rig, "start"))["startedGeneration"] == 1
 
 
-async def test_a_burst_shares_requests_and_runs(rig: Rig) -> None:
+async def test_a_burst_of_events_shares_requests_and_runs(rig: Rig) -> None:
     run = {"foreach": EACH, "operations": [labelled("{{ element.name }}-copy")]}
     await rig.create(hook(rig.namespace, "burst", kubernetes=[seeds()], run=run))
     await following(rig, "burst")
@@ -111,7 +111,7 @@ async def test_a_burst_shares_requests_and_runs(rig: Rig) -> None:
     assert status["runs"] <= 60
 
 
-async def test_what_is_of_a_secret_stands_in_no_request(rig: Rig) -> None:
+async def test_the_data_of_a_secret_is_stored_in_no_request(rig: Rig) -> None:
     binding = seeds() | {"kind": "Secret"}
     copy = {
         "operation": "Create",

@@ -132,7 +132,7 @@ async def labels(rig: Rig, name: str, namespace: str | None = None) -> dict[str,
     return {key: value for key, value in found.items() if key != LABEL[0]}
 
 
-async def test_policies_change_what_kubectl_applies_in_their_order(policies: Rig) -> None:
+async def test_policies_change_applied_objects_in_their_order(policies: Rig) -> None:
     rig = policies
     factors = {"cpuFactor": "0.5", "memoryFactor": "0.2"}
     toleration = {"key": "batch", "operator": "Exists", "effect": "NoSchedule"}
@@ -211,7 +211,7 @@ async def test_values_come_from_other_objects_and_the_owner(policies: Rig) -> No
         await rig.create(orphan)
 
 
-async def test_what_is_guarded_is_not_deleted(policies: Rig) -> None:
+async def test_a_guarded_namespace_is_deleted_only_after_confirmation(policies: Rig) -> None:
     rig = policies
     guarded = f"{rig.namespace}-guarded"
     condition = {
@@ -235,7 +235,7 @@ async def test_what_is_guarded_is_not_deleted(policies: Rig) -> None:
     await rig.delete("Namespace", guarded, "")
 
 
-async def test_nobody_is_asked_about_objects_without_the_label(policies: Rig) -> None:
+async def test_unlabelled_objects_are_changed_only_by_annotated_policies(policies: Rig) -> None:
     rig = policies
     known = overriding(rig, "known", label("known", "yes"), select=CONFIG_MAPS)
     await ready(rig, known)
@@ -260,7 +260,7 @@ async def test_nobody_is_asked_about_objects_without_the_label(policies: Rig) ->
     assert await labels(rig, "any") == {"all": "yes"}
 
 
-async def test_a_tenants_policy_does_not_leave_its_namespace(policies: Rig) -> None:
+async def test_a_namespaced_policy_changes_no_object_of_another_namespace(policies: Rig) -> None:
     """It changes no object elsewhere, neither at admission nor in a sweep."""
     rig = policies
     other = f"{rig.namespace}-other"
@@ -295,7 +295,7 @@ async def test_a_tenants_policy_does_not_leave_its_namespace(policies: Rig) -> N
 
 
 @pytest.mark.parametrize("kind", ["OverridePolicy", "ClusterOverridePolicy"])
-async def test_what_waits_for_a_policy_that_goes_is_skipped(policies: Rig, kind: str) -> None:
+async def test_waiting_requests_of_a_deleted_policy_are_skipped(policies: Rig, kind: str) -> None:
     rig = policies
     await rig.create(labelled(config_map(rig.namespace, "a")))
     marks = {ANNOTATION_EXISTING: "true", f"{PREFIX}paused": "true"}
@@ -351,7 +351,7 @@ async def test_what_waits_for_a_policy_that_goes_is_skipped(policies: Rig, kind:
         ({"cue": "patches: []"}, "overriders.cue: CUE is not evaluated"),
     ],
 )
-async def test_a_policy_that_cannot_work_is_refused_with_its_place(
+async def test_an_invalid_policy_is_refused_with_its_path(
     policies: Rig, overriders: Object, line: str
 ) -> None:
     wrong = overriding(policies, "wrong", overriders, select=PODS, kind="OverridePolicy")
@@ -360,7 +360,7 @@ async def test_a_policy_that_cannot_work_is_refused_with_its_place(
     assert f"spec.overrideRules[0].{line}" in str(refused.value)
 
 
-async def test_a_service_that_may_not_be_called_is_named(policies: Rig) -> None:
+async def test_a_service_that_may_not_be_called_is_named_in_the_refusal(policies: Rig) -> None:
     """The metadata service of a cloud is not called, and the refusal does not show the path."""
     rig = policies
     url = "http://169.254.169.254/latest/{{metadata.labels.role}}"
@@ -377,7 +377,7 @@ async def test_a_service_that_may_not_be_called_is_named(policies: Rig) -> None:
     assert "s3cret-role" not in str(refused.value)
 
 
-async def test_a_kinitiras_that_is_at_work_goes_first(policies: Rig) -> None:
+async def test_policies_stand_by_while_kinitiras_is_at_work(policies: Rig) -> None:
     rig = policies
     rule = overriding(rig, "later", label("team", "blue"), select=CONFIG_MAPS)
     await ready(rig, rule)

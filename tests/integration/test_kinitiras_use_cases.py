@@ -80,7 +80,7 @@ def refusing(rig: Rig, name: str, select: Object, *rules: Object) -> Object:
     return policy(rig, "ClusterValidatePolicy", name, spec)
 
 
-async def test_every_shape_of_a_change_at_once(policies: Rig) -> None:
+async def test_one_policy_with_every_form_of_override_changes_a_pod(policies: Rig) -> None:
     rig, place = policies, policies.namespace
     shapes = overriding(rig, "shapes", *SHAPES, select=PODS, operations=("CREATE",))
     await kubectl(rig, "apply", "-f", "-", stdin=shapes)
@@ -111,7 +111,7 @@ async def test_every_shape_of_a_change_at_once(policies: Rig) -> None:
     assert (spec["schedulerName"], spec["terminationGracePeriodSeconds"]) == ("slow", 5)
 
 
-async def test_every_shape_of_a_refusal_at_once(policies: Rig) -> None:
+async def test_policies_refuse_objects_with_every_form_of_condition(policies: Rig) -> None:
     rig, place = policies, policies.namespace
     limits = config_map(place, "limits", most="3")
     await rig.create(limits)

@@ -287,7 +287,7 @@ async def webhooks(rig: Rig) -> list[Object]:
     return list((found or {}).get("webhooks") or ())
 
 
-async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_skipped(
+async def test_both_programs_stand_by_and_leave_requests_alone_beside_a_live_kyverno(
     rig: Rig,
 ) -> None:
     place = rig.namespace
@@ -333,7 +333,7 @@ async def test_beside_a_live_kyverno_nothing_is_done_and_its_requests_are_skippe
     assert (left.status.attempts, left.status.message) == (0, "")
 
 
-async def test_admission_alone_stands_by_too(rig: Rig) -> None:
+async def test_the_admission_server_stands_by_without_a_controller(rig: Rig) -> None:
     """Without a controller the webhooks stay, but the admission server records nothing."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
@@ -354,7 +354,7 @@ async def test_admission_alone_stands_by_too(rig: Rig) -> None:
         await rig.restart(CONTROLLER)
 
 
-async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:
+async def test_a_controller_that_takes_over_processes_mutate_requests_of_kyverno(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT, names="left-*"))
@@ -384,7 +384,7 @@ async def test_taking_over_it_processes_what_a_kyverno_left(rig: Rig) -> None:
         await rig.delete("Lease", LEASE, NAMESPACE)
 
 
-async def test_what_recurs_is_one_event_with_a_count(rig: Rig) -> None:
+async def test_a_recurring_live_kyverno_is_one_event_with_a_count(rig: Rig) -> None:
     for _ in range(2):
         await rig.create(renewed())
         await settle_reported(rig, there=True)

@@ -95,7 +95,7 @@ async def test_a_paused_policy_does_nothing_until_it_is_resumed(rig: Rig) -> Non
     await rig.finish(3)
 
 
-async def test_canaries_come_first_then_the_rest_at_a_rate(rig: Rig) -> None:
+async def test_canaries_are_changed_first_and_the_rest_after_promotion(rig: Rig) -> None:
     wanted = await pairs(rig, 3, env="prod")
     early = await pairs(rig, 2, env="test")
     await rig.apply(each(rig))  # starts no sweep yet, without mutateExistingOnPolicyUpdate
@@ -134,7 +134,7 @@ async def test_no_more_triggers_fail_than_are_allowed(rig: Rig) -> None:
     await rig.settle(left, within=20.0)
 
 
-async def test_outside_of_the_window_nothing_is_done(rig: Rig) -> None:
+async def test_requests_wait_outside_the_window_of_their_policy(rig: Rig) -> None:
     now = SystemClock().now()
     closed = f"{(now + timedelta(hours=2)):%H:%M}-{(now + timedelta(hours=3)):%H:%M} UTC"
     await rig.apply(each(rig))
@@ -152,7 +152,7 @@ async def test_outside_of_the_window_nothing_is_done(rig: Rig) -> None:
     await rig.applied(wanted, within=15.0)
 
 
-async def test_what_cannot_be_understood_is_refused_with_its_place(rig: Rig) -> None:
+async def test_an_invalid_limit_is_refused_with_its_path_and_an_example(rig: Rig) -> None:
     await rig.apply(each(rig))
     for name, value, cure in (
         ("rate", "fast", "10/s"),

@@ -151,7 +151,9 @@ def test_an_overlay_applies(cluster: Cluster, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_only_named_ports_of_the_programs_are_reached(cluster: Cluster, name: str) -> None:
+def test_network_policies_open_only_the_named_ports_of_the_programs(
+    cluster: Cluster, name: str
+) -> None:
     documents = rendered(cluster, name)
     policies = [item["spec"] for item in documents if item["kind"] == "NetworkPolicy"]
     programs = [item["spec"] for item in documents if item["kind"] == "Deployment"]
@@ -176,7 +178,7 @@ def test_a_component_applies(cluster: Cluster, name: str, tmp_path: Path) -> Non
     cluster.kubectl("apply", "-k", str(tmp_path), "--dry-run=server")
 
 
-def test_who_asks_for_a_certificate_does_not_read_what_view_reads(
+def test_the_client_certificate_component_removes_the_view_binding(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     def bound(documents: list[Any]) -> set[str]:
@@ -211,7 +213,7 @@ def test_the_dashboard_applies_without_the_prometheus_operator(cluster: Cluster)
     cluster.kubectl("delete", "-k", folder)
 
 
-def test_the_monitoring_manifests_render_and_fit_the_services(cluster: Cluster) -> None:
+def test_the_monitoring_manifests_render_and_match_the_services(cluster: Cluster) -> None:
     folder = MANIFESTS / "monitoring"
     text = cluster.kubectl("kustomize", str(folder))
     text += "---\n" + cluster.kubectl("kustomize", str(folder / "operator"))
@@ -232,7 +234,7 @@ def test_the_monitoring_manifests_render_and_fit_the_services(cluster: Cluster) 
     assert json.loads(dashboard["data"]["dashboard.json"])["panels"]
 
 
-def test_applying_again_on_the_servers_side_changes_nothing(cluster: Cluster) -> None:
+def test_a_repeated_server_side_apply_changes_nothing(cluster: Cluster) -> None:
     """Otherwise a GitOps tool would write with every sync, and report drift."""
     folder = str(MANIFESTS / "overlays" / "default")
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-k", folder)
@@ -251,7 +253,7 @@ def test_applying_again_on_the_servers_side_changes_nothing(cluster: Cluster) ->
     wait_until(settled, within=20.0, what="the same is applied again and nothing changes")
 
 
-def test_certificates_of_cert_manager_are_ones_that_the_programs_keep(cluster: Cluster) -> None:
+def test_the_programs_accept_the_certificates_of_cert_manager(cluster: Cluster) -> None:
     """With a missing name or a late renewal, both would replace each other's certificates."""
     documents = rendered(cluster, "cert-manager")
     found = {
@@ -297,7 +299,7 @@ def added_role(cluster: Cluster, name: str, labels: dict[str, str], rule: Any) -
         cluster.kubectl("delete", "clusterrole", name)
 
 
-def test_applying_again_takes_no_right_away(cluster: Cluster) -> None:
+def test_a_repeated_apply_keeps_aggregated_rights(cluster: Cluster) -> None:
     name = "kyverno:background-controller"
     labels = {"rbac.kyverno.io/aggregate-to-background-controller": "true"}
     rule = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}
@@ -328,7 +330,9 @@ def test_both_label_styles_add_rights(cluster: Cluster, controller: str) -> None
 
 
 @pytest.mark.parametrize("account", [ADMISSION, BACKGROUND, CONTROLLER, REPORTS])
-def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> None:
+def test_the_default_accounts_may_write_no_objects_of_users(
+    cluster: Cluster, account: str
+) -> None:
     user = f"--as=system:serviceaccount:kyverno:{account}"
     listed = cluster.kubectl("auth", "can-i", "--list", "--no-headers", user, "-n", "default")
     granted = {
@@ -447,7 +451,7 @@ def test_the_default_writes_nothing_of_users(cluster: Cluster, account: str) -> 
         (REPORTS, [], ["get updaterequests.kyverno.io", "get pods", "create secrets"]),
     ],
 )
-def test_rights_in_the_own_namespace(
+def test_the_rights_of_an_account_in_the_namespace_of_the_programs(
     cluster: Cluster, account: str, allowed: list[str], refused: list[str]
 ) -> None:
     answers = reviewed(cluster, account, *allowed, *refused, namespace="kyverno")
@@ -463,7 +467,7 @@ def test_rights_in_the_own_namespace(
         (REPORTS, set[str]()),
     ],
 )
-def test_rights_in_the_namespace_of_recorded_secrets(
+def test_the_rights_of_an_account_in_the_namespace_of_recorded_secrets(
     cluster: Cluster, account: str, granted: set[str]
 ) -> None:
     verbs = ("get", "list", "watch", *WRITES)
@@ -473,7 +477,9 @@ def test_rights_in_the_namespace_of_recorded_secrets(
 
 
 @pytest.mark.parametrize("role", ["admin", "edit", "kyverno:rbac:operate:updaterequests"])
-def test_no_role_of_people_grants_what_only_programs_write(cluster: Cluster, role: str) -> None:
+def test_no_user_role_grants_the_request_verbs_of_the_programs(
+    cluster: Cluster, role: str
+) -> None:
     rules = json.loads(cluster.kubectl("get", "clusterrole", role, "-o", "json"))["rules"]
     verbs = {
         verb
@@ -484,7 +490,7 @@ def test_no_role_of_people_grants_what_only_programs_write(cluster: Cluster, rol
     assert verbs.isdisjoint({"*", "record", "process"})
 
 
-def test_applying_again_leaves_the_certificates_as_they_are(cluster: Cluster) -> None:
+def test_a_repeated_apply_keeps_the_certificates(cluster: Cluster) -> None:
     held = json.dumps({"data": {"tls.crt": "aGVsZA=="}})
     cluster.kubectl("patch", "secret", "kube-retrofit-tls", "-n", "kyverno", "-p", held)
     folder = str(MANIFESTS / "overlays" / "default")
@@ -494,7 +500,7 @@ def test_applying_again_leaves_the_certificates_as_they_are(cluster: Cluster) ->
     assert json.loads(cluster.kubectl(*get))["data"] == {"tls.crt": "aGVsZA=="}
 
 
-def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:
+def test_an_overlay_grants_rights_on_its_kinds_only(cluster: Cluster, overlay: str) -> None:
     granted = {
         "demo": ("configmaps", "pods", "deployments.apps", "statefulsets.apps", "daemonsets.apps"),
         "conformance": KINDS_OF_THE_SUITE,
@@ -526,7 +532,7 @@ def test_an_overlay_grants_what_it_says(cluster: Cluster, overlay: str) -> None:
         ("view", "patch", "policies.kyverno.io", False),
     ],
 )
-def test_people_get_rights_by_the_built_in_roles(
+def test_the_built_in_roles_have_the_documented_rights(
     cluster: Cluster, role: str, verb: str, resource: str, *, allowed: bool
 ) -> None:
     name, group = resource.split(".", 1)
@@ -543,7 +549,7 @@ def test_people_get_rights_by_the_built_in_roles(
     ("deployment", "settings"),
     [("admission-controller", AdmissionSettings), ("background-controller", ControllerSettings)],
 )
-def test_programs_know_the_flags_that_they_are_given(
+def test_the_flags_and_variables_of_the_overlays_exist(
     cluster: Cluster, deployment: str, settings: type[ProcessSettings]
 ) -> None:
     command = click.command(options(settings)(lambda **_: None))
@@ -560,7 +566,7 @@ def test_programs_know_the_flags_that_they_are_given(
         assert {item["name"] for item in container.get("env", ())} <= variables
 
 
-def test_the_suite_filters_what_the_default_filters_but_for_its_triggers(cluster: Cluster) -> None:
+def test_the_suite_has_the_default_filters_except_those_of_its_triggers(cluster: Cluster) -> None:
     default, suite = (
         {
             entry
@@ -576,7 +582,9 @@ def test_the_suite_filters_what_the_default_filters_but_for_its_triggers(cluster
 
 
 @pytest.mark.parametrize("name", [ADMISSION, BACKGROUND])
-def test_pods_are_kept_from_what_ends_them_all(cluster: Cluster, name: str) -> None:
+def test_the_pods_of_a_program_are_protected_from_ending_all_at_once(
+    cluster: Cluster, name: str
+) -> None:
     documents = rendered(cluster, "default")
     (deployment,) = (
         document["spec"]
@@ -603,14 +611,14 @@ def test_pods_are_kept_from_what_ends_them_all(cluster: Cluster, name: str) -> N
         assert classes[pod["priorityClassName"]] == 1_000_000_000
 
 
-def test_the_controller_may_follow_its_kinds_in_all_namespaces(cluster: Cluster) -> None:
+def test_the_controller_may_watch_its_kinds_in_all_namespaces(cluster: Cluster) -> None:
     kinds = ("clusterpolicies", "policies", "updaterequests", "globalcontextentries")
     questions = [f"{verb} {kind}.kyverno.io" for kind in kinds for verb in ("list", "watch")]
     answers = reviewed(cluster, CONTROLLER, *questions, namespace="")
     assert answers == dict.fromkeys(questions, True)
 
 
-def test_only_what_runs_holds_a_token(cluster: Cluster) -> None:
+def test_only_accounts_of_deployments_mount_a_token(cluster: Cluster) -> None:
     documents = rendered(cluster, "default")
     run = {
         document["spec"]["template"]["spec"]["serviceAccountName"]
@@ -627,7 +635,9 @@ def test_only_what_runs_holds_a_token(cluster: Cluster) -> None:
     assert mounted == run
 
 
-def test_an_upgrade_takes_the_rights_of_the_controller_from_policies(cluster: Cluster) -> None:
+def test_the_former_role_of_the_controller_grants_nothing_after_an_upgrade(
+    cluster: Cluster,
+) -> None:
     (role,) = (
         document
         for document in rendered(cluster, "default")
@@ -637,7 +647,7 @@ def test_an_upgrade_takes_the_rights_of_the_controller_from_policies(cluster: Cl
     assert role["rules"] == []
 
 
-def test_admins_of_namespaces_write_policies_where_that_is_installed(cluster: Cluster) -> None:
+def test_namespace_admins_write_policies_only_with_the_tenants_rights(cluster: Cluster) -> None:
     rights = str(MANIFESTS / "overlays" / "tenants" / "rights.yaml")
 
     def granted() -> bool:

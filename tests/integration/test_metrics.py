@@ -51,7 +51,7 @@ async def until_counted(rig: Rig, name: str, labels: Mapping[str, str], wanted: 
     return total
 
 
-async def test_the_way_of_a_trigger_is_counted(rig: Rig) -> None:
+async def test_a_trigger_is_counted_from_recording_to_patched_target(rig: Rig) -> None:
     place = rig.namespace
     immutable = {**config_map(place, "fixed"), "immutable": True}
     await rig.create_all([config_map(place, "target"), immutable])
@@ -76,7 +76,7 @@ async def test_the_way_of_a_trigger_is_counted(rig: Rig) -> None:
     assert total("api_calls_total", verb="patch", resource="configmaps", code="200") >= 3
 
 
-async def test_what_waits_and_what_fails_is_counted(rig: Rig) -> None:
+async def test_waiting_attempted_and_skipped_requests_are_counted(rig: Rig) -> None:
     place = rig.namespace
     await rig.create({**config_map(place, "s"), "kind": "Secret", "data": {}})
     await rig.apply(rule(place, [target(place, "s", HIDDEN)], GOT))

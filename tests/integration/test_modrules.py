@@ -86,7 +86,7 @@ async def labels(rig: Rig, name: str, namespace: str | None = None) -> dict[str,
     return dict(found or {})
 
 
-async def test_a_definition_without_rights_is_in_nobodys_way(rig: Rig) -> None:
+async def test_rules_are_ignored_where_only_the_crd_is_installed(rig: Rig) -> None:
     """With the CRD alone, as where KubeMod itself is installed, its rules are ignored."""
     everything = str(ROOT / "manifests/dialects/kubemod")
     await kubectl(rig, "delete", "-k", everything, "--wait", "--ignore-not-found")
@@ -99,7 +99,7 @@ async def test_a_definition_without_rights_is_in_nobodys_way(rig: Rig) -> None:
     await kubectl(rig, "delete", "modrules", "--all", "--all-namespaces")
 
 
-async def test_rules_change_and_refuse_what_kubectl_applies(modrules: Rig) -> None:
+async def test_rules_change_and_refuse_applied_objects(modrules: Rig) -> None:
     rig, place = modrules, modrules.namespace
     sidecar = modrule(
         type="Patch",
@@ -152,14 +152,14 @@ async def test_rules_change_and_refuse_what_kubectl_applies(modrules: Rig) -> No
     ]
 
 
-async def test_a_rule_that_cannot_work_is_refused_with_its_place(modrules: Rig) -> None:
+async def test_an_invalid_rule_is_refused_with_its_path(modrules: Rig) -> None:
     wrong = labelling(modrules, match=[{"select": "$.metadata.labels.a-b == 1"}])
     with pytest.raises((Denied, Invalid), match=r"spec.match\[0\].select: a name with") as refused:
         await modrules.create(wrong)
     assert 'write ["a-name"] for .a-name' in str(refused.value)
 
 
-async def test_a_tenants_rule_does_not_leave_its_namespace(modrules: Rig) -> None:
+async def test_a_tenants_rule_affects_no_other_namespace(modrules: Rig) -> None:
     """It affects no object elsewhere, at admission or in a sweep, whatever namespaces it names."""
     rig = modrules
     other = f"{rig.namespace}-other"
@@ -198,7 +198,7 @@ async def test_a_tenants_rule_does_not_leave_its_namespace(modrules: Rig) -> Non
     assert "0 objects would be changed" in await desk(rig, "preview", named)
 
 
-async def test_what_waits_for_a_rule_that_goes_is_skipped(modrules: Rig) -> None:
+async def test_waiting_requests_of_a_deleted_rule_are_skipped(modrules: Rig) -> None:
     rig = modrules
     await rig.create(config_map(rig.namespace, "a"))
     held = labelling(rig, annotations={ANNOTATION_EXISTING: "true", f"{PREFIX}paused": "true"})
@@ -207,7 +207,7 @@ async def test_what_waits_for_a_rule_that_goes_is_skipped(modrules: Rig) -> None
     assert await labels(rig, "a") == {}
 
 
-async def test_rules_of_the_system_namespace_are_for_the_cluster(modrules: Rig) -> None:
+async def test_rules_of_the_system_namespace_apply_to_the_whole_cluster(modrules: Rig) -> None:
     rig = modrules
     await kubectl(rig, "apply", "-f", "-", stdin={**NAMESPACE})
     everywhere = labelling(
@@ -235,7 +235,7 @@ def _age(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-async def test_a_kubemod_that_is_at_work_goes_first(modrules: Rig) -> None:
+async def test_rules_stand_by_while_kubemod_is_at_work(modrules: Rig) -> None:
     rig = modrules
     rule = labelling(rig)
     await ready(rig, rule)

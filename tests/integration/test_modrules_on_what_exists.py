@@ -153,7 +153,9 @@ def shown(obj: Object, prefix: str) -> Any:
     return json.loads(text.replace(f"{prefix}-", ""))
 
 
-async def test_twenty_rules_make_the_same_of_old_and_new(modrules: Rig) -> None:
+async def test_twenty_rules_have_the_same_result_on_existing_and_new_objects(
+    modrules: Rig,
+) -> None:
     rig, place = modrules, modrules.namespace
     cases = OF_DEPLOYMENTS | OF_CONFIG_MAPS
     assert len(cases) == 20
@@ -186,7 +188,7 @@ async def test_twenty_rules_make_the_same_of_old_and_new(modrules: Rig) -> None:
     assert unchanged == {"none"}
 
 
-async def test_what_a_sweep_writes_is_seen_by_other_rules_and_not_by_its_own(
+async def test_the_writes_of_a_sweep_reach_other_rules_but_not_its_own(
     modrules: Rig,
 ) -> None:
     rig, place = modrules, modrules.namespace

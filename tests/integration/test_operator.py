@@ -60,14 +60,14 @@ async def running(operator: Operator) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_is_ready_when_it_watches(installed_cluster: Cluster) -> None:
+async def test_the_operator_is_ready_once_it_watches_its_kinds(installed_cluster: Cluster) -> None:
     async with opened(installed_cluster.kubeconfig) as operator:
         assert "not watched yet" in str(operator.watches.problem())
         async with running(operator):
             await until(lambda: operator.watches.problem() is None)
 
 
-async def test_what_may_be_listed_but_not_watched(
+async def test_a_missing_watch_right_is_reported_until_it_is_granted(
     installed_cluster: Cluster, namespace: str
 ) -> None:
     kubectl = installed_cluster.kubectl
@@ -89,7 +89,7 @@ async def test_what_may_be_listed_but_not_watched(
         kubectl("delete", "clusterrole,clusterrolebinding", namespace)
 
 
-async def test_credentials_that_are_refused_end_it(
+async def test_refused_credentials_end_the_operator(
     installed_cluster: Cluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "kubeconfig"
@@ -103,7 +103,7 @@ async def test_credentials_that_are_refused_end_it(
             await asyncio.wait_for(operator.run(), WITHIN)
 
 
-async def test_refused_credentials_may_be_replaced(
+async def test_the_operator_continues_with_replaced_credentials(
     installed_cluster: Cluster, tmp_path: Path
 ) -> None:
     config = json.loads(
@@ -123,7 +123,7 @@ async def test_refused_credentials_may_be_replaced(
         assert not task.done()
 
 
-async def test_a_kind_that_is_served_later_is_followed_then(
+async def test_a_kind_that_is_served_later_is_watched(
     installed_cluster: Cluster, namespace: str
 ) -> None:
     kubectl, heard = installed_cluster.kubectl, list[str]()

@@ -24,7 +24,7 @@ async def ended(rig: Rig, operation: str) -> Any:
     return request.status
 
 
-async def test_a_missing_right_is_named_and_waited_for(rig: Rig) -> None:
+async def test_a_request_waits_for_a_missing_right_and_names_it(rig: Rig) -> None:
     place = rig.namespace
     names = ("hidden", "listed-1", "listed-2")
     secrets = [target(place, "hidden", "Secret"), target(place, "listed-*", "Secret")]
@@ -92,7 +92,7 @@ async def test_an_immutable_target_ends_the_request_with_the_reason(rig: Rig) ->
     assert "field is immutable" in status.message
 
 
-async def test_a_deletion_acts_with_what_the_object_held(rig: Rig) -> None:
+async def test_a_rule_on_deletion_reads_the_data_of_the_deleted_object(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(
         [config_map(place, "target"), config_map(place, "trigger-1", word="last")]
@@ -109,7 +109,7 @@ async def test_a_deletion_acts_with_what_the_object_held(rig: Rig) -> None:
     await rig.applied({"target": {"new": "lastlast"}}, within=15)
 
 
-async def test_a_collection_is_deleted_and_the_trigger_in_it_fires(rig: Rig) -> None:
+async def test_a_trigger_in_a_deleted_collection_fires(rig: Rig) -> None:
     """The deletion of a namespace makes such calls; their reviews contain no object name."""
     place = rig.namespace
     names = ("target", "trigger-1", "other")
@@ -146,7 +146,7 @@ async def test_a_trigger_that_is_applied_again_unchanged_fires(rig: Rig) -> None
     await rig.applied({"target": {"got": "trigger-1"}}, within=15)
 
 
-async def test_a_generated_name_is_known(rig: Rig) -> None:
+async def test_a_rule_reads_the_generated_name_of_its_trigger(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -156,7 +156,7 @@ async def test_a_generated_name_is_known(rig: Rig) -> None:
     await rig.applied({"target": {"got": name}}, within=15)
 
 
-async def test_subresources_trigger(rig: Rig) -> None:
+async def test_changes_of_subresources_trigger_rules(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all([config_map(place, "scaled"), config_map(place, "phased")])
     await rig.create(paused(place, "trigger-1"))
@@ -208,7 +208,7 @@ async def test_a_namespace_triggers_and_namespaces_are_targets(rig: Rig) -> None
     await rig.settle(missing, within=15)
 
 
-async def test_targets_by_label(rig: Rig) -> None:
+async def test_targets_are_selected_by_label(rig: Rig) -> None:
     place = rig.namespace
     members = [config_map(place, f"any-{n}") for n in range(4)]
     for member in members[:2]:
@@ -304,7 +304,7 @@ async def test_own_writes_trigger_nothing(rig: Rig) -> None:
     assert seen == ["trigger-1", "trigger-2"]
 
 
-async def test_a_policy_works_through_what_exists(rig: Rig) -> None:
+async def test_a_changed_policy_is_applied_to_existing_triggers(rig: Rig) -> None:
     place = rig.namespace
     triggers = [f"trigger-{n}" for n in range(5)]
     await rig.create_all(config_map(place, name) for name in ["target", *triggers])
@@ -333,7 +333,7 @@ async def test_a_policy_works_through_what_exists(rig: Rig) -> None:
     assert sorted(item.spec.sweep for item in await rig.requests()) == [False, True, True]
 
 
-async def test_what_a_secret_holds_is_reported_nowhere(rig: Rig) -> None:
+async def test_the_data_of_a_secret_is_in_no_request_and_in_no_log(rig: Rig) -> None:
     place, hidden = rig.namespace, base64.b64encode(b"geheim-8c1f").decode()
     await rig.create(config_map(place, "target"))
     async with rig.granted("secrets"):
@@ -363,7 +363,7 @@ async def test_what_a_secret_holds_is_reported_nowhere(rig: Rig) -> None:
     assert hidden not in logs
 
 
-async def test_requests_of_a_policy_that_goes_are_skipped(rig: Rig) -> None:
+async def test_requests_of_a_deleted_policy_are_skipped(rig: Rig) -> None:
     place = rig.namespace
     needs_a_right = rule(place, [target(place, "any", SECRET)], {"metadata": {"labels": {}}})
     await rig.apply(needs_a_right)
@@ -376,7 +376,7 @@ async def test_requests_of_a_policy_that_goes_are_skipped(rig: Rig) -> None:
     assert status.message == f"policy {place} was deleted"
 
 
-async def test_a_waiting_request_honours_a_policy_that_is_corrected(rig: Rig) -> None:
+async def test_a_waiting_request_is_processed_with_the_corrected_policy(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "any"))
     await rig.apply(rule(place, [target(place, "any", SECRET)], GOT))

@@ -58,7 +58,7 @@ async def refused(rig: Rig, *rules: Object) -> str:
     return str(caught.value)
 
 
-async def test_a_misspelled_field_is_named_with_its_place(rig: Rig) -> None:
+async def test_a_misspelled_field_is_refused_with_its_path(rig: Rig) -> None:
     place = rig.namespace
     wrong = good(place)
     wrong["mutate"]["patchStrategicMerg"] = {"data": {}}
@@ -66,7 +66,7 @@ async def test_a_misspelled_field_is_named_with_its_place(rig: Rig) -> None:
     assert f"ClusterPolicy {place}: spec.rules[0].mutate.patchStrategicMerg" in said
 
 
-async def test_a_variable_that_cannot_be_read_is_named_with_its_place(rig: Rig) -> None:
+async def test_an_unparsable_variable_is_refused_with_its_path(rig: Rig) -> None:
     place = rig.namespace
     wrong = rule(place, [target(place, "target")], {"data": {"a": "{{ request.object. }}"}})
     said = await refused(rig, wrong)
@@ -74,7 +74,7 @@ async def test_a_variable_that_cannot_be_read_is_named_with_its_place(rig: Rig) 
     assert "request.object." in said
 
 
-async def test_a_variable_of_nobody_is_named_with_its_place(rig: Rig) -> None:
+async def test_an_unknown_variable_is_refused_with_its_path(rig: Rig) -> None:
     place = rig.namespace
     wrong = rule(place, [target(place, "{{ requst.object.metadata.name }}")], {"data": {"a": "b"}})
     said = await refused(rig, good(place, name="first"), wrong)
@@ -82,7 +82,7 @@ async def test_a_variable_of_nobody_is_named_with_its_place(rig: Rig) -> None:
     assert "requst" in said
 
 
-async def test_a_target_without_kind_learns_what_it_needs(rig: Rig) -> None:
+async def test_a_target_without_kind_is_refused_with_its_path(rig: Rig) -> None:
     place = rig.namespace
     wrong = rule(place, [{"apiVersion": "v1", "name": "a"}], {"data": {"a": "b"}})
     said = await refused(rig, wrong)
@@ -108,7 +108,7 @@ async def test_conditions_that_do_not_compile_are_refused_with_their_place(rig: 
     assert "matchConditions[0]" not in str(caught.value)
 
 
-async def test_a_patch_that_is_no_yaml_is_refused_with_its_place(rig: Rig) -> None:
+async def test_a_patch_that_is_not_yaml_is_refused_with_its_path(rig: Rig) -> None:
     place = rig.namespace
     said = await refused(rig, rule(place, [target(place, "target")], "- op: [add\n  path: /a"))
     assert "spec.rules[0].mutate.patchesJson6902: " in said
@@ -195,7 +195,7 @@ RULE = "spec.rules[0]"
         ({"admission": False}, "spec.admission: "),
     ],
 )
-async def test_what_can_be_known_beforehand_is_refused(
+async def test_an_invalid_policy_is_refused_with_the_path_of_its_error(
     rig: Rig, changes: dict[str, Any], place: str
 ) -> None:
     built = policy(rig.namespace, good(rig.namespace))
@@ -205,7 +205,7 @@ async def test_what_can_be_known_beforehand_is_refused(
     assert place in str(caught.value)
 
 
-async def test_rules_have_names_of_their_own_and_a_policy_kinds_of_its_namespace(
+async def test_duplicate_rule_names_and_cluster_scoped_kinds_of_a_policy_are_refused(
     rig: Rig,
 ) -> None:
     one = good(rig.namespace)
@@ -218,7 +218,7 @@ async def test_rules_have_names_of_their_own_and_a_policy_kinds_of_its_namespace
         await rig.create(inside)
 
 
-async def test_a_policy_reaches_no_other_namespace(rig: Rig) -> None:
+async def test_a_namespaced_policy_with_a_target_elsewhere_is_refused(rig: Rig) -> None:
     place = rig.namespace
     reaching = good("default")
     del reaching["match"]["any"][0]["resources"]["namespaces"]
@@ -231,7 +231,7 @@ async def test_a_policy_reaches_no_other_namespace(rig: Rig) -> None:
         await rig.create(wrong)
 
 
-async def test_what_is_stored_but_not_acted_on_is_a_warning(rig: Rig) -> None:
+async def test_a_rule_that_is_stored_but_not_acted_on_causes_a_warning(rig: Rig) -> None:
     place = rig.namespace
     only_validates = {
         "name": "check",
@@ -246,7 +246,7 @@ async def test_what_is_stored_but_not_acted_on_is_a_warning(rig: Rig) -> None:
     await rig.ready()
 
 
-async def test_what_the_controller_may_not_do_is_refused_until_it_is_granted(rig: Rig) -> None:
+async def test_a_policy_is_refused_until_its_rights_are_granted(rig: Rig) -> None:
     place = rig.namespace
     needy = rule(place, [target(place, "hidden", "Secret")], {"metadata": {"labels": {"a": "b"}}})
     with pytest.raises(ClusterError, match="auth check fails") as caught:
@@ -390,13 +390,13 @@ async def test_a_right_on_single_objects_is_noticed_within_seconds(rig: Rig) -> 
     assert await rig.states() == {State.COMPLETED: 1}
 
 
-async def test_a_kind_that_nobody_serves_is_no_target(rig: Rig) -> None:
+async def test_a_target_of_a_kind_that_is_not_served_is_refused(rig: Rig) -> None:
     place = rig.namespace
     said = await refused(rig, rule(place, [target(place, "a", "ConfigMop")], {"data": {}}))
     assert "targets[0]: the cluster does not serve v1 ConfigMop" in said
 
 
-async def test_what_is_legal_but_surprising_is_a_warning(rig: Rig) -> None:
+async def test_a_target_in_every_namespace_causes_a_warning(rig: Rig) -> None:
     place = rig.namespace
     everywhere = {"apiVersion": "v1", "kind": "ConfigMap", "name": "target"}
     document = json.dumps(policy(place, rule(place, [everywhere], {"data": {"a": "b"}})))
@@ -411,7 +411,7 @@ async def test_what_is_legal_but_surprising_is_a_warning(rig: Rig) -> None:
     await asyncio.to_thread(rig.cluster.kubectl, *label)
 
 
-async def test_ready_is_one_condition(rig: Rig) -> None:
+async def test_a_policy_has_one_condition_which_is_ready(rig: Rig) -> None:
     place = rig.namespace
     await rig.apply(good(place))
     await rig.apply(good(place), good(place, name="second"))
@@ -424,7 +424,7 @@ async def test_ready_is_one_condition(rig: Rig) -> None:
     assert "True" in shown.split()
 
 
-async def test_a_policy_that_nobody_acts_on_is_not_ready_and_an_event_says_why(rig: Rig) -> None:
+async def test_a_policy_that_is_not_acted_on_is_not_ready_and_has_an_event(rig: Rig) -> None:
     place = rig.namespace
     check = {
         "name": "check",
@@ -448,7 +448,7 @@ async def test_a_policy_that_nobody_acts_on_is_not_ready_and_an_event_says_why(r
     assert shown.splitlines()[1].split()[1:3] == ["False", "NotActedOn"]
 
 
-async def test_a_stored_policy_that_cannot_be_compiled_says_so(rig: Rig) -> None:
+async def test_a_stored_policy_that_does_not_compile_reports_its_error(rig: Rig) -> None:
     place = rig.namespace
     wrong = rule(place, [target(place, "target")], {"data": {"a": "{{ request.object. }}"}})
 

@@ -128,7 +128,7 @@ def requests_of(cluster: ControlPlane, namespace: str) -> list[Object]:
     ]
 
 
-def test_counts_and_diffs_and_no_write(
+def test_a_preview_shows_counts_and_diffs_and_writes_nothing(
     desk: Desk, control_plane: Cluster, unchanged: Callable[[], None]
 ) -> None:
     place = desk.namespace
@@ -160,7 +160,9 @@ def test_counts_and_diffs_and_no_write(
         assert "dryRun=All" in written[0]["requestURI"]
 
 
-def test_what_would_be_refused(desk: Desk, unchanged: Callable[[], None]) -> None:
+def test_a_server_dry_run_shows_targets_that_would_be_refused(
+    desk: Desk, unchanged: Callable[[], None]
+) -> None:
     place = desk.namespace
     fixed = {**config_map(place, "target-2", got="lax"), "immutable": True}
     desk.create(
@@ -185,7 +187,9 @@ def test_what_would_be_refused(desk: Desk, unchanged: Callable[[], None]) -> Non
     unchanged()
 
 
-async def test_what_another_webhook_would_deny(rig: Rig, tmp_path: Path) -> None:
+async def test_a_server_dry_run_shows_targets_that_another_webhook_denies(
+    rig: Rig, tmp_path: Path
+) -> None:
     place = rig.namespace
     desk = Desk(rig.cluster, place, tmp_path)
     patch = {"metadata": {"labels": {"{{ request.object.data.label }}": "yes"}}}
@@ -212,7 +216,9 @@ async def test_what_another_webhook_would_deny(rig: Rig, tmp_path: Path) -> None
     assert await rig.requests() == []
 
 
-def test_somebody_with_few_rights(desk: Desk, unchanged: Callable[[], None]) -> None:
+def test_a_preview_with_few_rights_reports_the_missing_rights(
+    desk: Desk, unchanged: Callable[[], None]
+) -> None:
     place = desk.namespace
     cluster = desk.cluster
     cluster.kubectl("create", "serviceaccount", "reader", "-n", place)
@@ -284,7 +290,7 @@ def test_a_policy_that_names_an_account_is_previewed_with_its_rights(desk: Desk)
     assert found["counts"]["changed"] == 1
 
 
-def test_the_baseline_is_an_assertion(desk: Desk) -> None:
+def test_a_preview_fails_where_it_differs_from_its_baseline(desk: Desk) -> None:
     place = desk.namespace
     desk.create(
         config_map(place, "trigger-1", n="1", mode="strict"),
@@ -313,7 +319,7 @@ def test_the_baseline_is_an_assertion(desk: Desk) -> None:
     assert "1 change more: --limit 0 shows all" in done.stdout
 
 
-def test_no_baseline_is_written_of_what_was_not_seen(desk: Desk) -> None:
+def test_no_baseline_is_written_by_an_incomplete_preview(desk: Desk) -> None:
     place = desk.namespace
     desk.create(config_map(place, "trigger-1"))
     unresolved = target(place, "{{ request.object.data.none }}")
@@ -367,7 +373,7 @@ def test_entries_are_read_from_the_cluster(desk: Desk, unchanged: Callable[[], N
     unchanged()
 
 
-def test_a_rule_that_acts_when_its_policy_changes(desk: Desk) -> None:
+def test_a_rule_on_policy_updates_is_previewed_without_an_operation(desk: Desk) -> None:
     place = desk.namespace
     desk.create(config_map(place, "trigger-1", n="1", mode="a"), config_map(place, "target-1"))
     made = rule(place, [target(place, EACH)], {"data": {"got": "{{ request.operation }}x"}})
@@ -378,7 +384,7 @@ def test_a_rule_that_acts_when_its_policy_changes(desk: Desk) -> None:
     assert change["patch"][0]["value"] == {"got": "CREATEx"}
 
 
-def test_many_triggers_take_seconds_and_few_requests(desk: Desk) -> None:
+def test_a_preview_of_many_triggers_sends_few_requests(desk: Desk) -> None:
     place = desk.namespace
     count = 1000
     desk.create(
@@ -396,7 +402,7 @@ def test_many_triggers_take_seconds_and_few_requests(desk: Desk) -> None:
     assert data["requests"] <= count + len(names) // 500 + 8
 
 
-def test_apply_says_of_a_cluster_what_it_says_of_files(
+def test_apply_shows_the_same_for_a_cluster_as_for_files(
     desk: Desk, unchanged: Callable[[], None]
 ) -> None:
     place = desk.namespace
@@ -430,7 +436,7 @@ def test_apply_says_of_a_cluster_what_it_says_of_files(
     unchanged()
 
 
-def test_apply_takes_a_trigger_that_is_not_there_yet(desk: Desk) -> None:
+def test_apply_accepts_a_trigger_that_is_not_stored_yet(desk: Desk) -> None:
     place = desk.namespace
     desk.create(config_map(place, "target-1"), config_map(place, "trigger-2", n="1", mode="a"))
     policy = desk.policy(rule(place, [target(place, EACH)], GOT))
@@ -442,7 +448,7 @@ def test_apply_takes_a_trigger_that_is_not_there_yet(desk: Desk) -> None:
     assert change["patch"][0]["value"] == {"got": "strict"}
 
 
-def test_apply_names_what_it_may_not_read(desk: Desk) -> None:
+def test_apply_names_the_right_that_it_lacks(desk: Desk) -> None:
     place = desk.namespace
     policy = desk.policy(rule(place, [target(place, EACH)], GOT))
     account = desk.cluster.service_account_kubeconfig(place, "default")
@@ -451,7 +457,7 @@ def test_apply_names_what_it_may_not_read(desk: Desk) -> None:
     assert f"grant: list configmaps in namespace {place}" in done.stderr
 
 
-def test_a_cluster_without_the_project_or_without_an_answer(
+def test_a_cluster_without_crds_or_without_an_answer_is_an_error(
     own_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     desk = Desk(own_control_plane, "default", tmp_path)
@@ -474,7 +480,7 @@ def test_a_cluster_without_the_project_or_without_an_answer(
     assert "does not answer (connection refused)" in done.stderr
 
 
-def test_only_what_the_settings_of_the_cluster_let_fire_is_counted(
+def test_a_preview_does_not_count_filtered_triggers(
     installed_cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     own = {"apiVersion": "v1", "kind": "Namespace", "name": "{{ request.object.metadata.name }}"}

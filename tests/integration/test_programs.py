@@ -19,7 +19,9 @@ def test_programs_are_killed_and_started_again(live_programs: Programs) -> None:
         live_programs.restart(CONTROLLER)
 
 
-def test_a_program_that_does_not_come_up_shows_its_last_words(live_programs: Programs) -> None:
+def test_a_program_that_fails_to_start_is_reported_with_its_output(
+    live_programs: Programs,
+) -> None:
     wrong = ProgramSettings(flags=("--no-such-flag",))
     with pytest.raises(Unavailable, match=r"(?s)third ended \(code 2\).*no-such-flag"):
         live_programs.start(CONTROLLER, wrong, name="third")

@@ -37,7 +37,7 @@ async def until_shown(rig: Rig, right: Callable[[dict[str, Any]], object]) -> di
     return found
 
 
-async def test_a_policy_over_a_thousand_triggers_shows_how_far_it_is(rig: Rig) -> None:
+async def test_a_policy_shows_the_progress_of_its_sweep_over_a_thousand_triggers(rig: Rig) -> None:
     place = rig.namespace
     names = [f"trigger-{number:04}" for number in range(MANY)]
     await rig.create_all(config_map(place, name) for name in names)
@@ -73,7 +73,7 @@ async def test_a_policy_over_a_thousand_triggers_shows_how_far_it_is(rig: Rig) -
     assert text.splitlines()[1].split()[1:-1] == ["True", "Succeeded", "0", str(MANY), "0"]
 
 
-async def test_figures_survive_the_controller(rig: Rig) -> None:
+async def test_the_figures_of_a_policy_survive_a_killed_controller(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     got = {"data": {"got": "{{ request.object.metadata.name }}"}}
@@ -95,7 +95,7 @@ async def test_figures_survive_the_controller(rig: Rig) -> None:
     assert last["lastRun"]
 
 
-async def test_a_missing_right_stands_in_the_policy_and_goes_away(rig: Rig) -> None:
+async def test_a_missing_right_is_in_the_status_of_its_policy_and_written_once(rig: Rig) -> None:
     place = rig.namespace
     await rig.create({**config_map(place, "s"), "kind": "Secret", "data": {}})
     await rig.apply(rule(place, [target(place, "s", HIDDEN)], LABEL))

@@ -115,7 +115,7 @@ async def fires(rig: Rig, policy: Object, obj: Object) -> bool:
     return bool(await rig.requests(policy["metadata"]["name"]))
 
 
-async def test_each_works_as_it_is_or_says_at_once_what_holds_it_back(rig: Rig) -> None:
+async def test_each_public_policy_fires_or_reports_what_holds_it_back(rig: Rig) -> None:
     found = list(policies())
     if not found:
         absent = pytest.fail if required() else pytest.skip

@@ -36,7 +36,7 @@ async def until_reported(
     return results
 
 
-async def test_a_result_stands_at_the_target_after_the_change(rig: Rig) -> None:
+async def test_a_report_has_a_result_per_target_until_its_policy_is_deleted(rig: Rig) -> None:
     place = rig.namespace
     immutable = {**config_map(place, "fixed"), "immutable": True}
     await rig.create_all([config_map(place, "target"), immutable])
@@ -60,7 +60,9 @@ async def test_a_result_stands_at_the_target_after_the_change(rig: Rig) -> None:
     assert await rig.find("PolicyReport", REPLACING.prefix) is None
 
 
-async def test_what_a_killed_controller_had_not_written_is_brought_after(rig: Rig) -> None:
+async def test_unwritten_results_of_a_killed_controller_are_reported_after_restart(
+    rig: Rig,
+) -> None:
     """The controller is killed when the request has ended, a second before its report is due."""
     place = rig.namespace
     await rig.create(config_map(place, "target"))
@@ -75,7 +77,7 @@ async def test_what_a_killed_controller_had_not_written_is_brought_after(rig: Ri
     assert result["message"] == f"mutated ConfigMap/target in namespace {place}"
 
 
-async def test_a_cluster_scoped_target_stands_in_the_report_of_the_cluster(rig: Rig) -> None:
+async def test_a_cluster_scoped_target_is_in_the_cluster_policy_report(rig: Rig) -> None:
     place = rig.namespace
     own = {"apiVersion": "v1", "kind": "Namespace", "name": place}
     await rig.apply(rule(place, [own], {"metadata": {"labels": {"seen": "yes"}}}))
@@ -89,7 +91,7 @@ async def test_a_cluster_scoped_target_stands_in_the_report_of_the_cluster(rig: 
     await until_reported(rig, lambda found: len(found) == 2, kind="ClusterPolicyReport")
 
 
-async def test_a_sweep_reports_as_well(rig: Rig) -> None:
+async def test_a_sweep_reports_a_result_per_target(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(config_map(place, f"trigger-{number}") for number in range(3))
     own = target(place, "{{ request.object.metadata.name }}")
@@ -98,7 +100,7 @@ async def test_a_sweep_reports_as_well(rig: Rig) -> None:
     assert {item["result"] for item in results} == {"pass"}
 
 
-async def test_under_load_a_trigger_costs_a_small_part_of_a_call(rig: Rig) -> None:
+async def test_under_load_reports_are_written_at_most_every_five_seconds(rig: Rig) -> None:
     place = rig.namespace
     await rig.create_all(config_map(place, f"target-{number}") for number in range(LOAD))
     named = target(place, "target-{{ request.object.data.number }}")

@@ -86,7 +86,7 @@ async def allow(rig: Rig, user: str, *, cluster_role: bool) -> str:
     return name if cluster_role else f"{rig.namespace}:{name}"
 
 
-async def test_excluded_users_roles_and_cluster_roles_trigger_nothing(rig: Rig) -> None:
+async def test_excluded_users_and_roles_trigger_nothing(rig: Rig) -> None:
     await policy(rig)
     role = await allow(rig, "painter", cluster_role=False)
     await until_it_fires(rig, "painter", fire=True)
@@ -97,7 +97,7 @@ async def test_excluded_users_roles_and_cluster_roles_trigger_nothing(rig: Rig) 
         await until_it_fires(rig, "painter", fire=True)
 
 
-async def test_excluded_cluster_roles(rig: Rig) -> None:
+async def test_users_of_excluded_cluster_roles_trigger_nothing(rig: Rig) -> None:
     await policy(rig)
     role = await allow(rig, "builder", cluster_role=True)
     try:
@@ -109,7 +109,7 @@ async def test_excluded_cluster_roles(rig: Rig) -> None:
         await asyncio.to_thread(rig.cluster.kubectl, "delete", "clusterrole", role)
 
 
-async def test_filtered_objects_trigger_nothing_neither_at_once_nor_by_a_policy_change(
+async def test_filtered_objects_trigger_nothing_at_admission_or_in_a_sweep(
     rig: Rig,
 ) -> None:
     await policy(rig)
@@ -136,7 +136,7 @@ async def test_filtered_objects_trigger_nothing_neither_at_once_nor_by_a_policy_
         assert "swept" not in await rig.data("target")
 
 
-async def test_a_kind_fires_once_its_own_filter_is_removed_and_its_subresources_stay_filtered(
+async def test_a_kind_fires_without_its_filter_while_its_subresources_stay_filtered(
     rig: Rig,
 ) -> None:
     async with rig.granted("nodes"):
@@ -183,7 +183,9 @@ async def _node_and_its_status_fire_each_by_itself(rig: Rig) -> None:
     await rig.delete("Node", node)
 
 
-async def test_a_policy_says_that_the_settings_leave_out_what_it_matches(rig: Rig) -> None:
+async def test_the_status_of_a_policy_reports_filters_that_leave_out_its_triggers(
+    rig: Rig,
+) -> None:
     await policy(rig)
     old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
 
@@ -207,7 +209,7 @@ async def test_a_policy_says_that_the_settings_leave_out_what_it_matches(rig: Ri
     await rig.settle(still, within=10.0)
 
 
-async def test_a_refused_value_leaves_the_old_one_and_is_reported(rig: Rig) -> None:
+async def test_a_refused_value_is_reported_and_the_old_one_stays_in_use(rig: Rig) -> None:
     await policy(rig)
     old = (await rig.get("ConfigMap", NAME, NAMESPACE))["data"]["resourceFilters"]
     alone = f"{old} [ConfigMap,{rig.namespace},alone-*]"
@@ -244,7 +246,7 @@ async def webhook(rig: Rig) -> Object:
     return found
 
 
-async def test_what_the_settings_add_to_the_webhooks(rig: Rig) -> None:
+async def test_settings_add_selectors_conditions_and_metadata_to_the_webhooks(rig: Rig) -> None:
     await policy(rig)
     selector = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["x"]}]}
     conditions = [{"name": "no-robot", "expression": "request.userInfo.username != 'robot'"}]
@@ -278,7 +280,9 @@ async def test_what_the_settings_add_to_the_webhooks(rig: Rig) -> None:
     await rig.settle(left, within=5.0)
 
 
-async def test_an_expression_that_the_api_server_refuses_leaves_the_old_one(rig: Rig) -> None:
+async def test_a_refused_match_condition_is_reported_and_the_old_one_stays_in_use(
+    rig: Rig,
+) -> None:
     await policy(rig)
     good = [{"name": "no-robot", "expression": "request.userInfo.username != 'robot'"}]
     bad = [{"name": "no-robot", "expression": "request.userInfo.username !="}]
@@ -300,7 +304,7 @@ async def test_an_expression_that_the_api_server_refuses_leaves_the_old_one(rig:
             assert await lacking() == ""
 
 
-async def test_a_success_is_an_event_where_it_is_asked_for(rig: Rig) -> None:
+async def test_a_success_is_an_event_with_generate_success_events(rig: Rig) -> None:
     await policy(rig)
 
     async def applied() -> list[Object]:
@@ -330,7 +334,7 @@ async def test_a_success_is_an_event_where_it_is_asked_for(rig: Rig) -> None:
     assert all("trigger-silent" not in item["message"] for item in await applied())
 
 
-async def test_filtered_targets_are_skipped_where_it_is_asked_for(rig: Rig) -> None:
+async def test_filtered_targets_are_skipped_with_filter_targets(rig: Rig) -> None:
     await rig.create(config_map(rig.namespace, "other"))
     targets = [target(rig.namespace, "target"), target(rig.namespace, "other")]
     await rig.create(config_map(rig.namespace, "target"))

@@ -155,7 +155,7 @@ def kubeconfig(folder: Path, server: str, token: str = "none", ca: Path | None =
 
 
 @BOTH
-def test_a_flag_with_a_bad_value(start: Starter, program: str) -> None:
+def test_a_flag_with_a_bad_value_is_a_usage_error(start: Starter, program: str) -> None:
     process = start(program, "--log-level=loud").process
     assert process.wait(60) == 2
     said = start.started[0].said
@@ -164,13 +164,13 @@ def test_a_flag_with_a_bad_value(start: Starter, program: str) -> None:
     assert "Traceback" not in said
 
 
-def test_a_duration_that_is_none(start: Starter) -> None:
+def test_an_invalid_duration_is_refused_with_examples(start: Starter) -> None:
     one = start("controller", "--retain-completed=10")
     assert one.process.wait(60) == 2
     assert "'10' is not a duration: write it as 500ms, 30s, 10m, 24h or 1h30m" in one.said
 
 
-def test_settings_that_do_not_go_together(start: Starter) -> None:
+def test_contradictory_lease_settings_are_refused(start: Starter) -> None:
     said = start("controller", RETROFIT_LEASE_RENEW="20s").fails()
     assert said == (
         "Error: --lease-retry must be shorter than --lease-renew, and --lease-renew shorter"
@@ -179,7 +179,7 @@ def test_settings_that_do_not_go_together(start: Starter) -> None:
 
 
 @BOTH
-def test_a_kubeconfig_that_is_not_there(start: Starter, program: str) -> None:
+def test_a_missing_kubeconfig_is_an_error_of_one_line(start: Starter, program: str) -> None:
     said = start(program, "--kubeconfig=/nowhere/kubeconfig").fails()
     assert len(said.splitlines()) == 1
     assert said.startswith("Error: ")
@@ -187,7 +187,9 @@ def test_a_kubeconfig_that_is_not_there(start: Starter, program: str) -> None:
 
 
 @BOTH
-def test_a_kubeconfig_that_cannot_be_read(start: Starter, program: str, tmp_path: Path) -> None:
+def test_a_malformed_kubeconfig_is_an_error_with_its_path(
+    start: Starter, program: str, tmp_path: Path
+) -> None:
     path = tmp_path / "broken"
     path.write_text("clusters: [}")
     said = start(program, f"--kubeconfig={path}").fails()
@@ -196,14 +198,18 @@ def test_a_kubeconfig_that_cannot_be_read(start: Starter, program: str, tmp_path
 
 
 @BOTH
-def test_no_cluster_at_all(start: Starter, program: str) -> None:
+def test_a_start_without_any_cluster_is_an_error_that_names_the_flag(
+    start: Starter, program: str
+) -> None:
     said = start(program).fails()
     assert said.startswith("Error: ")
     assert "--kubeconfig" in said
 
 
 @BOTH
-def test_a_port_in_use(start: Starter, program: str, tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_that_names_the_flag(
+    start: Starter, program: str, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
@@ -220,7 +226,9 @@ def test_a_port_in_use(start: Starter, program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_the_kinds_are_not_there_yet(start: Starter, empty: ControlPlane) -> None:
+def test_both_programs_wait_until_the_crds_are_applied(
+    start: Starter, empty: ControlPlane
+) -> None:
     programs = [start(program, f"--kubeconfig={empty.kubeconfig}") for program in MODULES]
     for one in programs:
         one.says("clusterpolicies.kyverno.io: apply crds/ (kubectl apply -k crds)")
@@ -235,7 +243,7 @@ def test_the_kinds_are_not_there_yet(start: Starter, empty: ControlPlane) -> Non
 
 @pytest.mark.cluster
 @BOTH
-def test_a_wrong_token(
+def test_a_wrong_token_is_an_error_of_one_line(
     start: Starter, program: str, installed: ControlPlane, tmp_path: Path
 ) -> None:
     flag = kubeconfig(tmp_path, installed.server, "wrong", installed.credentials.ca)
@@ -247,7 +255,9 @@ def test_a_wrong_token(
 
 @pytest.mark.cluster
 @BOTH
-def test_no_rights(start: Starter, program: str, installed: ControlPlane) -> None:
+def test_a_program_without_rights_waits_and_names_the_right_to_grant(
+    start: Starter, program: str, installed: ControlPlane
+) -> None:
     account = installed.service_account_kubeconfig("default", "default")
     one = start(program, f"--kubeconfig={account}")
     one.says("no right to list clusterpolicies.kyverno.io: apply manifests/")
@@ -257,7 +267,9 @@ def test_no_rights(start: Starter, program: str, installed: ControlPlane) -> Non
 
 
 @pytest.mark.cluster
-def test_the_api_server_comes_later(start: Starter, installed: ControlPlane) -> None:
+def test_both_programs_wait_until_the_api_server_answers(
+    start: Starter, installed: ControlPlane
+) -> None:
     flags = {
         program: f"--kubeconfig={installed.service_account_kubeconfig('kyverno', account)}"
         for program, account in ACCOUNTS.items()
@@ -281,7 +293,7 @@ def test_the_api_server_comes_later(start: Starter, installed: ControlPlane) -> 
 
 @pytest.mark.cluster
 @BOTH
-def test_as_in_a_pod(
+def test_a_program_becomes_ready_with_the_environment_of_a_pod(
     start: Starter, program: str, installed: ControlPlane, tmp_path: Path
 ) -> None:
     host, _, port = installed.server.removeprefix("https://").partition(":")

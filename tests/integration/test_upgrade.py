@@ -43,7 +43,7 @@ def plane(own_control_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.mark.timeout(300)
-def test_what_was_stored_goes_on(plane: ControlPlane) -> None:
+def test_policies_and_waiting_requests_of_0_1_0_work_after_an_upgrade(plane: ControlPlane) -> None:
     overlay = ROOT / "manifests/overlays/default"
     # The command of the upgrade page, which does not need --force-conflicts.
     plane.kubectl("apply", "--server-side", "-k", str(overlay))

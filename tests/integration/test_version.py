@@ -28,7 +28,9 @@ DEPLOYMENT = {
 }
 
 
-def test_the_versions_of_the_cluster(control_plane: Cluster, namespace: str) -> None:
+def test_version_shows_the_api_server_and_the_images_of_the_programs(
+    control_plane: Cluster, namespace: str
+) -> None:
     words = ["version", "--kubeconfig", str(control_plane.kubeconfig), "-n", namespace]
     server = json.loads(control_plane.kubectl("get", "--raw", "/version"))["gitVersion"]
     before = CliRunner().invoke(retrofit, words)
@@ -48,7 +50,7 @@ def test_the_versions_of_the_cluster(control_plane: Cluster, namespace: str) -> 
     ]
 
 
-def test_a_missing_right_is_said(control_plane: Cluster) -> None:
+def test_version_names_the_right_that_it_lacks(control_plane: Cluster) -> None:
     words = ["version", "--kubeconfig", str(control_plane.kubeconfig), "--as", "nobody"]
     done = CliRunner().invoke(retrofit, words)
     assert done.exit_code == 2

@@ -84,7 +84,7 @@ def about(rig: Rig, kind: str) -> Object:
     return rule(rig.namespace, [target(rig.namespace, "target")], GOT, kinds=[kind])
 
 
-async def test_it_follows_the_policies_within_a_second(rig: Rig) -> None:
+async def test_the_webhook_follows_changes_of_policies_within_two_seconds(rig: Rig) -> None:
     limits, quotas = ("", "limitranges"), ("", "resourcequotas")
     await rig.create(policy(rig, about(rig, "LimitRange")))
     await settled(rig, limits, there=True, within=2.0)
@@ -95,7 +95,7 @@ async def test_it_follows_the_policies_within_a_second(rig: Rig) -> None:
     await settled(rig, quotas, there=False, within=2.0)
 
 
-async def test_it_asks_only_about_the_namespaces_that_the_policies_name(rig: Rig) -> None:
+async def test_the_webhook_selects_only_the_namespaces_that_policies_name(rig: Rig) -> None:
     await rig.apply(about(rig, "Endpoints"))
     found = await rig.get(KIND, RESOURCE, "")
     (webhook,) = found["webhooks"]
@@ -103,7 +103,9 @@ async def test_it_asks_only_about_the_namespaces_that_the_policies_name(rig: Rig
     assert (expression["operator"], expression["values"]) == ("In", [rig.namespace])
 
 
-async def test_it_says_what_the_policies_say_and_without_policies_nothing(rig: Rig) -> None:
+async def test_the_webhook_has_the_options_of_its_policies_and_is_removed_without_any(
+    rig: Rig,
+) -> None:
     fires = {
         "any": [
             {"resources": {"kinds": ["Pod/binding"], "operations": ["CREATE"]}},
@@ -148,7 +150,7 @@ async def test_it_says_what_the_policies_say_and_without_policies_nothing(rig: R
 
 
 @pytest.mark.parametrize("name", [RESOURCE, POLICY])
-async def test_what_somebody_deletes_or_edits_is_restored_and_reported(
+async def test_a_deleted_or_edited_configuration_is_restored_and_reported(
     rig: Rig, name: str
 ) -> None:
     await rig.apply(about(rig, "PodTemplate"))
@@ -177,7 +179,7 @@ async def test_what_somebody_deletes_or_edits_is_restored_and_reported(
     await rig.settle(untold, within=10.0)
 
 
-async def test_a_kind_that_comes_later_triggers_without_a_restart(rig: Rig) -> None:
+async def test_a_kind_that_is_served_later_triggers_without_a_restart(rig: Rig) -> None:
     group = f"{rig.namespace}.example.com"
     await rig.create(config_map(rig.namespace, "target"))
     await rig.create(policy(rig, about(rig, f"{group}/v1/Widget")))
@@ -254,7 +256,9 @@ def readable(group: str, *resources: str) -> Object:
     }
 
 
-async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> None:
+async def test_a_match_condition_that_does_not_compile_is_reported_until_repaired(
+    rig: Rig,
+) -> None:
     conditions = [{"name": "broken", "expression": "request.userInfo.username +"}]
     broken = policy(
         rig, about(rig, "Secret"), webhookConfiguration={"matchConditions": conditions}
@@ -287,7 +291,7 @@ async def test_conditions_that_do_not_compile_stop_no_other_policy(rig: Rig) -> 
     assert ("", "secrets") in await asked(rig)
 
 
-async def test_a_controller_that_starts_again_changes_nothing_meanwhile(rig: Rig) -> None:
+async def test_a_restarted_controller_writes_webhooks_only_for_a_policy_change(rig: Rig) -> None:
     await rig.apply(about(rig, "Endpoints"))
     before = (await rig.get(KIND, RESOURCE, ""))["metadata"]["generation"]
     await asyncio.to_thread(rig.programs.kill, CONTROLLER, signal.SIGTERM)

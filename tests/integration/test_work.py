@@ -45,7 +45,7 @@ def each(rig: Rig, **more: Any) -> Any:
     )
 
 
-async def test_a_person_runs_a_rule_that_waits_for_requests(rig: Rig) -> None:
+async def test_run_applies_a_rule_to_existing_triggers(rig: Rig) -> None:
     wanted = await pairs(rig, 5)
     await rig.apply(each(rig), each(rig, name="on-create", operations=["CREATE"]))
     done = await desk(rig, "run", rig.namespace, "rule", "--wait")
@@ -62,7 +62,7 @@ async def test_a_person_runs_a_rule_that_waits_for_requests(rig: Rig) -> None:
     assert "its rules: rule, on-create" in unknown.stderr
 
 
-async def test_every_new_value_of_the_annotation_runs_the_rules_once(rig: Rig) -> None:
+async def test_every_new_value_of_the_run_annotation_runs_the_rules_once(rig: Rig) -> None:
     await rig.apply(each(rig), each(rig, name="on-create", operations=["CREATE"]))
     wanted = await pairs(rig, 3)
     await rig.finish(6)
@@ -100,7 +100,7 @@ async def status(rig: Rig, *words: str) -> Any:
     return json.loads((await desk(rig, "status", rig.namespace, "-o", "json", *words)).stdout)
 
 
-async def test_what_waits_is_grouped_with_the_missing_right_and_its_cure(rig: Rig) -> None:
+async def test_status_groups_waiting_requests_by_missing_right_with_its_cure(rig: Rig) -> None:
     place = rig.namespace
     secret = target(place, "hidden", "Secret")
     async with rig.granted("secrets"):
@@ -134,7 +134,7 @@ async def test_what_waits_is_grouped_with_the_missing_right_and_its_cure(rig: Ri
     await rig.settle(not_woken, within=10.0)
 
 
-async def test_watching_shows_what_waits_and_then_what_is_done(rig: Rig) -> None:
+async def test_status_watch_shows_waiting_and_then_completed_requests(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -156,7 +156,7 @@ async def test_watching_shows_what_waits_and_then_what_is_done(rig: Rig) -> None
         await watching.communicate()
 
 
-async def test_top_shows_the_figures_and_who_works(rig: Rig) -> None:
+async def test_top_shows_the_figures_and_the_running_programs(rig: Rig) -> None:
     place = rig.namespace
     await rig.create(config_map(place, "target"))
     await rig.apply(rule(place, [target(place, "target")], GOT))
@@ -186,7 +186,7 @@ async def shown(lines: asyncio.StreamReader, **wanted: int) -> None:
     raise AssertionError("the command ended")
 
 
-async def test_what_failed_is_done_again_once(rig: Rig) -> None:
+async def test_retry_repeats_a_failed_request_once(rig: Rig) -> None:
     place = rig.namespace
     await rig.apply(each(rig))
     await rig.create(config_map(place, "trigger-1", to="target-1"))
@@ -208,7 +208,7 @@ async def test_what_failed_is_done_again_once(rig: Rig) -> None:
     assert len(await rig.requests()) == 2
 
 
-async def test_the_shipped_roles_are_enough(rig: Rig) -> None:
+async def test_the_shipped_roles_suffice_for_the_cli(rig: Rig) -> None:
     place, name = rig.namespace, f"viewer-{uuid.uuid4().hex[:8]}"
     await pairs(rig, 1)
     await rig.apply(each(rig))

@@ -44,12 +44,12 @@ def test_escaped_text_matches_only_itself(one: str, other: str) -> None:
 
 
 @given(st.lists(texts, max_size=4), texts)
-def test_any_of_several_is_one_of_them(patterns: list[str], text: str) -> None:
+def test_several_wildcards_match_what_any_of_them_matches(patterns: list[str], text: str) -> None:
     assert compile_any(patterns)(text) is any(matches(one, text) for one in patterns)
 
 
 @given(st.text("+-.0123456789eEinumkKMGTPhs", max_size=12))
-def test_scalars_never_fail(text: str) -> None:
+def test_parsers_of_scalars_never_raise(text: str) -> None:
     scalars.parse_duration(text)
     scalars.parse_quantity(text)
     scalars.parse_semver(text)
@@ -66,17 +66,17 @@ def test_a_quantity_is_its_number_times_its_unit(number: int, unit: str) -> None
 
 
 @given(json_values, json_values)
-def test_operators_answer_whatever_comes(key: Any, value: Any) -> None:
+def test_operators_return_a_boolean_for_all_values(key: Any, value: Any) -> None:
     assert {type(operator(key, value)) for operator in OPERATORS.values()} == {bool}
 
 
 @given(json_values.filter(lambda key: key is not None), json_values)
-def test_not_equals_is_the_opposite(key: Any, value: Any) -> None:
+def test_not_equals_is_the_opposite_of_equals(key: Any, value: Any) -> None:
     assert OPERATORS["Equals"](key, value) is not OPERATORS["NotEquals"](key, value)
 
 
 @given(json_values, json_values)
-def test_in_and_not_in_never_both_hold_for_all(key: Any, value: Any) -> None:
+def test_in_and_not_in_operators_never_both_hold(key: Any, value: Any) -> None:
     scalar = not isinstance(key, list)
     if scalar:
         assert not (OPERATORS["AnyIn"](key, value) and OPERATORS["AnyNotIn"](key, value))
@@ -85,7 +85,7 @@ def test_in_and_not_in_never_both_hold_for_all(key: Any, value: Any) -> None:
 
 
 @given(json_values, json_values)
-def test_patterns_answer_whatever_comes(resource: Any, wanted: Any) -> None:
+def test_patterns_return_a_boolean_for_all_values(resource: Any, wanted: Any) -> None:
     assert pattern.match_pattern(resource, wanted) in (True, False)
     assert pattern.matches(resource, wanted) in (True, False)
 
@@ -127,7 +127,7 @@ blocks = st.tuples(st.sampled_from(["any", "all"]), st.lists(filters, min_size=1
     roles=st.sampled_from([(), ("x:r",)]),
     labels=st.sampled_from([{}, {"env": "prod"}]),
 )
-def test_knowing_more_never_turns_a_decision(
+def test_further_data_never_reverses_a_decision(
     *,
     match: Any,
     exclude: Any,

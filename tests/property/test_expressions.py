@@ -93,7 +93,7 @@ PIECES = st.lists(
 
 
 @given(EXPRESSIONS, DATA)
-def test_evaluation_ends_with_a_value_or_with_its_own_error(source, data):
+def test_evaluation_returns_a_value_or_raises_an_evaluation_error(source, data):
     expression = compile_expression(source)
     try:
         expression.search(data)
@@ -102,7 +102,7 @@ def test_evaluation_ends_with_a_value_or_with_its_own_error(source, data):
 
 
 @given(st.text(max_size=30) | PIECES)
-def test_compilation_ends_with_an_expression_or_with_its_own_error(source):
+def test_compilation_returns_an_expression_or_raises_invalid_policy(source):
     try:
         expression = compile_expression(source, location="here")
     except InvalidPolicy as error:
@@ -130,7 +130,7 @@ def test_compilation_ends_with_an_expression_or_with_its_own_error(source):
     ),
     ROOTS,
 )
-def test_where_no_key_is_missing_the_language_is_plain_jmespath(source, data):
+def test_without_missing_keys_results_equal_those_of_jmespath(source, data):
     try:
         result = compile_expression(source).search(data)
     except EvaluationError:
@@ -139,7 +139,7 @@ def test_where_no_key_is_missing_the_language_is_plain_jmespath(source, data):
 
 
 @given(EXPRESSIONS, ROOTS)
-def test_an_expression_sees_nothing_but_what_it_says_it_reads(source, data):
+def test_an_expression_reads_only_its_roots(source, data):
     expression = compile_expression(source)
     kept = (
         data
@@ -184,7 +184,7 @@ def test_a_document_without_variables_stays_as_it_is(document):
 
 
 @given(DOCUMENTS)
-def test_a_value_comes_out_as_it_went_in(value):
+def test_a_substituted_value_is_unchanged(value):
     context = Context({"value": value, "name": value if isinstance(value, str) else "n"})
     assert repr(compile_template({"a": ["{{ value }}"]}).render(context)) == repr({"a": [value]})
     inside = compile_template("<{{ name }}>{{ '{{ name }}' }}").render(context)
@@ -192,7 +192,7 @@ def test_a_value_comes_out_as_it_went_in(value):
 
 
 @given(PIECES | st.text(max_size=20), ROOTS)
-def test_any_text_is_rendered_or_refused_by_name(text, data):
+def test_any_text_is_rendered_or_refused_with_its_location(text, data):
     try:
         template = compile_template({"key": [text]}, location="here")
     except InvalidPolicy as error:
@@ -207,7 +207,7 @@ def test_any_text_is_rendered_or_refused_by_name(text, data):
 
 
 @given(DATA, DATA)
-def test_equality_is_symmetric_and_agrees_with_itself(left, right):
+def test_equality_is_symmetric_and_reflexive(left, right):
     data = {"a": left, "b": right}
     forth, back = (compile_expression(text).search(data) for text in ("a == b", "b == a"))
     assert forth is back

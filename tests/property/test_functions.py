@@ -74,7 +74,7 @@ def calls(draw):
 
 
 @given(calls(), st.randoms())
-def test_a_call_ends_with_a_value_that_can_be_written_or_with_its_own_error(call, rng):
+def test_a_call_returns_a_json_value_or_raises_an_evaluation_error(call, rng):
     source, arguments = call
     environment = environment_entry(now=NOW, randbelow=rng.randrange)
     try:
@@ -86,7 +86,7 @@ def test_a_call_ends_with_a_value_that_can_be_written_or_with_its_own_error(call
 
 
 @given(st.text(max_size=40))
-def test_base64_brings_text_back(text):
+def test_base64_decoding_reverses_encoding(text):
     source = "base64_decode(base64_encode(text))"
     assert compile_expression(source).search({"text": text}) == text
 
@@ -94,7 +94,7 @@ def test_base64_brings_text_back(text):
 @given(
     st.integers(-(10**24), 10**24), st.sampled_from(["DecimalSI", "BinarySI", "DecimalExponent"])
 )
-def test_a_quantity_keeps_its_amount(nano, form):
+def test_a_formatted_quantity_is_parsed_to_the_same_amount(nano, form):
     written = format_quantity(Quantity(nano=nano, format=form))
     read = parse_quantity(written)
     assert read is not None
@@ -102,7 +102,7 @@ def test_a_quantity_keeps_its_amount(nano, form):
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_a_duration_keeps_its_length(nanoseconds):
+def test_a_formatted_duration_is_parsed_to_the_same_length(nanoseconds):
     assert parse_duration(format_duration(nanoseconds)) == nanoseconds
 
 
@@ -112,7 +112,7 @@ AMOUNTS = st.integers(-(10**12), 10**12).map("{}m".format) | st.integers(0, 2**4
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_what_was_added_can_be_taken_away(first, second):
+def test_subtraction_reverses_addition(first, second):
     source = "subtract(add(a, b), b)"
     left = parse_quantity(compile_expression(source).search({"a": first, "b": second}))
     right = parse_quantity(first)
@@ -122,7 +122,7 @@ def test_what_was_added_can_be_taken_away(first, second):
 
 
 @given(st.integers(-800, 10_800).map(lambda year: year * 365), st.integers(0, 400))
-def test_dates_and_days_agree(base, more):
+def test_the_date_of_a_day_number_converts_back_to_it(base, more):
     days = base + more
     assert days_before(*date_of(days)) == days
 
@@ -145,14 +145,14 @@ MOMENTS = st.datetimes(
 
 
 @given(MOMENTS, MOMENTS)
-def test_a_difference_leads_from_one_time_to_the_other(first, second):
+def test_adding_a_time_difference_yields_the_other_time(first, second):
     texts = {"a": first.isoformat(), "b": second.isoformat()}
     assert compile_expression("time_add(a, time_diff(a, b)) == time_utc(b)").search(texts)
     assert compile_expression("time_before(a, b)").search(texts) is (first < second)
 
 
 @given(MOMENTS, st.integers(1, 10**6))
-def test_a_truncated_time_is_a_multiple(moment, seconds):
+def test_a_truncated_time_is_a_multiple_of_the_duration(moment, seconds):
     data = {"t": moment.isoformat(), "d": f"{seconds}s"}
     text = compile_expression("time_truncate(t, d)").search(data)
     since = datetime.fromisoformat(text) - datetime(1, 1, 1, tzinfo=UTC)
@@ -173,7 +173,7 @@ PATTERNS = st.recursive(
 
 
 @given(PATTERNS, st.randoms())
-def test_what_is_drawn_from_a_pattern_matches_it(pattern, rng):
+def test_a_random_text_matches_its_pattern(pattern, rng):
     environment = environment_entry(randbelow=rng.randrange)
     text = compile_expression("random(p)").search({"p": pattern, **environment})
     assert re2.fullmatch(f"(?s){pattern}", text)

@@ -59,7 +59,7 @@ RETENTIONS = st.builds(
 
 
 @given(st.lists(st.tuples(DISPOSITIONS, st.none() | TARGETS), max_size=8), RETENTIONS)
-def test_a_request_that_ended_stays_as_it_ended(
+def test_a_finished_request_does_not_change(
     attempts: list[tuple[Disposition, list[TargetStatus] | None]], retention: Retention
 ) -> None:
     status = RequestStatus()

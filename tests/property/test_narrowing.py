@@ -179,7 +179,7 @@ UNNAMED: Object = {
     st.none() | EXACT,
     reviews(),
 )
-def test_whatever_a_rule_matches_is_asked_about(
+def test_the_webhook_is_called_for_every_object_that_a_rule_matches(
     matches: list[tuple[str, list[Object]]], exclude: Object | None, request: Object
 ) -> None:
     policies = []
@@ -193,7 +193,7 @@ def test_whatever_a_rule_matches_is_asked_about(
 
 
 @given(st.lists(EXACT, min_size=1, max_size=3), reviews(named=True))
-def test_of_exact_rules_nothing_else_is_asked_about(
+def test_for_exact_rules_the_webhook_is_called_for_matching_objects_only(
     written: list[Object], request: Object
 ) -> None:
     kinds = {kind for item in written for kind in item["resources"]["kinds"]}
@@ -206,7 +206,7 @@ def test_of_exact_rules_nothing_else_is_asked_about(
 
 
 @given(st.lists(EXACT, min_size=1, max_size=3), st.frozensets(NAMES, min_size=1), reviews())
-def test_what_a_namespace_selector_lets_through_is_asked_about_as_without_it(
+def test_in_selected_namespaces_calls_do_not_depend_on_the_selector(
     written: list[Object], selected: frozenset[str], request: Object
 ) -> None:
     try:

@@ -49,7 +49,7 @@ def contains_null(value: Any) -> bool:
 
 
 @given(before=DOCUMENTS, after=DOCUMENTS, folded=st.booleans())
-def test_a_json_diff_leads_from_one_document_to_the_other(
+def test_applying_a_json_diff_yields_the_other_document(
     before: Any, after: Any, folded: bool
 ) -> None:
     found = json_diff(before, after, folded=folded)
@@ -60,7 +60,9 @@ def test_a_json_diff_leads_from_one_document_to_the_other(
 
 
 @given(before=DOCUMENTS, after=DOCUMENTS)
-def test_a_merge_diff_leads_there_or_says_that_it_cannot(before: Any, after: Any) -> None:
+def test_a_merge_diff_yields_the_other_document_or_is_none_for_nulls(
+    before: Any, after: Any
+) -> None:
     patch = merge_diff(before, after)
     if patch is None:
         assert contains_null(after)
@@ -93,7 +95,7 @@ OPERATIONS = st.lists(
 
 
 @given(document=VALUES, operations=OPERATIONS, profile=st.sampled_from([LENIENT, STRICT]))
-def test_a_json_patch_succeeds_or_says_why_and_never_changes_its_input(
+def test_a_json_patch_succeeds_or_raises_and_never_changes_its_input(
     document: Any, operations: Any, profile: Any
 ) -> None:
     before = copy.deepcopy(document)
@@ -104,7 +106,7 @@ def test_a_json_patch_succeeds_or_says_why_and_never_changes_its_input(
 
 
 @given(document=VALUES, operations=OPERATIONS)
-def test_a_strict_json_patch_does_what_another_implementation_does(
+def test_a_strict_json_patch_agrees_with_the_jsonpatch_library(
     document: Any, operations: Any
 ) -> None:
     compiled = compile_operations(operations, location="patch")
@@ -117,7 +119,7 @@ def test_a_strict_json_patch_does_what_another_implementation_does(
 
 
 @given(text=st.text(alphabet="-[]{}:,&*!|>'\"# \n\t<abc01.~yn", max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused_as_an_invalid_policy(text: str) -> None:
     with contextlib.suppress(InvalidPolicy):
         compile_operations(parse_operations(text, location="spec.patch"), location="spec.patch")
 
@@ -162,7 +164,7 @@ def test_an_empty_patch_changes_nothing(resource: Any) -> None:
 
 
 @given(resource=PODS, patch=PODS, keys=st.sampled_from([SHIPPED, KeyTable(kinds={})]))
-def test_a_strategic_merge_done_twice_is_done_once(resource: Any, patch: Any, keys: Any) -> None:
+def test_a_strategic_merge_is_idempotent(resource: Any, patch: Any, keys: Any) -> None:
     before = copy.deepcopy((resource, patch))
     once = merge(resource, patch, keys)
     assert merge(once, patch, keys) is once
@@ -299,7 +301,9 @@ def directives_in(value: Any) -> list[str]:
 
 
 @given(resource=PODS, patch=DIRECTED)
-def test_directives_done_twice_are_done_once_and_never_leak(resource: Any, patch: Any) -> None:
+def test_directives_are_idempotent_and_never_leak_into_the_output(
+    resource: Any, patch: Any
+) -> None:
     before = copy.deepcopy((resource, patch))
     with contextlib.suppress(EvaluationError):  # an order or $retainKeys that lacks something
         once = merge(resource, patch, SHIPPED)

@@ -119,7 +119,7 @@ def check_laws(program: Program, obj: Object) -> None:
 
 
 @given(OPERATIONS, CONTENTS)
-def test_a_json_patch_settles_or_is_known_not_to(
+def test_a_json_patch_converges_or_is_known_not_to(
     operations: list[dict[str, Any]], spec: dict[str, Any]
 ) -> None:
     lines = "\n".join(f"- {operation!r}" for operation in operations)
@@ -128,7 +128,7 @@ def test_a_json_patch_settles_or_is_known_not_to(
 
 
 @given(st.dictionaries(KEYS, PATCHES, min_size=1, max_size=3), CONTENTS)
-def test_a_strategic_patch_settles_or_is_known_not_to(
+def test_a_strategic_patch_converges_or_is_known_not_to(
     patch: dict[str, Any], spec: dict[str, Any]
 ) -> None:
     try:
@@ -150,7 +150,7 @@ def test_a_strategic_patch_settles_or_is_known_not_to(
         ]
     ),
 )
-def test_text_out_of_an_object_stays_in_its_place(text: str, form: str) -> None:
+def test_a_substituted_text_does_not_alter_the_structure_of_a_patch(text: str, form: str) -> None:
     trigger = {**TRIGGER, "data": {"text": text}}
     program = program_of(patchesJson6902=form.format("{{ request.object.data.text }}"))
     result = change(program, 0, context_of(trigger), thing({"y": 1}))
@@ -168,7 +168,7 @@ NAMES = st.text(min_size=1, max_size=20).filter(
 
 
 @given(NAMES)
-def test_a_name_out_of_an_object_is_that_name(text: str) -> None:
+def test_a_substituted_target_name_is_taken_literally(text: str) -> None:
     policy_target = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -211,7 +211,7 @@ ELEMENTS = st.lists(
         ]
     ),
 )
-def test_a_foreach_settles_or_is_known_not_to(
+def test_a_foreach_converges_or_is_known_not_to(
     elements: list[Any], order: str, edit: dict[str, Any]
 ) -> None:
     block = {"list": "target.spec.list", "order": order, **edit}

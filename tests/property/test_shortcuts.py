@@ -54,7 +54,7 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
     steps=STEPS,
     limits=st.sampled_from([DEFAULT_LIMITS, Limits(output=5), Limits(steps=150)]),
 )
-def test_a_template_of_fields_is_rendered_as_the_evaluator_does(
+def test_rendering_a_template_of_fields_agrees_with_the_evaluator(
     text: str, document: Any, steps: int, limits: Limits
 ) -> None:
     fields = {"Target": Pointer(document), **document}
@@ -80,7 +80,7 @@ def test_a_template_of_fields_is_rendered_as_the_evaluator_does(
         ["{{ if .a }}b{{ end }}", "{{ .a | upper }}", "{{ $x := .a }}", "{{ . }}"]
     )
 )
-def test_any_other_template_is_left_to_the_evaluator(text: str) -> None:
+def test_templates_with_other_actions_have_no_shortcut(text: str) -> None:
     parsed = parse(text, known=SPRIG, unknown=str, limits=DEFAULT_LIMITS)
     assert parts_of(parsed.body) is None
 
@@ -93,7 +93,7 @@ KEYS = NAMES.map(lambda name: f".{name}") | st.sampled_from(['["a"]', "[0]", "[1
     document=VALUES,
     steps=STEPS,
 )
-def test_a_path_of_known_keys_is_followed_as_it_is_evaluated(
+def test_following_a_path_of_known_keys_agrees_with_evaluation(
     source: str, document: Any, steps: int
 ) -> None:
     expression = compile_expression(source)
@@ -107,7 +107,7 @@ def test_a_path_of_known_keys_is_followed_as_it_is_evaluated(
 
 
 @given(source=st.sampled_from(["$.a[*]", "$..a", "a", "$.a == 1", "$[$.a]", "1", "$.a[0:1]"]))
-def test_any_other_expression_is_evaluated(source: str) -> None:
+def test_expressions_other_than_simple_paths_have_no_shortcut(source: str) -> None:
     assert compile_expression(source).follow is None
 
 
@@ -128,7 +128,7 @@ METADATA = st.fixed_dictionaries(
         {}, optional={"kind": st.text(max_size=2) | SCALARS, "metadata": METADATA | SCALARS}
     )
 )
-def test_the_form_of_an_object_is_that_of_any_other_mapping_with_it(value: Any) -> None:
+def test_a_dict_and_an_equal_mapping_have_the_same_fault(value: Any) -> None:
     assert object_fault(value, "it") == object_fault(MappingProxyType(value), "it")
 
 
@@ -138,7 +138,7 @@ def test_the_form_of_an_object_is_that_of_any_other_mapping_with_it(value: Any) 
     allowed=st.integers(0, 60),
     small=st.sampled_from([0, 20, 1 << 10]),
 )
-def test_an_object_is_found_too_large_as_if_it_was_written_out_each_time(
+def test_the_size_check_agrees_with_serializing_the_object_each_time(
     original: Any, patches: Any, allowed: int, small: int
 ) -> None:
     growth, before = Growth(original, allowed=allowed, small=small), original

@@ -19,7 +19,7 @@ class StillClock:
         return self.seconds
 
 
-def test_what_was_waited_for_is_not_waited_for_again():
+def test_time_that_has_passed_is_subtracted_from_the_time_left():
     clock = StillClock()
     deadline = Deadline(clock, 5.0)
     assert deadline.left == 5.0
@@ -27,7 +27,7 @@ def test_what_was_waited_for_is_not_waited_for_again():
     assert deadline.left == 2.0
 
 
-def test_a_deadline_that_has_passed_leaves_nothing():
+def test_a_deadline_that_has_passed_leaves_no_time():
     clock = StillClock()
     deadline = Deadline(clock, 5.0)
     clock.seconds += 60.0

@@ -32,21 +32,21 @@ from reconciler.errors import InvalidSetting
         ("1.5h", 5400),
     ],
 )
-def test_a_duration_is_read(text, seconds):
+def test_a_duration_is_parsed(text, seconds):
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     "text", ["", "5", "-5s", "5 s", " 5s", "5x", "s", "1h30", "1e3s", "five", "5S", "--"]
 )
-def test_what_is_no_duration_says_how_to_write_one(text):
+def test_an_invalid_duration_is_refused_with_examples_of_valid_ones(text):
     with pytest.raises(InvalidSetting, match="write it as 500ms, 30s, 10m, 24h or 1h30m") as found:
         parse_duration(text)
     assert repr(text) in str(found.value)
 
 
 @given(st.integers(0, 10**9))
-def test_a_duration_of_whole_milliseconds_is_read_as_it_was_written(milliseconds):
+def test_a_duration_in_whole_milliseconds_survives_rendering_and_parsing(milliseconds):
     seconds = milliseconds / 1000
     assert parse_duration(render_duration(seconds)) == pytest.approx(seconds, abs=1e-6)
 
@@ -55,7 +55,7 @@ def test_a_duration_of_whole_milliseconds_is_read_as_it_was_written(milliseconds
     ("seconds", "text"),
     [(0, "0"), (0.5, "500ms"), (1.5, "1s500ms"), (90, "1m30s"), (86400, "1d"), (5400.0, "1h30m")],
 )
-def test_a_duration_is_written_short(seconds, text):
+def test_a_duration_is_rendered_in_its_shortest_form(seconds, text):
     assert render_duration(seconds) == text
 
 
@@ -76,11 +76,11 @@ def run(settings, *arguments, **environment):
 
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
-def test_without_flags_the_defaults_hold(settings):
+def test_without_flags_the_defaults_apply(settings):
     assert run(settings) == settings()
 
 
-def test_flags_and_environment_have_the_names_of_the_fields():
+def test_flags_and_environment_variables_are_named_after_the_fields():
     built = run(
         ControllerSettings,
         "--retain-completed",
@@ -93,7 +93,7 @@ def test_flags_and_environment_have_the_names_of_the_fields():
     assert (built.lease_duration, built.log_format) == (60.0, "console")
 
 
-def test_the_flag_wins():
+def test_a_flag_overrides_the_environment_variable():
     assert run(ControllerSettings, "--lanes", "3", RETROFIT_LANES="7").lanes == 3
 
 
@@ -106,11 +106,11 @@ def test_the_flag_wins():
         (("--nonsense", "1"), "No such option"),
     ],
 )
-def test_a_wrong_value_is_named(arguments, said):
+def test_an_invalid_value_of_a_flag_is_named_in_the_error(arguments, said):
     assert said in run(ControllerSettings, *arguments)
 
 
-def test_a_wrong_value_of_the_environment_is_named():
+def test_an_invalid_value_of_an_environment_variable_is_named_in_the_error():
     said = run(ControllerSettings, RETROFIT_RESYNC="soon")
     assert "'soon' is not a duration" in said
 
@@ -124,13 +124,13 @@ def test_a_wrong_value_of_the_environment_is_named():
         {"lease_duration": 2.0},
     ],
 )
-def test_the_times_of_the_lease_grow(values):
+def test_lease_retry_must_be_shorter_than_renew_and_renew_than_duration(values):
     with pytest.raises(InvalidSetting, match="--lease-retry must be shorter than --lease-renew"):
         build(ControllerSettings, values)
 
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
-def test_limits_of_waiting_requests_are_numbers_from_zero_on(settings):
+def test_the_waiting_limit_may_be_zero_but_the_hard_limit_may_not(settings):
     assert build(settings, {"waiting_limit": 0}).waiting_limit == 0
     with pytest.raises(InvalidSetting, match="--waiting-limit must be at least 0"):
         build(settings, {"waiting_limit": -1})
@@ -140,21 +140,21 @@ def test_limits_of_waiting_requests_are_numbers_from_zero_on(settings):
 
 @pytest.mark.parametrize("field", ["lanes", "list_page", "conflict_retries"])
 @pytest.mark.parametrize("value", [0, -1])
-def test_numbers_without_which_no_work_is_done_are_refused(field, value):
+def test_settings_that_must_be_positive_refuse_zero_and_negative_values(field, value):
     flag = "--" + field.replace("_", "-")
     with pytest.raises(InvalidSetting, match=f"{flag} must be at least 1"):
         build(ControllerSettings, {field: value})
 
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
-def test_every_setting_says_what_it_means(settings):
+def test_every_setting_has_a_help_text_and_a_default(settings):
     for item in dataclasses.fields(settings):
         assert item.metadata["help"].endswith(".")
         assert item.default is not dataclasses.MISSING
 
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
-def test_the_help_shows_defaults_and_variables(settings):
+def test_the_help_shows_the_environment_variable_of_each_setting(settings):
     said = run(settings, "--help")
     for item in dataclasses.fields(settings):
         assert f"RETROFIT_{item.name.upper()}" in said.replace("\n", "").replace(" ", "")
@@ -164,17 +164,17 @@ def test_the_help_shows_defaults_and_variables(settings):
     ("arguments", "wanted"),
     [([], True), (["--reports=false"], False), (["--reports"], True), (["--reports=true"], True)],
 )
-def test_a_switch_is_written_with_its_value(arguments, wanted):
+def test_a_switch_is_set_with_or_without_a_value(arguments, wanted):
     assert run(ControllerSettings, *arguments).reports is wanted
 
 
-def test_a_switch_is_a_variable_too():
+def test_a_switch_can_be_set_by_an_environment_variable():
     assert run(ControllerSettings, RETROFIT_REPORTS="false").reports is False
     assert "not a valid boolean" in run(ControllerSettings, "--reports=perhaps")
 
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
-def test_exceptions_need_the_namespaces_that_count(settings):
+def test_enabling_exceptions_requires_their_namespaces(settings):
     with pytest.raises(InvalidSetting, match="--enable-policy-exception needs"):
         build(settings, {"enable_policy_exception": True, "exception_namespace": " "})
     assert build(settings, {"enable_policy_exception": True, "exception_namespace": "*"})
@@ -189,7 +189,7 @@ def test_exceptions_need_the_namespaces_that_count(settings):
         ("max_in_flight", -1, 1024 * 1024),
     ],
 )
-def test_limits_that_would_stop_the_work_are_refused(field, wrong, right):
+def test_limits_outside_their_allowed_values_are_refused(field, wrong, right):
     flag = "--" + field.replace("_", "-")
     with pytest.raises(InvalidSetting, match=flag):
         build(ControllerSettings, {field: wrong})

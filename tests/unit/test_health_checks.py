@@ -88,7 +88,9 @@ def policy(
         (policy("False", "KindNotServed"), WAITING),
     ],
 )
-def test_a_policy(tool: Callable[[str], Check], kind: str, obj: Object, health: str) -> None:
+def test_the_health_of_a_policy_follows_from_its_ready_condition(
+    tool: Callable[[str], Check], kind: str, obj: Object, health: str
+) -> None:
     assert tool(kind)(obj) == health
 
 
@@ -103,6 +105,8 @@ def test_a_policy(tool: Callable[[str], Check], kind: str, obj: Object, health: 
         ("Failed", FAILED),
     ],
 )
-def test_a_request(tool: Callable[[str], Check], state: str, health: str) -> None:
+def test_the_health_of_a_request_follows_from_its_state(
+    tool: Callable[[str], Check], state: str, health: str
+) -> None:
     obj: Object = {"metadata": {"name": "ur-1", "generation": 1}}
     assert tool("UpdateRequest")(obj | ({"status": {"state": state}} if state else {})) == health

@@ -60,19 +60,19 @@ def registration(installation: Installation) -> WebhookConfig:
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
 class TestSettings:
-    def test_the_group_gives_the_names(self, settings):
+    def test_the_policy_group_determines_the_names_of_the_installation(self, settings):
         built = build(settings, {"policy_group": BESIDE.group})
         assert built.installation is BESIDE
         assert (built.namespace, built.service) == ("kube-retrofit", "kube-retrofit-svc")
         user = "system:serviceaccount:kube-retrofit:kube-retrofit-background"
         assert built.background_user == user
 
-    def test_a_flag_wins(self, settings):
+    def test_a_flag_overrides_a_name_of_the_installation(self, settings):
         built = build(settings, {"policy_group": BESIDE.group, "namespace": "kyverno"})
         assert built.namespace == "kyverno"
         assert built.service == BESIDE.service
 
-    def test_there_is_nothing_to_take_over_beside_a_kyverno(self, settings):
+    def test_take_over_is_refused_for_an_installation_beside_kyverno(self, settings):
         with pytest.raises(InvalidSetting, match="--take-over needs --policy-group"):
             build(settings, {"policy_group": BESIDE.group, "take_over": True})
 
@@ -96,7 +96,7 @@ class TestKinds:
         assert first.key == second.key == "p"
         assert first.ref != second.ref
 
-    def test_so_is_an_exception(self):
+    def test_an_exception_of_the_kube_retrofit_group_is_compiled(self):
         exception = {
             "apiVersion": "kube-retrofit.dev/v1",
             "kind": "PolicyException",
@@ -119,7 +119,7 @@ class TestKinds:
 
 
 class TestWhatIsWritten:
-    def test_configurations_of_one_name_nothing_of_the_other(self):
+    def test_webhook_configurations_name_nothing_of_the_other_installation(self):
         policy = {**POLICY, "apiVersion": "kube-retrofit.dev/v1"}
         written = configurations([compile_policy(policy)], {}, registration(BESIDE))
         assert tuple(written) == refs_of(BESIDE)
@@ -127,10 +127,10 @@ class TestWhatIsWritten:
         assert "kyverno" not in text
         assert "retrofitclusterpolicies" in text
 
-    def test_neither_are_those_of_one_that_stands_by(self):
+    def test_the_two_installations_stand_by_with_different_webhook_configurations(self):
         assert set(silent(registration(BESIDE))).isdisjoint(silent(registration(REPLACING)))
 
-    def test_a_report_has_an_owner(self):
+    def test_reports_of_the_two_installations_have_different_names(self):
         (first, second) = (
             render_report("shop", [], installation=item)["metadata"]
             for item in (REPLACING, BESIDE)
@@ -141,7 +141,7 @@ class TestWhatIsWritten:
 
 class TestWhatNoPolicyReaches:
     @pytest.mark.parametrize("installation", [REPLACING, BESIDE])
-    def test_requests_and_recorded_secrets_of_neither(self, installation):
+    def test_requests_and_recorded_secrets_of_both_installations_are_protected(self, installation):
         protection = Protection(namespace=installation.namespace)
         for other in (REPLACING, BESIDE):
             requests = kinds_of(other).requests
@@ -151,7 +151,7 @@ class TestWhatNoPolicyReaches:
             assert other.recorded in own_namespaces(installation.namespace)
 
 
-async def test_beside_a_kyverno_nobody_looks_for_one():
+async def test_an_installation_beside_kyverno_does_not_look_for_a_kyverno():
     class Unread:
         async def lease(self, name):
             raise AssertionError(name)

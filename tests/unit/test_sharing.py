@@ -25,7 +25,7 @@ class Log:
         self.lines.append(f"stop in {cluster}")
 
 
-def test_a_group_opens_each_thing_once() -> None:
+def test_a_group_opens_each_resource_once() -> None:
     log = Log()
     with Shared() as shared:
         shared.begin("a")
@@ -37,7 +37,7 @@ def test_a_group_opens_each_thing_once() -> None:
     assert log.lines[2:] == ["stop in one", "close one"]
 
 
-def test_another_group_begins_with_nothing() -> None:
+def test_another_group_begins_without_open_resources() -> None:
     log = Log()
     with Shared() as shared:
         shared.begin("a")

@@ -62,12 +62,12 @@ def binding(name: str, ref: str = "ClusterRole", **meta: object) -> object:
 
 
 class TestUsed:
-    def test_what_an_account_was_allowed_to_do(self, tmp_path: Path) -> None:
+    def test_an_allowed_call_is_a_used_right(self, tmp_path: Path) -> None:
         line = event("get", namespace="a", name="b", subresource="status")
         right = Right("worker", "get", "", "configmaps/status", "a", "b")
         assert used(log(tmp_path, line)) == {Use(right, Decision.ALLOWED)}
 
-    def test_in_whose_name_it_worked_where_that_is_for_the_base_to_grant(
+    def test_impersonating_an_account_of_another_namespace_is_not_a_used_right(
         self, tmp_path: Path
     ) -> None:
         lines = []
@@ -81,30 +81,34 @@ class TestUsed:
         }
         assert {right.account for right in found} == {"worker", "other"}
 
-    def test_what_it_was_refused(self, tmp_path: Path) -> None:
+    def test_a_refused_call_is_reported_as_refused(self, tmp_path: Path) -> None:
         line = event("get", decision="forbid")
         right = Right("worker", "get", "", "configmaps")
         assert used(log(tmp_path, line)) == {Use(right, Decision.REFUSED)}
 
-    def test_not_what_the_authorizer_was_not_asked_about(self, tmp_path: Path) -> None:
+    def test_a_call_without_an_authorization_decision_is_not_reported(
+        self, tmp_path: Path
+    ) -> None:
         item = json.loads(event("get"))
         item["annotations"] = {}
         assert used(log(tmp_path, json.dumps(item))) == set()
 
-    def test_what_everybody_is_allowed(self, tmp_path: Path) -> None:
+    def test_a_right_of_every_caller_is_reported_as_allowed_to_all(self, tmp_path: Path) -> None:
         item = json.loads(event("get"))
         reason = 'RBAC: allowed by ClusterRoleBinding "a" of ClusterRole "b" to Group "system:all"'
         item["annotations"]["authorization.k8s.io/reason"] = reason
         right = Right("worker", "get", "", "configmaps")
         assert used(log(tmp_path, json.dumps(item))) == {Use(right, Decision.ALLOWED_TO_ALL)}
 
-    def test_not_what_others_did_or_tried_in_its_name(self, tmp_path: Path) -> None:
+    def test_calls_by_other_users_and_their_impersonations_are_not_reported(
+        self, tmp_path: Path
+    ) -> None:
         item = json.loads(event("list", user="somebody"))
         item["impersonatedUser"] = {"username": ACCOUNT}
         lines = (event("get", user="somebody"), json.dumps(item))
         assert used(log(tmp_path, *lines)) == set()
 
-    def test_under_the_name_of_another_account(self, tmp_path: Path) -> None:
+    def test_an_impersonated_call_is_a_right_of_both_accounts(self, tmp_path: Path) -> None:
         item = json.loads(event("list", namespace="a"))
         item["impersonatedUser"] = {"username": "system:serviceaccount:kyverno:other"}
         assert {use.right for use in used(log(tmp_path, json.dumps(item)))} == {
@@ -112,7 +116,7 @@ class TestUsed:
             Right("other", "list", "", "configmaps", "a"),
         }
 
-    def test_to_create_takes_no_name_unless_it_is_applied(self, tmp_path: Path) -> None:
+    def test_a_create_right_has_a_name_only_if_the_object_is_applied(self, tmp_path: Path) -> None:
         applied = json.loads(event("patch", name="b"))
         applied["responseStatus"] = {"code": 201}
         assert {use.right for use in used(log(tmp_path, event("create", name="a")))} == {
@@ -124,14 +128,16 @@ class TestUsed:
 
 
 class TestGranted:
-    def test_a_rule_is_a_right_for_each_of_its_words(self, tmp_path: Path) -> None:
+    def test_a_rule_grants_a_right_for_each_group_and_verb(self, tmp_path: Path) -> None:
         rule = {"apiGroups": ["", "apps"], "resources": ["a"], "verbs": ["get", "list"]}
         folder = manifests(tmp_path, role("r", [rule]), binding("r"))
         assert granted(folder) == {
             Right("worker", verb, group, "a") for verb in ("get", "list") for group in ("", "apps")
         }
 
-    def test_in_a_namespace_and_by_name(self, tmp_path: Path) -> None:
+    def test_a_role_grants_rights_in_its_namespace_and_for_its_resource_names(
+        self, tmp_path: Path
+    ) -> None:
         rule = {"apiGroups": [""], "resources": ["a"], "verbs": ["get"], "resourceNames": ["x"]}
         folder = manifests(
             tmp_path,
@@ -140,7 +146,9 @@ class TestGranted:
         )
         assert granted(folder) == {Right("worker", "get", "", "a", "kyverno", "x")}
 
-    def test_what_a_role_collects_by_labels(self, tmp_path: Path) -> None:
+    def test_an_aggregating_role_grants_the_rules_of_the_roles_it_selects(
+        self, tmp_path: Path
+    ) -> None:
         rule = {"apiGroups": [""], "resources": ["a"], "verbs": ["get"]}
         collecting = {
             "kind": "ClusterRole",
@@ -171,7 +179,7 @@ def test_a_right_is_used_by_what_it_covers(right: Right, *, covers: bool) -> Non
     assert never_granted([right], [use]) == ([] if covers else [use])
 
 
-def test_what_was_refused_uses_no_right_and_needs_one() -> None:
+def test_a_refused_use_needs_a_right_and_uses_none() -> None:
     right = Right("worker", "get", "", "a")
     use = Use(right, Decision.REFUSED)
     assert never_used([right], [use]) == [right]
@@ -180,7 +188,7 @@ def test_what_was_refused_uses_no_right_and_needs_one() -> None:
     assert never_granted([right], [use]) == []
 
 
-def test_what_everybody_may_uses_a_right_and_needs_none() -> None:
+def test_a_use_allowed_to_all_uses_a_right_and_needs_none() -> None:
     right = Right("worker", "get", "", "a")
     use = Use(right, Decision.ALLOWED_TO_ALL)
     assert never_used([right], [use]) == []
@@ -195,13 +203,15 @@ def test_what_everybody_may_uses_a_right_and_needs_none() -> None:
         ("kyverno", "kyverno-admission-controller", True),
     ],
 )
-def test_accounts_that_may_be_impersonated(namespace: str, name: str, *, named: bool) -> None:
+def test_impersonation_is_granted_for_user_accounts_and_the_background_controller(
+    namespace: str, name: str, *, named: bool
+) -> None:
     asked = ("kube-retrofit-controller", "impersonate", "", "serviceaccounts", namespace, name)
     uses = [Use(Right(*asked), Decision.ALLOWED)]
     assert bool(never_granted(granted(), uses)) is named
 
 
-def test_of_the_account_of_the_controller_users_grant_next_to_nothing() -> None:
+def test_most_rights_of_the_controller_account_are_not_left_to_users_to_grant() -> None:
     verbs = ("list", "create", "update", "patch", "impersonate")
     uses = [
         Use(Right("kube-retrofit-controller", verb, "", "secrets", "kyverno"), Decision.ALLOWED)
@@ -253,12 +263,12 @@ class TestARun:
             argv, cwd=project, env=env, text=True, capture_output=True, check=False
         )
 
-    def test_passes_where_the_rights_are_those_that_were_used(self, project: Path) -> None:
+    def test_a_run_passes_if_granted_and_used_rights_are_the_same(self, project: Path) -> None:
         log(project, event("get"))
         done = self.run(project, "-n1")
         assert (done.returncode, TITLE in done.stdout) == (0, False), done.stdout
 
-    def test_fails_by_what_differs(self, project: Path) -> None:
+    def test_a_run_fails_if_granted_and_used_rights_differ(self, project: Path) -> None:
         log(project, event("list"), event("get", resource="secrets", decision="forbid"))
         done = self.run(project, "-n1")
         assert done.returncode == 1
@@ -266,7 +276,7 @@ class TestARun:
         assert "worker: get secrets (refused)\nworker: list configmaps (allowed)\n" in asked
         assert "worker: get configmaps\n" in unused
 
-    def test_says_that_a_skipped_test_may_use_the_right(self, project: Path) -> None:
+    def test_an_unused_right_fails_no_run_in_which_tests_were_skipped(self, project: Path) -> None:
         (project / "test_it.py").write_text(SKIPPED)
         log(project, event("get", decision="forbid"))
         done = self.run(project)
@@ -275,7 +285,9 @@ class TestARun:
         assert "worker: get configmaps\n" in done.stdout
 
     @pytest.mark.parametrize("words", [("test_it.py",), ("-k", "passes")])
-    def test_of_a_part_says_nothing(self, project: Path, words: tuple[str, ...]) -> None:
+    def test_a_run_of_some_of_the_tests_does_not_compare_rights(
+        self, project: Path, words: tuple[str, ...]
+    ) -> None:
         log(project, event("list"))
         done = self.run(project, *words)
         assert (done.returncode, TITLE in done.stdout) == (0, False), done.stdout

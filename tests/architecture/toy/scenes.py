@@ -31,7 +31,7 @@ def with_spec(**spec: object) -> Object:
     return {**POLICY, "spec": spec}
 
 
-async def test_it_is_admitted(world: World) -> None:
+async def test_a_trigger_of_a_toy_rule_is_recorded(world: World) -> None:
     world.install(POLICY)
     stored = make_object()
     request = {
@@ -56,7 +56,7 @@ async def test_it_is_admitted(world: World) -> None:
     assert (draft.spec.policy.kind, draft.spec.rule) == ("LabelRule", "label")
 
 
-async def test_it_changes_a_target_and_has_a_status(world: World) -> None:
+async def test_a_toy_rule_changes_a_target_and_its_policy_has_a_status(world: World) -> None:
     policy = world.install(POLICY)
     trigger = world.cluster.add(make_object())
     begun = {"observedGeneration": policy["metadata"]["generation"], **blank_progress()}
@@ -82,7 +82,7 @@ async def test_it_changes_a_target_and_has_a_status(world: World) -> None:
     assert (figures["triggers"], figures["patched"]) == (1, 1)
 
 
-async def test_it_sweeps(world: World) -> None:
+async def test_a_toy_rule_sweeps_existing_objects(world: World) -> None:
     policy = world.install(POLICY)
     names = ["x", "y", "z"]
     triggers = [world.cluster.add(make_object(name=name)) for name in names]
@@ -98,14 +98,14 @@ async def test_it_sweeps(world: World) -> None:
     assert progress.done == len(names)
 
 
-def test_it_lints() -> None:
+def test_lint_checks_toy_policies() -> None:
     found = lint_policy(with_spec(kind="ConfigMap"), scope=lambda _group, _kind: True)
     assert "no-labels" in {item.code for item in found}
     (wrong,) = lint_policy(with_spec(), scope=lambda _group, _kind: True)
     assert wrong.location == "spec.kind"
 
 
-def test_it_explains_and_applies(tmp_path: Path) -> None:
+def test_explain_and_apply_support_toy_policies(tmp_path: Path) -> None:
     files = {"policy.json": POLICY, "trigger.json": make_object()}
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))

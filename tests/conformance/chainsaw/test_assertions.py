@@ -29,7 +29,7 @@ POD = {
         {"metadata": {"labels": {}}},
     ],
 )
-def test_fits(expected: object) -> None:
+def test_a_matching_object_has_no_differences(expected: object) -> None:
     assert compare(expected, POD, {"wanted": "web"}) == []
 
 
@@ -57,7 +57,7 @@ def test_fits(expected: object) -> None:
         ({"metadata": {"name": {"(json_parse(@))": {}}}}, "metadata.name.(json_parse(@))"),
     ],
 )
-def test_does_not_fit_and_says_where(expected: object, path: str) -> None:
+def test_a_mismatch_is_reported_with_its_path(expected: object, path: str) -> None:
     assert [item.path for item in compare(expected, POD, {})] == [path]
 
 
@@ -70,15 +70,15 @@ def test_every_difference_is_named() -> None:
 @pytest.mark.parametrize(
     "value", ["plain", "", 'a "b" `c` \\`d\\ $x', "zeile\nzwei", 3, None, {"a": [1]}]
 )
-def test_a_binding_is_a_value_whatever_it_holds(value: object) -> None:
+def test_a_binding_evaluates_to_its_value(value: object) -> None:
     assert evaluate("$it", {"it": 1}, {"it": value}) == value
 
 
-def test_a_dollar_in_quotes_is_no_binding() -> None:
+def test_a_dollar_in_quotes_is_not_a_binding() -> None:
     assert evaluate("""['$a', "$a", `"$a"`, $a]""", {"$a": 2}, {"a": 3}) == ["$a", 2, "$a", 3]
 
 
-def test_a_binding_goes_on_with_fields() -> None:
+def test_a_binding_may_be_followed_by_fields() -> None:
     assert evaluate("$test.metadata.name", None, {"test": POD}) == "web"
 
 

@@ -74,7 +74,9 @@ def check_untouched(plane: ControlPlane, before: dict[str, str]) -> None:
 
 
 @pytest.mark.timeout(LIMIT)
-async def test_moved(moved: str, beside: Environment, tmp_path: Path) -> None:
+async def test_a_migrated_case_passes_beside_kyverno(
+    moved: str, beside: Environment, tmp_path: Path
+) -> None:
     copy = tmp_path / GROUP
     copy.parent.mkdir(parents=True)
     copy_tree(ROOT / GROUP, copy)

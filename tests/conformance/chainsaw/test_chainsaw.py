@@ -66,7 +66,7 @@ def test_data_is_there() -> None:
     assert CASES, f"CONFORMANCE_REQUIRED=1, but there is no chainsaw test in {ROOT}"
 
 
-def test_every_verdict_is_about_something() -> None:
+def test_every_verdict_matches_a_case() -> None:
     if not CASES:
         pytest.skip("conformance data absent")
     assert verdicts.idle_patterns(CASES, VERDICTS) == []

@@ -22,17 +22,17 @@ def put_test(folder: Path, spec: str) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("5s", 5), ("1m30s", 90), ("250ms", 0.25), ("1h", 3600), ("1.5s", 1.5)]
 )
-def test_duration(text: str, seconds: float) -> None:
+def test_a_duration_is_parsed(text: str, seconds: float) -> None:
     assert loader.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "5s later", "1m 30s", "-1s"])
-def test_not_a_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(loader.LoadError, match="not a duration"):
         loader.parse_duration(text)
 
 
-def test_steps_operations_and_timeouts(tmp_path: Path) -> None:
+def test_steps_operations_and_timeouts_are_loaded(tmp_path: Path) -> None:
     put_test(
         tmp_path,
         """\
@@ -60,7 +60,7 @@ def test_steps_operations_and_timeouts(tmp_path: Path) -> None:
     assert (test.namespace, test.configuration.timeouts.delete) == ("here", 120.0)
 
 
-def test_nearest_configuration_up_the_tree_holds(tmp_path: Path) -> None:
+def test_the_nearest_configuration_up_the_tree_applies(tmp_path: Path) -> None:
     for folder in ("group/deep/a", "b"):
         put_test(tmp_path / folder, "spec: {steps: []}")
     put(
@@ -80,7 +80,7 @@ def test_nearest_configuration_up_the_tree_holds(tmp_path: Path) -> None:
     assert (far.grace, far.fast_delete, far.timeouts.assert_) == (1, False, 30.0)
 
 
-def test_configuration_above_the_root_is_not_ours(tmp_path: Path) -> None:
+def test_a_configuration_above_the_root_is_ignored(tmp_path: Path) -> None:
     put(tmp_path / loader.CONFIGURATION_FILE, "spec: {timeouts: {assert: 1s}}")
     put_test(tmp_path / "root/a", "spec: {steps: []}")
     test = loader.load(tmp_path / "root/a", tmp_path / "root")
@@ -120,7 +120,9 @@ def test_template_is_inlined_with_its_bindings(tmp_path: Path) -> None:
         ("{steps: [], timeouts: {foo: 1s}}", "timeouts: this runner does not know foo"),
     ],
 )
-def test_what_is_not_known_is_refused(tmp_path: Path, spec: str, complaint: str) -> None:
+def test_unknown_fields_operations_and_templates_are_refused(
+    tmp_path: Path, spec: str, complaint: str
+) -> None:
     put_test(tmp_path, f"spec: {spec}\n")
     with pytest.raises(loader.LoadError, match=complaint):
         loader.load(tmp_path, tmp_path)
@@ -136,7 +138,7 @@ def test_discovery_finds_hidden_folders_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_documents_are_json_and_lists_are_flat(tmp_path: Path) -> None:
+def test_documents_contain_only_json_values_and_lists_are_flattened(tmp_path: Path) -> None:
     text = "---\n---\na: 2020-01-02\n1: x\n---\nkind: List\nitems: [{b: 1}, {c: 2}]\n"
     put(tmp_path / "x.yaml", text)
     assert documents.read(tmp_path / "x.yaml") == [

@@ -37,7 +37,9 @@ async def run_case(case: str, cluster: Cluster, shell: Shell, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("case", PASSING)
-async def test_passes(case: str, control_plane: Cluster, shell: Shell, tmp_path: Path) -> None:
+async def test_a_passing_case_succeeds_and_leaves_no_objects(
+    case: str, control_plane: Cluster, shell: Shell, tmp_path: Path
+) -> None:
     await run_case(case, control_plane, shell, tmp_path)
     left = control_plane.kubectl("get", "configmaps,crds", "-A", "-o", "name")
     assert "configmap/shelf" not in left.split()
@@ -45,14 +47,16 @@ async def test_passes(case: str, control_plane: Cluster, shell: Shell, tmp_path:
 
 
 @pytest.mark.parametrize("case", FAILING)
-async def test_fails(case: str, control_plane: Cluster, shell: Shell, tmp_path: Path) -> None:
+async def test_a_failing_case_fails_with_the_expected_message(
+    case: str, control_plane: Cluster, shell: Shell, tmp_path: Path
+) -> None:
     first, *_ = (CASES / case / loader.TEST_FILE).read_text().splitlines()
     with pytest.raises(Failure) as caught:
         await run_case(case, control_plane, shell, tmp_path)
     assert first.removeprefix("# expected: ") in str(caught.value)
 
 
-def test_a_tool_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.sh").write_text("a $(jq .) |curl -s")
     (tmp_path / "jq.yaml").write_text("openssl")
     monkeypatch.setenv("PATH", str(tmp_path))

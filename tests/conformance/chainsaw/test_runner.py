@@ -54,7 +54,7 @@ def kept(cluster: MemoryCluster) -> None:
     cluster.objects[ref("old")] = old
 
 
-async def test_apply_creates_then_merges_and_clean_up_reverses(
+async def test_apply_creates_or_merges_and_clean_up_deletes_created_objects(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path
 ) -> None:
     kept(cluster)
@@ -98,7 +98,7 @@ async def test_apply_creates_then_merges_and_clean_up_reverses(
         (do("wait", apiVersion="v1", kind="Pod", **{"for": {"moon": {}}}), "moon"),
     ],
 )
-async def test_what_is_not_so_fails(
+async def test_a_failed_operation_is_reported_and_cleaned_up(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path, operation: Operation, complaint: str
 ) -> None:
     kept(cluster)
@@ -108,7 +108,7 @@ async def test_what_is_not_so_fails(
     assert set(cluster.objects) == {ref("old")}
 
 
-async def test_error_and_assert_look_at_every_candidate(
+async def test_error_and_assert_check_every_candidate(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path
 ) -> None:
     unnamed = config_map("x", a="2")
@@ -139,14 +139,14 @@ async def test_rejection_can_be_expected(
     assert cluster.objects == {}
 
 
-def test_an_expectation_may_be_for_other_objects() -> None:
+def test_an_expectation_applies_only_to_matching_objects() -> None:
     other = [{"match": {"kind": "Secret"}, "check": {"($error != null)": True}}]
     assert judge(other, "refused", config_map("x"), {}) == "refused"
     assert judge(other, None, config_map("x"), {}) is None
     assert judge(other, "refused", {"kind": "Secret"}, {}) is None
 
 
-async def test_a_refused_apply_is_tried_again(
+async def test_a_refused_apply_is_retried(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path
 ) -> None:
     answers = iter([None, "not yet", "not yet", None])
@@ -184,7 +184,7 @@ async def test_a_failure_is_described_before_the_clean_up(
     assert cluster.objects == {}
 
 
-async def test_what_cannot_be_cleaned_up_is_a_failure(
+async def test_an_object_that_cannot_be_cleaned_up_is_a_failure(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path
 ) -> None:
     cluster.stuck = frozenset({"x"})
@@ -211,7 +211,7 @@ async def test_phases_run_in_their_order(
     assert words == ["try", "finally", "cleanup", "try", "catch", "finally", "cleanup"]
 
 
-async def test_scripts_see_folder_namespace_and_environment(
+async def test_scripts_get_folder_namespace_and_environment(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path
 ) -> None:
     (tmp_path / "x.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}")
@@ -243,7 +243,7 @@ async def test_a_process_that_does_not_end_is_killed_with_its_children(
         await run(a_test(tmp_path, operation), cluster, shell)
 
 
-def test_a_check_decides_alone() -> None:
+def test_a_check_overrides_the_exit_status() -> None:
     outcome = Outcome(stdout="", stderr=" gone \n", error="exit status 1")
     assert judge_outcome(outcome, {"(trim_space($stderr))": "gone"}, {}) is None
     complaint = judge_outcome(outcome, {"(trim_space($stderr))": "here"}, {})
@@ -257,7 +257,7 @@ def test_bindings_build_on_each_other() -> None:
     assert bind(entries, outer)["b"] == "t-ns"
 
 
-async def test_pods_end_fast_and_templates_can_be_off(
+async def test_pods_get_a_short_grace_period_and_templating_can_be_disabled(
     cluster: MemoryCluster, shell: Shell, tmp_path: Path
 ) -> None:
     seen: list[Object] = []
@@ -312,5 +312,5 @@ async def test_pods_end_fast_and_templates_can_be_off(
         ),
     ],
 )
-def test_wait_is_kubectl_wait(arguments: dict[str, Any], rest: list[str]) -> None:
+def test_wait_runs_kubectl_wait(arguments: dict[str, Any], rest: list[str]) -> None:
     assert wait_command(arguments, "ns", 9) == ["kubectl", "wait", *rest, "--timeout=9s"]

@@ -61,7 +61,7 @@ def test_the_data_is_there() -> None:
 
 
 @pytest.mark.parametrize(("path", "number", "index"), cases())
-def test_row(path: Path, number: int, index: int) -> None:
+def test_a_result_of_an_offline_test_is_as_expected(path: Path, number: int, index: int) -> None:
     test, found = run(path, number)
     assert test.expected, f"{path} has no results"
     expected = test.expected[index]

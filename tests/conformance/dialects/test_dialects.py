@@ -16,7 +16,7 @@ def test_the_data_is_there() -> None:
         (pytest.fail if required() else pytest.skip)("conformance data absent")
 
 
-def test_a_deviation_names_a_case() -> None:
+def test_every_deviation_names_an_existing_case() -> None:
     if CASES:
         assert not DEVIATIONS.keys() - {param.id for param in CASES}
 

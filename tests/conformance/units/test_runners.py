@@ -48,7 +48,7 @@ CONDITION = {"key": "a", "operator": "Equals", "value": "a"}
         ),
     ],
 )
-def test_what_is_unknown_fails_by_its_name(case: dict[str, Any], message: str) -> None:
+def test_an_unknown_kind_or_field_fails_by_name(case: dict[str, Any], message: str) -> None:
     with pytest.raises(pytest.fail.Exception, match=message.replace(".", r"\.")):
         run("own.json", case, [])
 
@@ -72,7 +72,7 @@ def test_what_is_unknown_fails_by_its_name(case: dict[str, Any], message: str) -
         (a_case("wildcard", [], {}), "case.input: expected an object"),
     ],
 )
-def test_a_value_that_no_table_has_fails_by_its_name(case: dict[str, Any], message: str) -> None:
+def test_an_unknown_value_fails_by_name(case: dict[str, Any], message: str) -> None:
     with pytest.raises(UnknownValueError, match=message.replace(".", r"\.")):
         run("own.json", case, [])
 
@@ -93,12 +93,12 @@ def test_a_wrong_answer_fails(case: dict[str, Any]) -> None:
         run("own.json", case, [])
 
 
-def test_a_field_that_the_runner_needs_is_named() -> None:
+def test_a_missing_field_is_named() -> None:
     with pytest.raises(KeyError, match=r"case\.input has no 'text'"):
         run("own.json", a_case("wildcard", {"pattern": "a"}, {"result": True}), [])
 
 
-def test_a_deviation_for_rules_of_others_is_tried_and_hides_no_unknown_field() -> None:
+def test_a_conditional_deviation_hides_wrong_results_but_no_unknown_field() -> None:
     policy = policy_of([{"name": "r", "validate": {}}])
     deviation = Deviation(
         selectors={"kind": "policy-valid"}, when="no rule mutates", reason="others'"
@@ -125,7 +125,7 @@ def assert_case(loaded: Any) -> None:
     run(file, raw, [])
 
 
-def test_files_that_are_no_lists_of_cases_fail_and_stop_no_other(tmp_path: Path) -> None:
+def test_invalid_files_and_entries_fail_and_do_not_stop_other_cases(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "a.json").write_text("[{]")
     right = a_case("wildcard", WILDCARD, {"result": True})
@@ -168,9 +168,7 @@ spec:
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: web}}"
 
 
-def test_another_folder_of_the_layout_runs_and_its_faults_are_failing_cases(
-    tmp_path: Path,
-) -> None:
+def test_another_data_folder_is_run_and_its_faults_are_failed_cases(tmp_path: Path) -> None:
     units = tmp_path / "units"
     units.mkdir()
     (units / "new.json").write_text(

@@ -26,7 +26,7 @@ def right(number):
     return Right(verb="get", group="", resource="secrets", name=f"s-{number}")
 
 
-async def test_one_policy_cannot_ask_for_thousands(make):
+async def test_one_policy_cannot_cause_thousands_of_access_reviews(make):
     account = Counted(granted=True)
     policy = make.policy()
     target = policy["spec"]["rules"][0]["mutate"]["targets"][0]
@@ -38,7 +38,7 @@ async def test_one_policy_cannot_ask_for_thousands(make):
     assert account.calls <= MOST_RIGHTS
 
 
-async def test_what_is_missing_is_asked_for_again_but_not_for_ever():
+async def test_a_missing_right_is_reviewed_again_until_the_limit_of_calls():
     account = Counted(granted=False)
     access = BoundedAccess(access=account, gate=asyncio.Semaphore(4))
     for _ in range(10):
@@ -49,7 +49,7 @@ async def test_what_is_missing_is_asked_for_again_but_not_for_ever():
         await access.may(right(MOST_RIGHTS))
 
 
-async def test_what_is_granted_is_asked_for_once():
+async def test_a_granted_right_is_reviewed_once():
     account = Counted(granted=True)
     access = BoundedAccess(access=account, gate=asyncio.Semaphore(4))
     assert [await access.may(right(1)) for _ in range(5)] == [True] * 5

@@ -49,20 +49,20 @@ def secrets(make, namespace="shop", context=(), target=None, **rule):
     return policy
 
 
-async def test_who_may_all_of_it_may_write_it(make, written):
+async def test_an_author_with_all_rights_of_a_policy_may_write_it(make, written):
     response, author = await written(secrets(make))
     assert response.allowed
     assert "update secrets in namespace shop named s" in author.asked
 
 
-async def test_who_may_less_than_the_policy_does_not(make, written):
+async def test_an_author_who_lacks_a_right_of_the_policy_is_refused(make, written):
     response, _ = await written(secrets(make), "update secrets", "patch secrets")
     assert (response.allowed, response.code) == (False, 403)
     assert "spec.rules[0].mutate.targets[0]: 'ann' may not update secrets" in response.message
     assert "only what its author may do" in response.message
 
 
-async def test_a_missing_right_of_the_controller_comes_first(make, written):
+async def test_a_missing_right_of_the_controller_is_reported_before_the_authors(make, written):
     response, author = await written(secrets(make), "get", controller={"update", "patch"})
     assert "service account" in response.message
     assert not author.asked
@@ -90,14 +90,14 @@ async def test_a_missing_right_of_the_controller_comes_first(make, written):
         ),
     ],
 )
-async def test_what_its_entries_read_counts(make, written, entry, missing):
+async def test_rights_to_read_the_context_entries_are_required(make, written, entry, missing):
     response, author = await written(secrets(make, context=[{"name": "e", **entry}]), missing)
     assert missing in author.asked
     assert not response.allowed
     assert "spec.rules[0].context[0]: 'ann' may not" in response.message
 
 
-async def test_so_does_what_is_read_before_an_object_is_stored(make, written):
+async def test_rights_to_read_entries_before_an_object_is_stored_are_required(make, written):
     entry = {"name": "e", "apiCall": {"urlPath": "/api/v1/namespaces/shop/secrets"}}
     policy = make.mutating(namespace="shop", context=[entry])
     response, _ = await written(policy, "list secrets")
@@ -107,7 +107,7 @@ async def test_so_does_what_is_read_before_an_object_is_stored(make, written):
     )
 
 
-async def test_so_does_a_secret_that_is_lent_to_a_service(make, written):
+async def test_the_right_to_read_a_secret_sent_to_a_service_is_required(make, written):
     auth = {"secretRef": {"name": "s"}}
     reference = {
         "from": "http",
@@ -127,20 +127,20 @@ async def test_so_does_a_secret_that_is_lent_to_a_service(make, written):
     assert "http.auth.secretRef: 'ann' may not get secrets in namespace shop" in response.message
 
 
-async def test_a_kind_that_only_a_value_tells_needs_all_kinds(make, written):
+async def test_a_target_kind_from_a_variable_needs_the_right_to_all_kinds(make, written):
     policy = secrets(make, target={**SECRET, "kind": "{{ request.object.data.kind }}"})
     response, _ = await written(policy, "update *.*", "patch *.*")
     assert (response.allowed, response.code) == (False, 403)
 
 
-async def test_all_kinds_as_triggers_need_all_kinds(make, written):
+async def test_a_trigger_kind_wildcard_needs_the_right_to_all_kinds(make, written):
     policy = secrets(make)
     policy["spec"]["rules"][0]["match"] = {"any": [{"resources": {"kinds": ["*"]}}]}
     response, _ = await written(policy, "get *.*")
     assert (response.allowed, response.code) == (False, 403)
 
 
-async def test_nothing_is_asked_where_the_spec_stays(make, written):
+async def test_no_right_is_checked_if_the_spec_is_unchanged(make, written):
     policy = secrets(make)
     changed = {**policy, "metadata": {**policy["metadata"], "labels": {"a": "b"}}}
     response, author = await written(changed, "get", old=policy)
@@ -157,7 +157,9 @@ async def test_nothing_is_asked_where_the_spec_stays(make, written):
         ("none", "shop", True),
     ],
 )
-async def test_whose_policies(make, written, asked, namespace, *, allowed):
+async def test_the_setting_decides_for_which_policies_authors_are_checked(
+    make, written, asked, namespace, *, allowed
+):
     target = {**SECRET, "namespace": "shop"}
     policy = secrets(make, namespace=namespace, target=target)
     response, _ = await written(policy, "get secrets", asked=asked)
@@ -173,13 +175,13 @@ def named(make, account="bot", **policy):
 IMPERSONATE = "impersonate serviceaccounts in namespace shop named bot"
 
 
-async def test_who_may_work_in_a_name_may_give_it_to_a_policy(make, written):
+async def test_an_author_who_may_impersonate_the_account_needs_no_other_right(make, written):
     response, author = await written(named(make), "get", "update", "patch")
     assert response.allowed
     assert author.asked == [IMPERSONATE]
 
 
-async def test_who_may_not_needs_all_that_the_policy_does(make, written):
+async def test_an_author_who_may_not_impersonate_needs_all_rights_of_the_policy(make, written):
     assert (await written(named(make), "impersonate"))[0].allowed
     response, _ = await written(named(make), "impersonate", "get secrets")
     assert (response.allowed, response.code) == (False, 403)
@@ -190,7 +192,7 @@ async def test_who_may_not_needs_all_that_the_policy_does(make, written):
 @pytest.mark.parametrize(
     ("asked", "allowed"), [("policies", False), ("all", False), ("none", True)]
 )
-async def test_whoever_names_an_account_is_asked_of_cluster_policies_too(
+async def test_authors_of_cluster_policies_with_an_account_are_checked_too(
     make, written, asked, allowed
 ):
     policy = named(make, "shop/bot", namespace="")
@@ -199,7 +201,7 @@ async def test_whoever_names_an_account_is_asked_of_cluster_policies_too(
     assert response.allowed is allowed
 
 
-async def test_another_account_is_looked_at_as_another_spec(make, written):
+async def test_a_changed_account_is_checked_like_a_changed_spec(make, written):
     old = secrets(make)
     new = {**old, "metadata": {**old["metadata"], **named(make)["metadata"]}}
     response, _ = await written(new, "impersonate", "get secrets", old=old)
@@ -208,14 +210,14 @@ async def test_another_account_is_looked_at_as_another_spec(make, written):
     assert "only what its author may do" in taken_away.message
 
 
-async def test_nobody_learns_what_an_account_may_before_they_may_name_it(make, written):
+async def test_rights_of_an_account_are_not_shown_to_authors_who_may_not_use_it(make, written):
     response, _ = await written(
         named(make), "impersonate", "get secrets", accounts={"shop:bot": {"update secrets"}}
     )
     assert "shop:bot" not in response.message
 
 
-async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, written):
+async def test_missing_rights_of_the_account_are_refused_with_the_roles_to_apply(make, written):
     lacks = {"get secrets", "impersonate", "get configmaps"}
     entry = {"name": "e", "configMap": {"name": "c"}}
     policy = named(make, context=[entry])
@@ -239,7 +241,7 @@ async def test_what_the_account_lacks_is_refused_with_the_roles_to_apply(make, w
     assert subject["name"] == "kube-retrofit-controller"
 
 
-async def test_a_dry_run_is_warned_of_what_the_account_lacks(make, written):
+async def test_a_dry_run_gets_a_warning_about_missing_rights_of_the_account(make, written):
     lacks = {"get secrets", "impersonate"}
     response, _ = await written(named(make), accounts={"shop:bot": lacks}, dryRun=True)
     assert response.allowed
@@ -248,7 +250,7 @@ async def test_a_dry_run_is_warned_of_what_the_account_lacks(make, written):
     assert "a role grants the controller impersonate serviceaccounts" in reported
 
 
-async def test_a_value_that_names_no_account_is_refused_with_its_place(make, written):
+async def test_an_invalid_account_is_refused_with_the_place_of_the_annotation(make, written):
     response, author = await written(named(make, "kube-system/default"))
     assert (response.allowed, response.code) == (False, 422)
     assert f"metadata.annotations[{ANNOTATION_SERVICE_ACCOUNT}]" in response.message

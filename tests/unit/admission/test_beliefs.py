@@ -49,14 +49,14 @@ async def send(world, make, operation, old, obj=None):
     return response["response"]
 
 
-async def test_the_deletion_of_what_never_existed_is_not_recorded(world, make):
+async def test_the_deletion_of_an_object_that_never_existed_is_not_recorded(world, make):
     forged = make.thing(name="invented", data=FORGED, metadata={"resourceVersion": "7"})
     assert (await send(world, make, "DELETE", forged))["allowed"] is True
     assert await world.stored() == []
     assert world.count("reviews_disbelieved_total", operation="DELETE") == 1
 
 
-async def test_what_is_deleted_is_recorded_as_it_was_read(world, make):
+async def test_a_deleted_object_is_recorded_as_it_was_stored(world, make):
     old = stored(world, make)
     forged = {**old, "data": FORGED}
     await send(world, make, "DELETE", forged)
@@ -64,7 +64,7 @@ async def test_what_is_deleted_is_recorded_as_it_was_read(world, make):
     assert request.spec.recorded["object"]["data"] == {"a": "true"}
 
 
-async def test_what_an_object_was_is_recorded_as_it_was_read(world, make):
+async def test_the_old_object_of_an_update_is_recorded_as_it_was_stored(world, make):
     old = stored(world, make)
     await send(world, make, "UPDATE", {**old, "data": FORGED}, {**old, "data": {"a": "new"}})
     recorded = {item.spec.policy.key: item.spec.recorded for item in await world.stored()}
@@ -72,7 +72,7 @@ async def test_what_an_object_was_is_recorded_as_it_was_read(world, make):
 
 
 @pytest.mark.parametrize("part", ["uid", "resourceVersion"])
-async def test_another_version_leads_to_nothing_that_rests_on_it(world, make, part):
+async def test_a_stale_old_object_fires_only_rules_that_do_not_need_it(world, make, part):
     old = stored(world, make)
     stale = {**old, "metadata": {**old["metadata"], part: "another"}}
     await send(world, make, "DELETE", stale)
@@ -82,7 +82,7 @@ async def test_another_version_leads_to_nothing_that_rests_on_it(world, make, pa
     assert await policies(world) == ["plain"]
 
 
-async def test_a_kind_that_is_not_the_resource_s_is_not_believed(world, make):
+async def test_a_kind_that_does_not_match_the_resource_is_not_believed(world, make):
     old = stored(world, make)
     world.cluster.add(make.thing(kind="Secret", name="dict"))
     resource = {"group": "", "version": "v1", "resource": "secrets"}
@@ -91,7 +91,7 @@ async def test_a_kind_that_is_not_the_resource_s_is_not_believed(world, make):
     assert await world.stored() == []
 
 
-async def test_without_the_right_it_is_recorded_as_it_came_and_counted(world, make):
+async def test_without_read_access_the_object_is_recorded_unverified_and_counted(world, make):
     old = stored(world, make)
     world.cluster.forbid("get", "configmaps")
     await send(world, make, "DELETE", old)
@@ -99,7 +99,7 @@ async def test_without_the_right_it_is_recorded_as_it_came_and_counted(world, ma
     assert world.count("reviews_unverified_total") == 1
 
 
-async def test_a_caller_with_a_certificate_costs_no_read(rules, make):
+async def test_a_review_from_a_caller_with_a_certificate_causes_no_read(rules, make):
     async with World(rules, callers=Callers()) as world:
         world.cluster.forbid("get", "configmaps")
         old = make.thing(data={"a": "true"}, metadata={"resourceVersion": "7"})

@@ -69,7 +69,7 @@ def test_a_certificate_of_the_ca_is_valid_for_its_names():
     assert not pki.ca_is_due(ca, NOW)
 
 
-def test_a_certificate_is_due_before_its_end_for_a_new_name_and_after_a_foreign_ca():
+def test_a_certificate_is_due_before_it_expires_for_a_new_name_and_for_another_ca():
     ca = pki.make_ca(NOW)
     serving = pki.make_serving(ca, NAMES, NOW)
     assert pki.serving_is_due(serving, ca, NAMES, serving.until - timedelta(days=100))
@@ -77,7 +77,7 @@ def test_a_certificate_is_due_before_its_end_for_a_new_name_and_after_a_foreign_
     assert pki.serving_is_due(serving, pki.make_ca(NOW), NAMES, NOW)
 
 
-def test_a_new_ca_keeps_vouching_for_certificates_of_the_old_one():
+def test_certificates_of_the_old_ca_stay_valid_after_a_new_ca_is_made():
     old = pki.make_ca(NOW)
     serving = pki.make_serving(old, NAMES, NOW)
     later = old.until - timedelta(days=700)
@@ -89,13 +89,13 @@ def test_a_new_ca_keeps_vouching_for_certificates_of_the_old_one():
     assert much_later.bundle.count(b"BEGIN CERTIFICATE") == 2
 
 
-def test_a_pair_shows_no_key():
+def test_the_repr_of_a_pair_does_not_contain_the_key():
     ca = pki.make_ca(NOW)
     assert "PRIVATE" not in repr(ca)
 
 
 @pytest.mark.parametrize("broken", ["certificate", "key", "bundle"])
-def test_what_is_no_pair_is_none(broken):
+def test_an_invalid_pair_is_read_as_none(broken):
     ca = pki.make_ca(NOW)
     parts = {"certificate": ca.certificate, "key": ca.key, "bundle": ca.bundle}
     assert pki.read_pair(**parts) == ca
@@ -103,7 +103,7 @@ def test_what_is_no_pair_is_none(broken):
     assert pki.read_pair(**parts | {"key": pki.make_ca(NOW).key}) is None
 
 
-async def test_the_first_replica_makes_both_and_the_next_ones_read_them():
+async def test_the_first_replica_makes_ca_and_certificate_and_others_read_them():
     secrets = Secrets()
     first, second = (Certificates(secrets, NAMES, Clock()) for _ in range(2))
     await first.refresh()
@@ -121,7 +121,7 @@ async def test_replicas_that_start_together_end_with_one_ca():
     assert len({item.bundle for item in replicas}) == 1
 
 
-async def test_a_certificate_is_renewed_before_its_end_by_one_replica_and_loaded_by_all():
+async def test_one_replica_renews_a_certificate_before_it_expires_and_all_load_it():
     secrets, clock = Secrets(), Clock()
     loaded = []
     replicas = [Certificates(secrets, NAMES, clock, loaded.append) for _ in range(2)]
@@ -135,7 +135,7 @@ async def test_a_certificate_is_renewed_before_its_end_by_one_replica_and_loaded
     assert len(loaded) == 4
 
 
-async def test_replicas_with_different_names_share_one_certificate_for_all():
+async def test_replicas_with_different_names_share_one_certificate_for_all_names():
     secrets = Secrets()
     one = Certificates(secrets, frozenset({"one"}), Clock())
     two = Certificates(secrets, frozenset({"two"}), Clock())
@@ -147,7 +147,7 @@ async def test_replicas_with_different_names_share_one_certificate_for_all():
     assert read.names == {"one", "two"}
 
 
-async def test_a_damaged_secret_is_made_anew():
+async def test_a_damaged_certificate_secret_is_replaced():
     secrets = Secrets()
     certificates = Certificates(secrets, NAMES, Clock())
     await certificates.refresh()
@@ -166,7 +166,7 @@ async def _handshake(port, bundle):
     return reader, writer, serial
 
 
-async def test_a_new_certificate_is_served_while_open_connections_go_on():
+async def test_a_new_certificate_is_served_while_open_connections_continue():
     async def echo(reader, writer):
         while line := await reader.readline():
             writer.write(line)
@@ -191,27 +191,27 @@ async def test_a_new_certificate_is_served_while_open_connections_go_on():
     await server.wait_closed()
 
 
-def test_names_of_the_service_and_of_an_address():
+def test_server_names_contain_the_service_names_and_the_host_of_the_url():
     names = server_names("svc", "ns", "https://127.0.0.1:9443/base")
     assert names == {"svc", "svc.ns", "svc.ns.svc", "svc.ns.svc.cluster.local", "127.0.0.1"}
     assert "host.example" in server_names("svc", "ns", "https://host.example")
 
 
 @pytest.mark.parametrize("url", ["http://host", "host:9443", "https://", "https:///x"])
-def test_an_address_that_is_not_https_is_refused(url):
+def test_a_webhook_url_that_is_not_https_is_refused(url):
     with pytest.raises(InvalidSetting, match="--webhook-url"):
         server_names("svc", "ns", url)
 
 
 @pytest.mark.parametrize("name", [CA_SECRET, TLS_SECRET])
-async def test_a_secret_that_is_not_there_is_somebody_elses_to_make(name):
+async def test_a_missing_secret_is_left_to_the_controller_to_create(name):
     secrets = Secrets()
     del secrets.stored[name]
     with pytest.raises(NotFound, match=f"{name} does not exist: retrofit-controller recreates it"):
         await Certificates(secrets, NAMES, Clock()).refresh()
 
 
-async def test_a_ca_that_somebody_deleted_is_made_again_when_it_is_notified():
+async def test_a_deleted_ca_is_made_again_after_a_notification():
     secrets, loaded = Secrets(), asyncio.Event()
     certificates = Certificates(secrets, NAMES, Clock(), lambda _pair: loaded.set())
     await certificates.refresh()

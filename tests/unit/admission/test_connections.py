@@ -74,7 +74,7 @@ async def until(condition):
             await asyncio.sleep(0.02)
 
 
-async def test_half_sent_heads_and_silence_end_soon(make):
+async def test_connections_that_send_no_complete_head_are_closed_soon(make):
     async with World(make.index(make.policy()), limits=QUICK) as world:
         slow = [await Slow.open(world, HEAD) for _ in range(20)]
         slow += [await Slow.open(world) for _ in range(20)]
@@ -86,7 +86,7 @@ async def test_half_sent_heads_and_silence_end_soon(make):
         assert world.count("connections") == 1
 
 
-async def test_whoever_sent_all_in_time_is_answered_by_a_process_that_stood_still(make):
+async def test_a_request_sent_in_time_is_answered_by_a_process_that_was_blocked(make):
     async with World(make.index(make.policy()), limits=QUICK) as world:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
         await until(lambda: world.count("connections"))
@@ -100,7 +100,7 @@ async def test_whoever_sent_all_in_time_is_answered_by_a_process_that_stood_stil
         assert answer == b"HTTP/1.1 200"
 
 
-async def test_a_head_that_drips_ends_too(make):
+async def test_a_head_that_is_sent_in_small_pieces_is_ended_too(make):
     async with World(make.index(make.policy()), limits=QUICK) as world:
         slow = await Slow.open(world, HEAD)
 
@@ -115,7 +115,7 @@ async def test_a_head_that_drips_ends_too(make):
         assert world.count("connections_closed_total", reason="slow") == 1
 
 
-async def test_a_body_that_does_not_come_is_refused_with_the_reason(make):
+async def test_a_body_that_does_not_arrive_is_refused_with_the_reason(make):
     async with World(make.index(make.policy()), body_timeout=1.0, largest=LARGE) as world:
         for size in (1000, LARGE):
             answer = await (await Slow.open(world, *unfinished(size))).end()
@@ -124,7 +124,7 @@ async def test_a_body_that_does_not_come_is_refused_with_the_reason(make):
         assert world.bodies.held == 0
 
 
-async def test_unfinished_bodies_hold_no_more_than_their_part_and_make_room(make):
+async def test_unfinished_bodies_are_limited_to_their_share_and_give_way_to_others(make):
     index = make.index(make.policy())
     async with World(index, together=4 * LARGE, largest=LARGE, body_timeout=60.0) as world:
         slow = [await Slow.open(world, *unfinished()) for _ in range(6)]
@@ -157,7 +157,7 @@ async def large(world, make, session=None):
             return response.status, await response.json()
 
 
-async def test_whoever_leaves_while_a_body_waits_for_its_place_is_forgotten_at_once(make):
+async def test_a_closed_connection_whose_body_waits_for_memory_is_dropped_at_once(make):
     index = make.index(make.policy())
     async with World(index, together=LARGE, largest=LARGE, body_timeout=60.0) as world:
         first = await Slow.open(world, *unfinished())
@@ -173,7 +173,7 @@ async def test_whoever_leaves_while_a_body_waits_for_its_place_is_forgotten_at_o
         first.writer.close()
 
 
-async def test_a_connection_that_is_gone_waits_for_no_collector(make):
+async def test_a_closed_connection_is_freed_without_the_garbage_collector(make):
     """Its buffers, some hundred kilobytes each, are freed with the connection."""
     index = make.index(make.policy())
     async with World(index, together=LARGE, largest=LARGE, body_timeout=60.0) as world:
@@ -197,7 +197,7 @@ def alive(kind):
     return [item for item in gc.get_objects() if isinstance(item, kind)]
 
 
-async def test_a_head_without_an_end_is_not_kept(make):
+async def test_a_head_without_an_end_is_not_buffered(make):
     limits = ConnectionLimits(header_timeout=60.0)
     async with World(make.index(make.policy()), limits=limits) as world:
         field = b"X-%d: " + b"y" * 8000 + b"\r\n"
@@ -209,7 +209,7 @@ async def test_a_head_without_an_end_is_not_kept(make):
         assert await allowed(world, make)
 
 
-async def test_requests_behind_one_that_is_not_answered_are_not_kept(make):
+async def test_pipelined_requests_behind_an_unanswered_one_are_not_buffered(make):
     async with World(make.index(make.policy()), requests=Stuck) as world:
         body = make.review(obj=make.thing())
         first = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -222,7 +222,7 @@ async def test_requests_behind_one_that_is_not_answered_are_not_kept(make):
         assert await allowed(world, make, name="other")
 
 
-async def test_a_body_that_is_not_here_yet_keeps_no_other_caller_out(make):
+async def test_unfinished_bodies_do_not_keep_other_callers_out(make):
     """This includes connections that have sent a whole request before."""
     limits = ConnectionLimits(connections=5)
     async with World(make.index(make.policy()), limits=limits, body_timeout=60.0) as world:
@@ -253,7 +253,7 @@ def taken_in(port, size, trust):
 
 
 @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
-def test_a_connection_takes_in_little_of_what_has_no_place(make, tls):
+def test_a_connection_buffers_little_of_a_body_without_a_place_in_memory(make, tls):
     """The kernel, the TLS layer and the parser buffer little; the rest waits at the sender."""
     size = 4 * 1024 * 1024
 
@@ -289,7 +289,7 @@ def test_a_connection_takes_in_little_of_what_has_no_place(make, tls):
         assert max(runner.run(attack())) < 512 * 1024
 
 
-async def test_without_a_place_a_large_body_is_refused_with_the_setting(make):
+async def test_large_bodies_without_a_place_in_memory_end_with_408_or_503(make):
     index = make.index(make.policy())
     async with World(index, together=1, largest=LARGE, body_timeout=0.5) as world:
         first = await Slow.open(world, *unfinished())
@@ -299,7 +299,7 @@ async def test_without_a_place_a_large_body_is_refused_with_the_setting(make):
         assert answers <= {b"HTTP/1.1 408", b"HTTP/1.1 503"}
 
 
-async def test_bytes_that_are_no_http_are_answered_and_fill_no_log(make, caplog):
+async def test_invalid_http_is_answered_and_not_logged(make, caplog):
     async with World(make.index(make.policy())) as world:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
         writer.write(b"POST /policies HTTP/1.1\r\nContent-Length: -1\r\n\r\n")
@@ -310,7 +310,7 @@ async def test_bytes_that_are_no_http_are_answered_and_fill_no_log(make, caplog)
     assert caplog.records == []
 
 
-async def test_whoever_leaves_before_the_answer_fills_no_log(make, caplog):
+async def test_a_caller_that_leaves_before_the_response_is_not_logged(make, caplog):
     async with World(make.index(make.policy()), requests=Stuck) as world:
         body = make.review(obj=make.thing())
         whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -323,14 +323,14 @@ async def test_whoever_leaves_before_the_answer_fills_no_log(make, caplog):
     assert caplog.records == []
 
 
-async def test_a_compressed_body_is_not_taken(make):
+async def test_a_compressed_body_is_refused(make):
     async with World(make.index(make.policy())) as world:
         headers = {"Content-Type": "application/json", "Content-Encoding": "deflate"}
         async with world.session.post("/validate/fail", data=b"x", headers=headers) as response:
             assert response.status == 415
 
 
-async def test_whoever_never_brought_a_request_makes_room(make):
+async def test_connections_without_a_request_are_closed_to_make_room(make):
     limits = ConnectionLimits(connections=5, header_timeout=60.0)
     async with World(make.index(make.policy()), limits=limits) as world:
         assert await allowed(world, make)
@@ -404,9 +404,7 @@ class Tls:
             return response.status, await response.json()
 
 
-async def test_a_caller_without_a_certificate_learns_what_is_missing_and_stores_nothing(
-    make, tmp_path
-):
+async def test_a_caller_without_a_certificate_is_refused_with_the_cure(make, tmp_path):
     async with Tls(make, tmp_path) as tls:
         status, answer = await tls.post()
         assert status == 401
@@ -418,7 +416,7 @@ async def test_a_caller_without_a_certificate_learns_what_is_missing_and_stores_
         assert len(await tls.world.stored()) == 1
 
 
-async def test_a_certificate_for_another_name_is_not_enough(make, tmp_path):
+async def test_a_client_certificate_for_another_name_is_refused(make, tmp_path):
     async with Tls(make, tmp_path, names="kube-apiserver webhooks") as tls:
         status, answer = await tls.post(client(tls.ca, "system:node:worker-1"))
         assert status == 403
@@ -428,7 +426,7 @@ async def test_a_certificate_for_another_name_is_not_enough(make, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["another CA", "a server's"])
-async def test_a_certificate_that_the_ca_does_not_vouch_for_ends_the_handshake(
+async def test_a_client_certificate_that_is_not_valid_for_the_ca_ends_the_handshake(
     make, tmp_path, fault
 ):
     async with Tls(make, tmp_path) as tls:
@@ -441,7 +439,7 @@ async def test_a_certificate_that_the_ca_does_not_vouch_for_ends_the_handshake(
         assert await tls.world.stored() == []
 
 
-async def test_a_handshake_that_never_ends_is_ended(make, tmp_path):
+async def test_a_handshake_that_does_not_complete_is_ended(make, tmp_path):
     async with Tls(make, tmp_path) as tls:
         slow = [await Slow.open(tls.world) for _ in range(10)]
         assert (await tls.post(client(tls.ca, "kube-apiserver")))[0] == 200
@@ -452,7 +450,7 @@ async def test_a_handshake_that_never_ends_is_ended(make, tmp_path):
 @pytest.mark.parametrize(
     "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
-def test_half_sent_heads_end_on_every_loop_that_speaks_tls(make, tmp_path, loop):
+def test_connections_with_half_sent_heads_are_closed_over_tls_on_every_loop(make, tmp_path, loop):
     """The programs run on uvloop, whose transports are not asyncio classes."""
 
     async def ended():
@@ -469,7 +467,7 @@ def test_half_sent_heads_end_on_every_loop_that_speaks_tls(make, tmp_path, loop)
         assert runner.run(ended()) == (b"", 1)
 
 
-async def test_a_new_ca_in_the_file_counts_without_a_restart(make, tmp_path):
+async def test_a_new_client_ca_in_the_file_is_used_without_a_restart(make, tmp_path):
     async with Tls(make, tmp_path) as tls:
         old, new = tls.ca, pki.make_ca(NOW)
         tls.file.write_bytes(b"not yet whole")

@@ -63,7 +63,7 @@ def rules_of(intent):
     return [(item.spec.policy.key, item.spec.rule) for item in intent.drafts]
 
 
-def test_one_request_per_policy_and_rule(make):
+def test_one_request_is_drafted_per_policy_and_rule(make):
     index = make.index(make.policy("one", uid="1"), make.policy("two", uid="2"))
     intent = run(index, make.review(obj=make.thing()))
     assert rules_of(intent) == [("one", "copy"), ("two", "copy")]
@@ -78,7 +78,7 @@ def test_the_same_admission_request_gives_the_same_names(make):
     )
 
 
-def test_another_kind_fires_nothing(make):
+def test_an_object_of_another_kind_fires_no_rule(make):
     assert run(make.index(make.policy()), make.review(obj=make.thing(kind="Pod"))).drafts == ()
 
 
@@ -87,7 +87,7 @@ def test_a_dry_run_records_nothing(make):
 
 
 @pytest.mark.parametrize(("skip", "count"), [(None, 0), (True, 0), (False, 1)])
-def test_writes_of_the_controller_itself(make, skip, count):
+def test_writes_of_the_controller_fire_only_rules_that_do_not_skip_them(make, skip, count):
     rule = {} if skip is None else {"skipBackgroundRequests": skip}
     body = make.review(obj=make.thing(), userInfo={"username": OWN})
     assert len(run(make.index(make.policy(**rule)), body).drafts) == count
@@ -103,7 +103,7 @@ def test_writes_of_the_controller_itself(make, skip, count):
         ("kube-retrofit", "shop/other", True),
     ],
 )
-def test_own_writes_in_a_policys_name_do_not_fire_it_and_fire_all_others(
+def test_own_writes_under_a_policys_account_fire_all_policies_but_that_one(
     make, manager, account, fires
 ):
     policy = make.policy()
@@ -114,7 +114,7 @@ def test_own_writes_in_a_policys_name_do_not_fire_it_and_fire_all_others(
     assert bool(run(make.index(policy), body).drafts) is fires
 
 
-def test_a_namespaced_policy_stays_in_its_namespace(make):
+def test_a_namespaced_policy_fires_only_in_its_namespace(make):
     index = make.index(make.policy("local", namespace="a"))
     assert rules_of(run(index, make.review(obj=make.thing()))) == [("a/local", "copy")]
     assert run(index, make.review(obj=make.thing(namespace="b"))).drafts == ()
@@ -142,7 +142,7 @@ def selecting(make):
     return make.policy(resources={"kinds": ["ConfigMap"], "namespaceSelector": selector})
 
 
-def test_a_namespace_that_is_not_known_yet_is_recorded(make):
+def test_a_trigger_in_a_namespace_with_unknown_labels_is_recorded(make):
     index, body = make.index(selecting(make)), make.review(obj=make.thing())
     assert len(run(index, body, labels=None).drafts) == 1
     assert len(run(index, body, labels={"tier": "gold"}).drafts) == 1
@@ -152,9 +152,7 @@ def test_a_namespace_that_is_not_known_yet_is_recorded(make):
 @pytest.mark.parametrize(
     ("cluster_roles", "count"), [(None, 1), ((), 0), (("admin", "view"), 1), (("view",), 0)]
 )
-def test_roles_of_the_user_that_nobody_knows_are_left_to_the_controller(
-    make, cluster_roles, count
-):
+def test_unknown_roles_of_the_user_are_left_to_the_controller(make, cluster_roles, count):
     document = make.policy(spec={"background": False})
     document["spec"]["rules"][0]["match"]["any"][0]["clusterRoles"] = ["admin"]
     body = make.review(obj=make.thing())
@@ -169,13 +167,13 @@ def condition(key, value="on"):
     return {"all": [{"key": key, "operator": "Equals", "value": value}]}
 
 
-def test_a_precondition_on_the_request_is_decided_here(make):
+def test_a_precondition_on_the_request_is_decided_by_the_admission_server(make):
     index = make.index(make.policy(preconditions=condition("{{ request.object.data.mode }}")))
     assert len(run(index, make.review(obj=make.thing(data={"mode": "on"}))).drafts) == 1
     assert run(index, make.review(obj=make.thing(data={"mode": "off"}))).drafts == ()
 
 
-def test_a_precondition_that_fails_is_recorded_so_that_somebody_hears_of_it(make):
+def test_a_trigger_whose_precondition_fails_to_evaluate_is_recorded(make):
     index = make.index(make.policy(preconditions=condition("{{ request.object.data.mode }}")))
     assert len(run(index, make.review(obj=make.thing())).drafts) == 1
 
@@ -209,7 +207,7 @@ def test_a_precondition_on_the_roles_of_the_user_is_left_to_the_controller(make)
     assert run(index, body, roles=(), cluster_roles=()).drafts == ()
 
 
-def test_filters_win_over_policies(make):
+def test_resource_filters_take_precedence_over_policies(make):
     index = make.index(make.policy())
     filters = default_filters("kyverno")
     assert (
@@ -220,7 +218,7 @@ def test_filters_win_over_policies(make):
     assert len(run(index, make.review(obj=make.thing()), filters=filters).drafts) == 1
 
 
-def test_filters_for_policies_are_not_for_other_languages(make):
+def test_resource_filters_do_not_apply_to_other_languages(make):
     """This includes the shipped ConfigMap's filter for the bindings of Pods."""
     zone = {"select": "$.syntheticRefs.node.metadata.labels.zone"}
     patch = {"op": "add", "path": "/metadata/labels/zone", "value": "x"}
@@ -248,7 +246,7 @@ def test_filters_for_policies_are_not_for_other_languages(make):
     assert len(run(index, body, parent=pod, labels={}).drafts) == 2
 
 
-def test_a_subresource_is_named_by_its_parent(make):
+def test_a_subresource_is_matched_by_the_kind_of_its_parent(make):
     index = make.index(make.policy(resources={"kinds": ["Deployment/scale"]}))
     scale = make.thing(kind="Scale", api_version="autoscaling/v1", spec={"replicas": 3})
     body = make.review(
@@ -264,7 +262,7 @@ def test_a_subresource_is_named_by_its_parent(make):
     assert draft.spec.resource.kind == "Scale"
 
 
-def test_what_cannot_be_kept_is_refused_with_size_and_cure(make):
+def test_a_trigger_too_large_to_record_is_refused_with_size_and_cure(make):
     rule = {
         "resources": {"kinds": ["ConfigMap"], "operations": ["DELETE"]},
         "patch": {"metadata": {"labels": {"x": "{{ request.object.data.big }}"}}},
@@ -286,7 +284,7 @@ def test_what_cannot_be_kept_is_refused_with_size_and_cure(make):
     assert lax.warnings
 
 
-def test_a_failed_recording_is_answered_as_the_policy_asks(make):
+def test_a_failed_recording_is_answered_according_to_the_failure_policy(make):
     (draft,) = run(make.index(make.policy()), make.review(obj=make.thing())).drafts
     lost = (Unrecorded(draft=draft, reason="unavailable", message="connection refused"),)
     strict = respond("Fail", (), lost)
@@ -301,7 +299,7 @@ def test_a_failed_recording_is_answered_as_the_policy_asks(make):
     assert respond("Fail", (), ()).allowed
 
 
-def test_a_draft_says_nothing_of_what_it_keeps_of_a_secret(make):
+def test_the_repr_of_a_draft_does_not_contain_secret_data(make):
     rule = {
         "resources": {"kinds": ["Secret"], "operations": ["DELETE"]},
         "patch": {"metadata": {"labels": {"x": "{{ request.object.data.token }}"}}},
@@ -340,26 +338,26 @@ class TestExceptions:
             (excepting(conditions=condition("{{ settings.data.v }}")), 1),
         ],
     )
-    def test_a_trigger_that_is_excepted_records_nothing(self, make, exception, count):
+    def test_an_excepted_trigger_is_not_recorded(self, make, exception, count):
         body = make.review(obj=make.thing(data={"v": "x"}))
         intent = run(make.index(make.policy()), body, exceptions=[exception])
         assert len(intent.drafts) == count
 
-    def test_a_namespace_that_is_not_known_leaves_it_to_the_controller(self, make):
+    def test_an_exception_in_a_namespace_with_unknown_labels_is_left_to_the_controller(self, make):
         resources = {"kinds": ["ConfigMap"], "namespaceSelector": {"matchLabels": {"a": "b"}}}
         exceptions, body = [excepting(resources=resources)], make.review(obj=make.thing())
         index = make.index(make.policy())
         for labels, count in ((None, 1), ({}, 1), ({"a": "b"}, 0)):
             assert len(run(index, body, labels=labels, exceptions=exceptions).drafts) == count
 
-    def test_a_deletion(self, make):
+    def test_a_deletion_can_be_excepted(self, make):
         index = make.index(
             make.policy(resources={"kinds": ["ConfigMap"], "operations": ["DELETE"]})
         )
         body = make.review("DELETE", None, make.thing())
         assert run(index, body, exceptions=[excepting()]).drafts == ()
 
-    def test_an_exception_of_targets_alone_is_none_of_triggers(self, make):
+    def test_an_exception_for_targets_only_does_not_except_triggers(self, make):
         exception = excepting()
         known = ExceptionIndex(exception_settings=ExceptionSettings(enabled=True, namespaces="*"))
         marks = {"kube-retrofit.dev/excepts": "targets"}
@@ -399,7 +397,7 @@ class TestOne:
     def found(self, index, body, **given):
         return [(item.spec.rule, item.spec.unless) for item in run(index, body, **given).drafts]
 
-    def test_the_first(self, make):
+    def test_only_the_first_of_two_matching_rules_is_recorded(self, make):
         index = one_of(make, {"name": "a"}, {"name": "b"})
         assert self.found(index, make.review(obj=make.thing())) == [("a", ())]
 
@@ -414,7 +412,7 @@ class TestOne:
         index = one_of(make, {"name": "a", **first}, {"name": "b"}, {"name": "c"})
         assert self.found(index, make.review(obj=make.thing())) == [("b", ())]
 
-    def test_the_order_is_that_of_the_policy_for_kinds_by_wildcard_too(self, make):
+    def test_rules_with_kind_wildcards_keep_their_order_in_the_policy(self, make):
         wild = {"match": {"any": [{"resources": {"kinds": ["Config*"]}}]}}
         index = one_of(make, {"name": "a", **wild}, {"name": "b"})
         assert self.found(index, make.review(obj=make.thing())) == [("a", ())]
@@ -425,7 +423,7 @@ class TestOne:
         found = self.found(index, body, exceptions=[excepting(rules=["a"])])
         assert found == [("b", ())]
 
-    def test_a_rule_for_the_controller_to_decide_does_not_end_the_search(self, make):
+    def test_a_rule_left_to_the_controller_does_not_end_the_search(self, make):
         pending = {**SETTINGS, **READS_MORE}
         index = one_of(
             make, {"name": "a", **pending}, {"name": "b", **pending}, {"name": "c"}, {"name": "d"}
@@ -433,7 +431,7 @@ class TestOne:
         found = self.found(index, make.review(obj=make.thing()))
         assert found == [("a", ()), ("b", ("a",)), ("c", ("a", "b"))]
 
-    def test_what_an_earlier_rule_reads_is_kept_for_the_later_ones(self, make):
+    def test_fields_that_an_earlier_rule_reads_are_recorded_for_later_rules(self, make):
         reads = {"all": [{**READS_MORE["preconditions"]["all"][0]}]}
         reads["all"].append(
             {"key": "{{ request.oldObject.data.v }}", "operator": "Equals", "value": "x"}
@@ -445,12 +443,12 @@ class TestOne:
             {"oldObject": {"data": {"v": "x"}}}
         ] * 2
 
-    def test_own_writes_pass_over_a_rule_that_skips_them(self, make):
+    def test_own_writes_pass_over_rules_that_skip_background_requests(self, make):
         index = one_of(make, {"name": "a"}, {"name": "b", "skipBackgroundRequests": False})
         body = make.review(obj=make.thing(), userInfo={"username": OWN})
         assert self.found(index, body) == [("b", ())]
 
-    def test_policies_are_independent(self, make):
+    def test_apply_rules_one_does_not_extend_across_policies(self, make):
         index = make.index(
             make.policy("one", uid="1", spec={"applyRules": "One"}),
             make.policy("two", uid="2", spec={"applyRules": "One"}),
@@ -458,7 +456,7 @@ class TestOne:
         assert len(run(index, make.review(obj=make.thing())).drafts) == 2
 
 
-def test_nothing_is_compiled_for_a_request(make):
+def test_no_expression_is_compiled_for_a_request(make):
     index = make.index(make.policy())
     first = run(index, make.review(obj=make.thing()))
     assert rules_of(first)
@@ -496,14 +494,14 @@ def test_all_rules_of_a_request_share_one_allowance(make):
     assert intent.costly.origin.policy.key == "p0"
 
 
-def test_a_rule_that_is_spared_is_left_to_the_controller(make):
+def test_a_spared_rule_is_left_to_the_controller(make):
     never = {"all": [{"key": "a", "operator": "Equals", "value": "b"}]}
     index, body = make.index(make.policy(preconditions=never)), make.review(obj=make.thing())
     assert run(index, body).drafts == ()
     assert rules_of(run(index, body, spared=lambda _: True)) == [("set-team", "copy")]
 
 
-def test_what_looks_at_every_label_costs_for_every_label(make):
+def test_matching_annotations_by_wildcard_costs_steps_for_every_annotation(make):
     wild = {f"*-{at}-*": "?*" for at in range(300)}
     resources = {"kinds": ["ConfigMap"], "annotations": wild}
     index = make.index(make.policy(resources=resources))

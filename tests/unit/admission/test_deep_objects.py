@@ -24,7 +24,7 @@ def body(make, operation="CREATE", levels=MANY, inside=b"1", **meta):
 
 
 @pytest.mark.parametrize("levels", [200, 300, 600, 1_100, MANY])
-def test_it_is_recorded_like_any_other(make, levels):
+def test_a_deeply_nested_trigger_is_recorded_like_any_other(make, levels):
     intent = run(make.index(make.policy()), body(make, levels=levels, uid="u"))
     (draft,) = intent.drafts
     assert (draft.spec.resource.name, draft.spec.resource.uid) == ("dict", "u")
@@ -32,13 +32,13 @@ def test_it_is_recorded_like_any_other(make, levels):
 
 
 @pytest.mark.parametrize("levels", [300, MANY])
-def test_what_matches_nothing_is_skipped(make, levels):
+def test_a_deeply_nested_object_that_matches_no_rule_is_skipped(make, levels):
     index = make.index(make.policy(resources={"kinds": ["ConfigMap"], "names": ["other"]}))
     assert run(index, body(make, levels=levels)) == run(index, body(make, levels=2))
 
 
 @pytest.mark.parametrize("levels", [300, MANY])
-def test_what_a_precondition_may_read_there_is_left_to_the_controller(make, levels):
+def test_a_precondition_on_a_deeply_nested_field_is_left_to_the_controller(make, levels):
     wanted = {"key": "{{ request.object.spec.a.a }}", "operator": "Equals", "value": "x"}
     index = make.index(make.policy(preconditions={"all": [wanted]}))
     assert run(index, body(make, levels=1)).drafts == ()
@@ -46,7 +46,7 @@ def test_what_a_precondition_may_read_there_is_left_to_the_controller(make, leve
 
 
 @pytest.mark.parametrize("levels", [300, MANY])
-def test_a_change_far_below_is_a_change(make, levels):
+def test_a_change_in_a_deeply_nested_field_is_a_change(make, levels):
     index = make.index(make.policy())
     for inside, unchanged in ((b"1", True), (b"2", False)):
         text = body(make, "UPDATE", levels=levels)
@@ -57,7 +57,7 @@ def test_a_change_far_below_is_a_change(make, levels):
 
 
 @pytest.mark.parametrize("levels", [300, MANY])
-def test_of_a_deleted_one_all_is_kept_that_lies_above(make, levels):
+def test_the_upper_levels_of_a_deleted_object_are_recorded(make, levels):
     patch = {"metadata": {"labels": {"x": "{{ request.object.metadata.labels.y }}"}}}
     index = make.index(make.policy(resources=DELETION, patch=patch))
     (draft,) = run(index, body(make, "DELETE", levels=levels, labels={"y": "z"})).drafts
@@ -65,7 +65,7 @@ def test_of_a_deleted_one_all_is_kept_that_lies_above(make, levels):
 
 
 @pytest.mark.parametrize("levels", [300, MANY])
-def test_what_cannot_be_kept_is_refused_with_its_cure(make, levels):
+def test_a_deletion_whose_nested_fields_a_rule_reads_is_refused_with_the_cure(make, levels):
     patch = {"metadata": {"labels": {"x": "{{ request.object.spec.a.a }}"}}}
     index = make.index(make.policy(resources=DELETION, patch=patch))
     intent = run(index, body(make, "DELETE", levels=levels))
@@ -77,18 +77,18 @@ def test_what_cannot_be_kept_is_refused_with_its_cure(make, levels):
     assert respond("Ignore", intent.refused, ()).warnings
 
 
-def test_a_body_that_takes_long_to_look_through_is_refused_at_once():
+def test_a_large_deeply_nested_body_is_refused_at_once():
     with pytest.raises(BadReview, match="nested more deeply than 250 levels, and too large"):
         parse_review(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
 
 
-def test_what_is_no_json_is_still_reported():
+def test_deeply_nested_invalid_json_is_reported_as_not_json():
     for text in (b"[" * 300, b'{"a":' * 2_000):
         with pytest.raises(BadReview, match="not JSON"):
             parse_review(text)
 
 
-def test_what_is_kept_can_be_written(make):
+def test_the_kept_part_of_a_deeply_nested_object_can_be_serialized(make):
     request = parse_review(body(make, levels=MANY))
     assert request.cut
     orjson.dumps({"spec": {"recorded": {"object": request.object}}})

@@ -14,7 +14,9 @@ from tests.unit.admission.serving import World
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_an_object_is_changed_alike(case: Case, tmp_path: Path, make: type[Make]) -> None:
+async def test_apply_changes_an_object_as_the_admission_server_does(
+    case: Case, tmp_path: Path, make: type[Make]
+) -> None:
     policy, obj = policy_of(case, "p"), object_of(case, "x", "a")
     index = make.index(policy)
     (compiled,) = index.policies()

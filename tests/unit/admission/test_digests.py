@@ -28,7 +28,7 @@ def policies() -> Policies:
     return Policies()
 
 
-async def test_many_that_nobody_knows_share_reads(policies):
+async def test_concurrent_unknown_digests_share_reads(policies):
     known = "0" * 16
     invented = [f"{number:016x}" for number in range(1, 301)]
     for part in (invented[:100], invented[100:]):
@@ -40,12 +40,12 @@ async def test_many_that_nobody_knows_share_reads(policies):
 
 
 @pytest.mark.parametrize("text", ["", "0123456789abcdef", "../../x", "0123456789ABCDEF", "a" * 99])
-async def test_what_is_known_or_no_digest_costs_nothing(policies, text):
+async def test_known_and_malformed_digests_cause_no_read(policies, text):
     await policies.digests.learn(text, "0123456789abcdef")
     assert policies.reads == 0
 
 
-async def test_who_comes_while_the_policies_are_read_waits_for_a_read_of_its_own(policies):
+async def test_a_digest_that_arrives_during_a_read_waits_for_a_new_read(policies):
     first = asyncio.create_task(policies.digests.learn("1" * 16, ""))
     while policies.reads == 0:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def test_who_comes_while_the_policies_are_read_waits_for_a_read_of_its_own
     assert policies.reads == 2
 
 
-async def test_a_read_that_failed_is_reported_and_made_again(policies):
+async def test_a_failed_read_is_reported_and_repeated(policies):
     policies.broken = True
     with pytest.raises(Unavailable):
         await policies.digests.learn("1" * 16, "")

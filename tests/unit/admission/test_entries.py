@@ -23,24 +23,24 @@ async def reviewed(make, *args):
     return await PolicyWebhook(make.deps()).review(request, make.deadline())
 
 
-async def test_an_entry_that_can_be_kept_is_stored(make):
+async def test_a_valid_entry_is_stored(make):
     found = await reviewed(make, "CREATE", entry(GOOD))
     assert (found.allowed, found.warnings) == (True, ())
 
 
-async def test_one_that_cannot_is_refused_with_its_place(make):
+async def test_an_invalid_entry_is_refused_with_its_place(make):
     found = await reviewed(make, "CREATE", entry({"apiCall": {}}))
     assert (found.allowed, found.code) == (False, 422)
     assert "GlobalContextEntry teams: spec.apiCall: either a urlPath" in found.message
 
 
-async def test_one_that_nobody_can_read_gives_a_warning(make):
+async def test_an_entry_whose_name_no_rule_can_use_gives_a_warning(make):
     found = await reviewed(make, "CREATE", entry(GOOD, "a.b"))
     assert found.allowed
     assert "no rule can read a.b" in found.warnings[0]
 
 
-async def test_a_broken_one_can_still_be_labelled_and_removed(make):
+async def test_a_broken_entry_can_still_be_labelled_and_removed(make):
     broken = entry({"apiCall": {}})
     assert (
         await reviewed(make, "UPDATE", entry({"apiCall": {}}, labels={"a": "b"}), broken)
@@ -58,7 +58,7 @@ async def test_a_broken_one_can_still_be_labelled_and_removed(make):
         {"apiCall": {"urlPath": "/api/v1/namespaces/a/pods", "method": "POST"}},
     ],
 )
-async def test_one_about_the_programs_own_is_refused(make, spec):
+async def test_an_entry_for_own_objects_or_a_post_call_is_refused(make, spec):
     found = await reviewed(make, "CREATE", entry(spec))
     assert (found.allowed, found.code) == (False, 422)
     assert f"spec.{next(iter(spec))}: " in found.message
@@ -73,7 +73,7 @@ def reading(make, *names):
     return make.mutating(context=entries)
 
 
-async def test_what_the_admission_server_may_not_keep_for_a_rule_gives_a_warning(make):
+async def test_a_rule_whose_entries_the_admission_server_may_not_read_gives_a_warning(make):
     entries = [entry(GOOD), entry(CALLS, "calls"), entry(GOOD, "unnamed")]
     for names, expected in (
         (["teams.part"], ["GlobalContextEntry teams", "watch pods"]),
@@ -96,7 +96,7 @@ async def test_what_the_admission_server_may_not_keep_for_a_rule_gives_a_warning
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-async def test_so_does_an_entry_that_a_rule_reads_already(make, is_read):
+async def test_an_entry_the_admission_server_may_not_read_warns_if_a_rule_reads_it(make, is_read):
     known = [entry(GOOD)] if is_read else []
     deps = make.deps(reader=Account(lacks=LACKS), entries=known)
     request = parse_review(make.review("CREATE", entry(GOOD)))

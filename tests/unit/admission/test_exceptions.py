@@ -37,12 +37,12 @@ def response(make: type[Make]) -> Callable[..., Awaitable[AdmissionResponse]]:
     return ask
 
 
-async def test_one_that_is_honoured(response):
+async def test_an_exception_in_an_allowed_namespace_is_stored_without_warning(response):
     found = await response(exception())
     assert (found.allowed, found.warnings) == (True, ())
 
 
-async def test_one_of_a_namespace_that_does_not_count(response):
+async def test_an_exception_in_another_namespace_gives_a_warning(response):
     found = await response(exception("a"))
     assert found.allowed
     assert found.warnings == (
@@ -50,23 +50,23 @@ async def test_one_of_a_namespace_that_does_not_count(response):
     )
 
 
-async def test_none_is_honoured_where_nobody_asked_for_it(response):
+async def test_an_exception_gives_a_warning_if_exceptions_are_disabled(response):
     found = await response(exception(), exception_settings=ExceptionSettings())
     assert (found.allowed, found.warnings) == (True, (DISABLED,))
 
 
-async def test_what_cannot_be_compiled_is_refused_with_its_place(response):
+async def test_an_invalid_exception_is_refused_with_its_place(response):
     found = await response(exception(exceptions=[]))
     assert (found.allowed, found.code) == (False, 422)
     assert found.message.startswith("PolicyException security/e: spec.exceptions: ")
 
 
-async def test_warnings_of_the_exception(response):
+async def test_compiler_warnings_of_an_exception_are_returned(response):
     (text,) = (await response(exception(podSecurity=[{}]))).warnings
     assert "podSecurity" in text
 
 
-async def test_a_broken_one_can_still_be_labelled_and_removed(response):
+async def test_a_broken_exception_can_still_be_labelled_and_removed(response):
     broken = exception(exceptions=[])
     labelled = {**broken, "metadata": {**broken["metadata"], "labels": {"a": "b"}}}
     assert (await response(labelled, broken)).allowed
@@ -74,7 +74,7 @@ async def test_a_broken_one_can_still_be_labelled_and_removed(response):
     assert (await response({**broken, "metadata": dying}, exception())).allowed
 
 
-async def test_an_annotation_changes_the_meaning(response):
+async def test_a_changed_excepts_annotation_is_checked(response):
     marks = {"annotations": {"kube-retrofit.dev/excepts": "all"}}
     changed = exception()
     changed["metadata"] |= marks

@@ -93,7 +93,7 @@ def drafts(make, facts, *policies):
     ).drafts
 
 
-def test_labels_that_may_be_old_say_no_to_nobody(make, facts):
+def test_possibly_stale_namespace_labels_exclude_no_trigger(make, facts):
     watch = Said()
     known = facts(of_namespaces=watch)
     assert not drafts(make, known, make.policy(resources=SELECTOR))
@@ -101,7 +101,7 @@ def test_labels_that_may_be_old_say_no_to_nobody(make, facts):
     assert drafts(make, known, make.policy(resources=SELECTOR))
 
 
-def test_an_exception_that_may_be_gone_takes_nothing_out(make, facts):
+def test_a_possibly_stale_exception_excepts_no_trigger(make, facts):
     exceptions = ExceptionIndex(exception_settings=ExceptionSettings(enabled=True, namespaces="*"))
     exceptions.on_event(
         "ADDED",
@@ -138,24 +138,24 @@ class TestRoles:
         cluster.add(binding("new", "new"))
         return facts(roles=roles, of_roles=(Said(), Said(heard=False)))
 
-    def test_where_a_rule_asks_they_have_to_be_read(self, known, asking):
+    def test_stale_roles_are_unknown_if_a_rule_matches_roles(self, known, asking):
         assert known.known_roles(JANE, parse_filters(), asking) is None
 
-    def test_where_the_settings_ask_they_have_to_be_read(self, make, known):
+    def test_stale_roles_are_unknown_if_the_settings_exclude_roles(self, make, known):
         filters = parse_filters(exclude_roles="x:old")
         assert known.known_roles(JANE, filters, programs(make)) is None
 
-    def test_where_nobody_asks_what_was_heard_of_last_will_do(self, make, known):
+    def test_stale_roles_are_used_if_neither_rules_nor_settings_name_roles(self, make, known):
         assert known.known_roles(JANE, parse_filters(), programs(make)).roles == ("x:old",)
 
-    def test_while_the_watches_are_heard_they_are_known(self, facts, asking):
+    def test_cached_roles_are_used_while_the_watches_are_fresh(self, facts, asking):
         known = facts(of_roles=(Said(), Said()))
         assert known.known_roles(JANE, parse_filters(), asking).roles == ()
 
     @pytest.mark.parametrize(
         ("roles", "found", "lists"), [(["x:new"], ("x:new",), 2), ([], ("x:old",), 0)]
     )
-    async def test_a_review_reads_them_only_where_a_rule_asks(
+    async def test_stale_roles_are_read_for_a_review_only_if_a_rule_matches_roles(
         self, make, known, cluster, roles, found, lists
     ):
         match = {"any": [{"resources": {"kinds": ["ConfigMap"]}, "roles": roles}]}
@@ -173,10 +173,10 @@ class TestRoles:
         asked = await lookup.find(request, Address(failure_policy=FAIL), Phase.TRIGGERED, deadline)
         assert (asked.request.roles, cluster.lists) == (found, lists)
 
-    async def test_they_are_read_as_they_are_stored(self, known):
+    async def test_roles_are_read_as_they_are_stored(self, known):
         assert (await known.roles_of(JANE)).roles == ("x:new",)
 
-    async def test_all_who_come_at_once_are_served_by_one_read(self, known, cluster):
+    async def test_concurrent_reads_of_roles_share_one_list(self, known, cluster):
         work = (known.roles_of(JANE) for _ in range(20))
         assert {found.roles for found in await asyncio.gather(*work)} == {("x:new",)}
         assert cluster.lists == 2

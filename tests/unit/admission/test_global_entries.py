@@ -56,7 +56,7 @@ def versioned(policy: Object, generation: int) -> Object:
     return {**policy, "metadata": {**policy["metadata"], "generation": generation}}
 
 
-def test_those_of_all_policies_as_they_are_now(entries, index, make: type[Make]):
+def test_entries_named_by_current_policies_are_wanted(entries, index, make: type[Make]):
     one, other = (
         make.mutating("one", context=reading("teams", "costs.by-team")),
         make.mutating("other", context=reading("teams")),
@@ -70,7 +70,7 @@ def test_those_of_all_policies_as_they_are_now(entries, index, make: type[Make])
     assert entries.context.wanted == {"zones"}
 
 
-def test_of_a_foreach_too(entries, index, make: type[Make]):
+def test_entries_named_in_a_foreach_are_wanted(entries, index, make: type[Make]):
     block = {
         "list": "request.object.data.list",
         "context": reading("inner"),
@@ -80,7 +80,7 @@ def test_of_a_foreach_too(entries, index, make: type[Make]):
     assert entries.context.wanted == {"inner"}
 
 
-def test_all_where_only_values_tell_which(entries, index, make: type[Make]):
+def test_all_entries_are_wanted_if_a_name_contains_a_variable(entries, index, make: type[Make]):
     policy = make.mutating(context=reading("{{ request.namespace }}-teams"))
     index.apply(policy)
     assert entries.context.wanted is None
@@ -88,13 +88,15 @@ def test_all_where_only_values_tell_which(entries, index, make: type[Make]):
     assert entries.context.wanted == frozenset()
 
 
-def test_none_of_rules_that_run_afterwards_or_cannot_run(entries, index, make: type[Make]):
+def test_entries_of_rules_with_targets_and_of_broken_rules_are_not_wanted(
+    entries, index, make: type[Make]
+):
     index.apply(make.policy(context=reading("teams")))
     index.apply(make.mutating("broken", context=reading("teams"), mutate={"nothing": 1}))
     assert entries.context.wanted == frozenset()
 
 
-async def test_metrics_show_what_rules_can_read(entries):
+async def test_metrics_count_ready_entries_and_failures(entries):
     metrics = create_metrics()
     entries.show(metrics)
     verdicts = entries.context.verdicts

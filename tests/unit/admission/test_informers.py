@@ -5,7 +5,7 @@ from reconciler.observe.metrics import create_metrics
 from reconciler.services.catalog.policy_store import PolicyStore
 
 
-def test_policies_come_change_and_go(make):
+def test_policies_are_added_changed_and_removed_by_watch_events(make):
     metrics, index = create_metrics(), PolicyStore()
     feed = PolicyFeed(index=index, metrics=metrics)
 
@@ -26,7 +26,7 @@ def test_policies_come_change_and_go(make):
     assert (counted("ready"), counted("invalid")) == (0, 0)
 
 
-def test_labels_of_namespaces_follow():
+def test_namespace_labels_follow_watch_events():
     labels = NamespaceLabels()
     labels.on_event("ADDED", {"metadata": {"name": "a", "labels": {"tier": "gold"}}})
     labels.on_event("ADDED", {"metadata": {"name": "b"}})

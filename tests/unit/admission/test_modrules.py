@@ -56,7 +56,7 @@ async def world(make: type[Make]) -> AsyncIterator[World]:
         yield world
 
 
-async def test_tiers_go_over_all_rules_of_a_language(make: type[Make]) -> None:
+async def test_execution_tiers_order_all_rules_of_a_language(make: type[Make]) -> None:
     late = add("a-late", "/metadata/labels/second", "{{ .Target.metadata.labels.first }}!")
     late["spec"] |= {"executionTier": 1, "match": [POD, {"select": "$.metadata.labels.first"}]}
     grows = add("b-grows", "/spec/containers/-1", "{name: side, image: side}")
@@ -72,7 +72,7 @@ async def test_tiers_go_over_all_rules_of_a_language(make: type[Make]) -> None:
     assert [item["name"] for item in after["spec"]["containers"]] == ["web", "log", "side"]
 
 
-async def test_a_rule_that_fails_takes_no_other_with_it(make: type[Make]) -> None:
+async def test_a_failing_rule_does_not_stop_other_rules(make: type[Make]) -> None:
     good = add("a", "/metadata/labels/good", "well")
     bad = patching({"op": "replace", "path": "/spec/none", "value": "1"}, name="b")
     later = add("c", "/metadata/labels/later", "well")
@@ -88,7 +88,7 @@ async def test_a_rule_that_fails_takes_no_other_with_it(make: type[Make]) -> Non
     assert warning.startswith("kube-retrofit: not changed, because policy shop/b rule patch: ")
 
 
-async def test_a_refusal_names_every_rule_and_nothing_is_recorded(world, make) -> None:
+async def test_a_refusal_names_every_rejecting_rule_and_nothing_is_recorded(world, make) -> None:
     for path in (VALIDATE, "/validate/fail"):
         response = await ask(world, path, make.review(obj=root()))
         assert response["allowed"] is False
@@ -101,14 +101,14 @@ async def test_a_refusal_names_every_rule_and_nothing_is_recorded(world, make) -
     assert world.count("rejections_total", policy="shop/no-root", rule="reject") == 2
 
 
-async def test_what_none_refuses_is_recorded(world, make) -> None:
+async def test_an_object_that_no_rule_rejects_is_recorded(world, make) -> None:
     pod = make_pod(spec={"containers": [{"name": "web", "image": "web"}]})
     assert (await ask(world, "/validate/fail", make.review(obj=pod)))["allowed"] is True
     assert await stored(world) == 1
 
 
 @pytest.mark.parametrize("namespace", ["other", "kube-system", "kyverno"])
-async def test_nothing_else_is_refused(world, make, namespace: str) -> None:
+async def test_objects_in_other_namespaces_are_not_refused(world, make, namespace: str) -> None:
     pod = root()
     pod["metadata"] = {**pod["metadata"], "namespace": namespace}
     assert (await ask(world, VALIDATE, make.review(obj=pod)))["allowed"] is True
@@ -120,7 +120,7 @@ async def test_a_dry_run_is_refused_and_not_counted(world, make) -> None:
     assert world.count("rejections_total", policy="shop/no-root", rule="reject") == 0
 
 
-async def test_a_deletion_is_judged_by_what_is_deleted(make: type[Make]) -> None:
+async def test_a_deletion_is_judged_by_the_deleted_object(make: type[Make]) -> None:
     kept = rejecting("keep", '$.metadata.labels.keep == "yes"', admissionOperations=["DELETE"])
     pod = make_pod()
     pod["metadata"] = {**pod["metadata"], "labels": {"keep": "yes"}}
@@ -132,7 +132,7 @@ async def test_a_deletion_is_judged_by_what_is_deleted(make: type[Make]) -> None
 
 
 @pytest.mark.parametrize("strict", [False, True])
-async def test_a_rule_that_cannot_be_asked_answers_for_itself_only(
+async def test_the_failure_policy_of_an_unreadable_rule_applies_to_that_rule_only(
     make: type[Make], *, strict: bool
 ) -> None:
     lost = rejecting(
@@ -149,7 +149,9 @@ async def test_a_rule_that_cannot_be_asked_answers_for_itself_only(
         assert refused["status"]["message"].endswith("ModRule(s): shop/no-root")
 
 
-async def test_under_ignore_a_warning_tells_what_was_not_checked(make: type[Make]) -> None:
+async def test_under_ignore_a_warning_names_the_rule_that_was_not_checked(
+    make: type[Make],
+) -> None:
     asks = rejecting("asks", '$.syntheticRefs.namespace.metadata.labels.team == "a"')
     async with World(make.index(asks), namespaces={"shop": {}}, loader=Silent()) as world:
         response = await ask(world, VALIDATE, make.review(obj=make_pod()))

@@ -62,7 +62,7 @@ async def world(make: type[Make]) -> AsyncIterator[World]:
         yield world
 
 
-async def test_the_patch_leads_from_the_object_to_what_the_rule_wants(world, make):
+async def test_the_patch_turns_the_object_into_the_result_of_the_rule(world, make):
     obj = make.thing(data={"a": "1"})
     response = await ask(world, "/mutate/fail", make.review(obj=obj))
     assert response["allowed"] is True
@@ -70,13 +70,13 @@ async def test_the_patch_leads_from_the_object_to_what_the_rule_wants(world, mak
     assert world.count("mutations_total", policy="add-team", rule="add") == 1
 
 
-async def test_what_nothing_matches_or_changes_is_allowed_without_a_patch(world, make):
+async def test_an_unmatched_or_unchanged_object_is_allowed_without_a_patch(world, make):
     for obj in (make.thing("Secret"), make.thing(metadata={"labels": LABEL})):
         response = await ask(world, "/mutate/fail", make.review(obj=obj))
         assert response == {"uid": response["uid"], "allowed": True}
 
 
-async def test_a_rule_sees_what_the_one_before_made_match_included(make):
+async def test_a_rule_is_matched_and_evaluated_on_the_result_of_earlier_rules(make):
     second = {
         "name": "second",
         "match": {
@@ -108,7 +108,7 @@ async def test_a_rule_sees_what_the_one_before_made_match_included(make):
     }
 
 
-async def test_with_one_only_the_first_rule_that_changes_something_counts(make):
+async def test_under_apply_rules_one_only_the_first_changing_rule_is_applied(make):
     rules = [
         {"name": "none", **labels()},
         {"name": "a", **labels(a="1")},
@@ -134,7 +134,7 @@ async def test_an_error_refuses_under_fail_and_changes_nothing(make):
         assert world.count("mutations_refused_total", policy="add-team", reason="evaluation") == 1
 
 
-async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_on(make):
+async def test_under_ignore_a_failing_policy_is_skipped_whole_and_others_are_applied(make):
     lax = {"failurePolicy": "Ignore"}
     broken = make.mutating(
         "broken",
@@ -153,7 +153,7 @@ async def test_under_ignore_a_policy_that_fails_is_left_out_whole_and_others_go_
         assert world.count("mutations_total", policy="broken", rule="a") == 0
 
 
-async def test_where_the_address_says_so_every_policy_is_under_ignore(make):
+async def test_the_path_for_all_policies_treats_every_policy_as_ignore(make):
     broken = make.mutating("broken", rules=[{"name": "bad", "mutate": MISSING}])
     index = make.index(broken, make.mutating("fine"), make.policy("records", uid="3"))
     obj = make.thing()
@@ -169,7 +169,7 @@ async def test_where_the_address_says_so_every_policy_is_under_ignore(make):
         assert (response["allowed"], len(response["warnings"])) == (True, 1)
 
 
-async def test_no_rule_makes_an_object_larger_by_more_than_a_mebibyte(make):
+async def test_a_rule_may_not_add_more_than_a_mebibyte_to_an_object(make):
     def rule(name, size):
         patch = {"data": {name: "\N{GRINNING FACE}" * size}}
         return {"name": name, "mutate": {"patchStrategicMerge": patch}}
@@ -194,14 +194,14 @@ async def test_a_dry_run_is_answered_the_same_and_not_counted(world, make):
     assert world.count("mutations_total", policy="add-team", rule="add") == 0
 
 
-async def test_a_policy_that_wants_it_tells_who_writes_what_it_changed(make):
+async def test_emit_warning_reports_the_changed_object_to_the_caller(make):
     policy = make.mutating(spec={"emitWarning": True})
     async with World(make.index(policy)) as world:
         response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
     assert response["warnings"] == ["policy add-team.add: mutated ConfigMap/dict in namespace a"]
 
 
-async def test_it_tells_of_what_has_no_name_yet_what_that_begins_with(make):
+async def test_emit_warning_shows_the_generate_name_of_an_object_without_a_name(make):
     obj = make.thing(name="")
     obj["metadata"]["generateName"] = "web-"
     async with World(make.index(make.mutating(spec={"emitWarning": True}))) as world:
@@ -209,7 +209,7 @@ async def test_it_tells_of_what_has_no_name_yet_what_that_begins_with(make):
     assert response["warnings"] == ["policy add-team.add: mutated ConfigMap/web-* in namespace a"]
 
 
-async def test_where_somebody_wants_to_know_an_event_tells_what_went_well(make):
+async def test_an_event_reports_a_mutation_only_if_success_events_are_enabled(make):
     for wanted in (False, True):
         async with World(make.index(make.mutating()), tells_success=wanted) as world:
             await ask(world, "/mutate/fail", make.review(obj=make.thing()))
@@ -222,7 +222,7 @@ async def test_where_somebody_wants_to_know_an_event_tells_what_went_well(make):
         assert reported == ([expected] if wanted else [])
 
 
-async def test_beside_a_live_kyverno_nothing_is_changed(make):
+async def test_nothing_is_changed_beside_a_live_kyverno(make):
     async with World(make.index(make.mutating()), standing_by=lambda: "kyverno is alive") as world:
         response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
     assert response == {"uid": response["uid"], "allowed": True}
@@ -238,7 +238,7 @@ async def test_beside_a_live_kyverno_nothing_is_changed(make):
         {"kind": "ClusterPolicy", "api_version": "kyverno.io/v1", "namespace": ""},
     ],
 )
-async def test_what_the_cluster_and_the_programs_live_on_is_never_changed(make, obj):
+async def test_system_namespaces_and_own_objects_are_never_changed(make, obj):
     policy = make.mutating(resources={"kinds": ["*"]}, spec={"failurePolicy": "Ignore"})
     async with World(make.index(policy)) as world:
         response = await ask(world, "/mutate/ignore", make.review(obj=make.thing(**obj)))
@@ -264,7 +264,7 @@ SELECTED = {"namespaceSelector": {"matchLabels": {"env": "test"}}, "kinds": ["Co
 
 
 class TestNamespaceLabels:
-    async def test_those_that_were_not_heard_of_are_read(self, make):
+    async def test_labels_of_an_unknown_namespace_are_read(self, make):
         async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
             world.cluster.add(
                 {
@@ -276,13 +276,13 @@ class TestNamespaceLabels:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert patch_of(response)
 
-    async def test_those_that_cannot_be_read_are_an_error(self, make):
+    async def test_namespace_labels_that_cannot_be_read_are_an_error(self, make):
         async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert (response["allowed"], response["status"]["code"]) == (False, 503)
         assert "it is unknown which rules apply to" in response["status"]["message"]
 
-    async def test_under_ignore_the_object_is_stored_as_it_is_with_a_warning(self, make):
+    async def test_under_ignore_unreadable_namespace_labels_leave_the_object_unchanged(self, make):
         policy = make.mutating(resources=SELECTED, spec={"failurePolicy": "Ignore"})
         reported = list[str]()
         lost = partial(reported.append, "lost")
@@ -295,7 +295,7 @@ class TestNamespaceLabels:
         assert "it is unknown which rules apply to" in text
         assert reported == ["lost"]
 
-    async def test_nobody_asks_for_those_that_no_rule_reads(self, make):
+    async def test_namespace_labels_that_no_rule_needs_are_not_read(self, make):
         async with World(make.index(make.mutating()), namespaces={}) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert patch_of(response)
@@ -343,7 +343,7 @@ class Kept:
 
 
 class TestEntries:
-    async def test_kept_data_is_for_the_rules_of_every_account(self, make):
+    async def test_global_context_entries_are_available_to_policies_with_an_account(self, make):
         named = {"metadata": {"annotations": {"kube-retrofit.dev/service-account": "a/bot"}}}
         policy = make.mutating(context=[TEAMS], **labels(team="{{ teams.a }}"))
         other = make.mutating(context=[SETTINGS], **labels(team="{{ settings.data.k }}"))
@@ -358,7 +358,7 @@ class TestEntries:
         message = response["status"]["message"]
         assert "before an object is stored: let the rule read only GlobalContextEntries" in message
 
-    async def test_are_read_together_each_thing_once_and_what_nobody_names_never(self, make):
+    async def test_used_entries_are_read_concurrently_and_once_and_unused_ones_never(self, make):
         entries = [
             {"name": name, "configMap": {"name": of, "namespace": "a"}}
             for name, of in (("one", "x"), ("two", "y"), ("again", "x"), ("unnamed", "z"))
@@ -371,7 +371,7 @@ class TestEntries:
         assert changed(obj, response)["metadata"]["labels"] == {"one": "x", "two": "yx"}
         assert loader.asked == [ConfigMapLoad(namespace="a", name=name) for name in ("x", "y")]
 
-    async def test_are_read_in_the_call_once_for_all_rules(self, make):
+    async def test_entries_are_read_during_the_review_for_all_rules(self, make):
         again = {**FROM_SETTINGS, **labels(mode="{{ settings.data.mode }}"), "name": "again"}
         policy = make.mutating(rules=[FROM_SETTINGS, again])
         obj = make.thing()
@@ -382,7 +382,9 @@ class TestEntries:
         assert (after["data"], after["metadata"]["labels"]) == ({"mode": "fast"}, {"mode": "fast"})
 
     @pytest.mark.parametrize(("loader", "reason"), [(Never(), "deadline"), (Away(), "read")])
-    async def test_that_do_not_come_are_an_error_of_their_policy_alone(self, make, loader, reason):
+    async def test_unreadable_entries_are_an_error_of_their_policy_alone(
+        self, make, loader, reason
+    ):
         budget = 0.1 if reason == "deadline" else 5.0
         lax = {"failurePolicy": "Ignore"}
         index = make.index(
@@ -403,7 +405,7 @@ class TestEntries:
         ("loader", "reported"),
         [(Never(), "there was no answer within 0.1 s"), (Away(), "does not answer")],
     )
-    async def test_that_do_not_come_refuse_the_request_under_fail(self, make, loader, reported):
+    async def test_unreadable_entries_refuse_the_request_under_fail(self, make, loader, reported):
         index = make.index(make.mutating("reads", **FROM_SETTINGS), make.mutating("xlater"))
         budget = 0.1 if isinstance(loader, Never) else 5.0
         async with World(index, loader=loader, budget=budget) as world:
@@ -413,7 +415,7 @@ class TestEntries:
         assert reported in response["status"]["message"]
         assert "patch" not in response
 
-    async def test_of_a_policy_with_an_account_are_refused(self, make):
+    async def test_entries_that_read_objects_fail_for_a_policy_with_an_account(self, make):
         policy = make.mutating(**FROM_SETTINGS)
         policy["metadata"]["annotations"] = {"kube-retrofit.dev/service-account": "a/robot"}
         async with World(make.index(policy)) as world:
@@ -421,13 +423,15 @@ class TestEntries:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert "the policy works as" in response["status"]["message"]
 
-    async def test_what_does_not_exist_is_named(self, make):
+    async def test_an_object_that_does_not_exist_is_named_in_the_error(self, make):
         async with World(make.index(make.mutating(**FROM_SETTINGS))) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         text = response["status"]["message"]
         assert 'context entry settings: configmaps "settings" not found' in text
 
-    async def test_beside_what_was_read_only_the_sort_of_failure_is_reported(self, make):
+    async def test_a_failure_of_an_entry_that_uses_read_data_is_reported_without_the_data(
+        self, make
+    ):
         named = {"name": "{{ settings.data.mode }}", "namespace": "a"}
         rule = {
             "context": [SETTINGS, {"name": "next", "configMap": named}],
@@ -440,7 +444,7 @@ class TestEntries:
         assert "context entry next: an object that is read does not exist" in text
         assert "hush" not in text
 
-    async def test_what_was_read_stands_in_no_message(self, make):
+    async def test_data_that_was_read_is_not_in_an_error_message(self, make):
         rule = {
             "context": [SETTINGS],
             "mutate": {"patchStrategicMerge": {"data": "{{ settings.data.mode }}"}},
@@ -466,7 +470,7 @@ COSTLY = {
 
 
 class TestCost:
-    async def test_a_rule_that_takes_too_long_is_an_error_and_others_go_on(self, make):
+    async def test_a_rule_that_takes_too_many_steps_is_an_error_and_others_are_applied(self, make):
         lax = {"failurePolicy": "Ignore"}
         index = make.index(
             make.mutating("costly", spec=lax, **COSTLY), make.mutating("fine", spec=lax)
@@ -484,7 +488,7 @@ class TestCost:
             response = await ask(world, "/mutate/fail", body)
         assert "nested more deeply than" in response["status"]["message"]
 
-    async def test_400_policies_and_a_large_object(self, make):
+    async def test_four_hundred_policies_are_applied_to_a_large_object(self, make):
         chosen = ({"names": ["one"]}, {"selector": {"matchLabels": {"a": "b"}}}, {})
         policies = [
             make.mutating(
@@ -503,7 +507,7 @@ class TestCost:
         assert [item["path"] for item in patch_of(response)] == ["/metadata/labels"]
 
 
-async def test_a_patch_that_makes_no_object_is_an_error(make):
+async def test_a_patch_whose_result_is_not_an_object_is_an_error(make):
     patch = '[{"op": "replace", "path": "/metadata/labels", "value": "x"}]'
     policy = make.mutating(
         rules=[{"name": "r", "mutate": {"patchesJson6902": patch}}, {"name": "s"}]
@@ -515,7 +519,7 @@ async def test_a_patch_that_makes_no_object_is_an_error(make):
     assert message in response["status"]["message"]
 
 
-async def test_the_address_chooses_the_policies(make):
+async def test_the_path_selects_the_policies(make):
     condition = [{"name": "all", "expression": "true"}]
     append = '[{"op": "add", "path": "/data/-", "value": "x"}]'
     index = make.index(
@@ -553,7 +557,7 @@ async def test_the_address_chooses_the_policies(make):
 
 
 @pytest.mark.parametrize("skips", [False, True])
-async def test_the_controllers_own_writes_are_changed_as_any_others(make, skips):
+async def test_writes_of_the_controller_are_changed_like_any_others(make, skips):
     mine = {"userInfo": {"username": "own", "groups": []}}
     policy = make.mutating(skipBackgroundRequests=skips)
     async with World(make.index(policy)) as world:
@@ -561,7 +565,7 @@ async def test_the_controllers_own_writes_are_changed_as_any_others(make, skips)
     assert "patch" in response
 
 
-async def test_a_deletion_is_allowed_as_it_is(world, make):
+async def test_a_deletion_is_allowed_without_a_patch(world, make):
     response = await ask(world, "/mutate/fail", make.review("DELETE", old=make.thing()))
     assert response == {"uid": response["uid"], "allowed": True}
 
@@ -585,7 +589,7 @@ def selecting(name: str, **wanted: str) -> Object:
     return {"name": name, "match": {"any": [{"resources": resources}]}}
 
 
-async def test_rules_for_labels_that_other_rules_give_are_found(make):
+async def test_rules_for_labels_that_earlier_rules_add_are_applied(make):
     gives = {"name": "gives", **labels(team="a")}
     takes = {**selecting("takes", team="a"), **labels(taken="{{ request.object.data.x }}")}
     last = {**selecting("last", taken="1"), **labels(last="yes")}
@@ -601,7 +605,7 @@ async def test_rules_for_labels_that_other_rules_give_are_found(make):
         assert len(response["warnings"]) == len(expected)
 
 
-async def test_a_rule_that_fails_without_one_that_is_found_later_does_not_fail(make):
+async def test_a_rule_that_depends_on_a_rule_found_during_mutation_succeeds(make):
     needs = {"patchStrategicMerge": {"data": {"y": "{{ request.object.data.x }}"}}}
     rules = [
         {"name": "gives", **labels(team="a")},
@@ -614,7 +618,7 @@ async def test_a_rule_that_fails_without_one_that_is_found_later_does_not_fail(m
     assert changed(obj, response)["data"] == {"x": "1", "y": "1"}
 
 
-async def test_rules_for_other_labels_are_not_even_looked_at(make):
+async def test_rules_for_other_labels_are_not_evaluated(make):
     policies = [
         make.mutating(f"p{number}", rules=[{**selecting("r", app=str(number)), **labels(x="y")}])
         for number in range(20)

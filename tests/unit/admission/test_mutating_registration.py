@@ -36,7 +36,7 @@ def patched(operations):
     return {"mutate": {"patchesJson6902": operations}}
 
 
-async def test_a_rule_without_targets_is_asked_about_before_its_object_is_stored(webhooks, make):
+async def test_a_rule_without_targets_is_registered_as_a_mutating_webhook(webhooks, make):
     policy = make.mutating()
     (hook,) = (await webhooks(policy)).values()
     assert hook["name"] == "mutate-fail.retrofit.kyverno.io"
@@ -60,7 +60,7 @@ async def test_a_rule_without_targets_is_asked_about_before_its_object_is_stored
 @pytest.mark.parametrize(
     "spec", [{"webhookConfiguration": {"failurePolicy": "Fail"}}, {"failurePolicy": "Fail"}, {}]
 )
-async def test_where_ignore_is_forced_no_policy_stops_a_request(make, spec):
+async def test_forced_ignore_applies_to_every_webhook_for_objects(make, spec):
     store = PolicyStore(forces_ignore=True)
     condition = {"matchConditions": [{"name": "a", "expression": "true"}]}
     for item in (
@@ -99,7 +99,9 @@ async def test_each_kind_of_rule_has_its_own_configuration(make):
 
 
 @pytest.mark.parametrize(("rule", "asked"), [({}, [["x"]]), (patched(APPEND), [["1"], ["x"]])])
-async def test_a_label_that_another_webhook_may_add_excludes_nothing(webhooks, make, rule, asked):
+async def test_labels_are_a_match_condition_only_of_webhooks_that_are_not_reinvoked(
+    webhooks, make, rule, asked
+):
     resources = {
         "kinds": ["ConfigMap"],
         "names": ["x"],
@@ -110,7 +112,7 @@ async def test_a_label_that_another_webhook_may_add_excludes_nothing(webhooks, m
     assert sorted(lists) == asked
 
 
-async def test_a_deletion_stores_nothing_that_could_be_changed(webhooks, make):
+async def test_deletions_are_not_registered_for_mutation(webhooks, make):
     def operations(*names):
         return {"kinds": ["ConfigMap"], "operations": list(names)}
 
@@ -126,7 +128,7 @@ async def test_a_deletion_stores_nothing_that_could_be_changed(webhooks, make):
         ("Pod/exec", "CONNECT", ("", "v1", "pods/exec", "Namespaced")),
     ],
 )
-async def test_subresources_are_asked_about_as_they_are_matched(
+async def test_subresources_are_registered_as_they_are_matched(
     webhooks, make, kind, operation, asked
 ):
     resources = {"kinds": [kind], "operations": [operation]}
@@ -173,13 +175,13 @@ async def test_subresources_are_asked_about_as_they_are_matched(
         ),
     ],
 )
-async def test_what_adds_by_position_is_asked_once(webhooks, make, rule, policy):
+async def test_a_rule_that_adds_by_position_is_not_reinvoked(webhooks, make, rule, policy):
     (hook,) = (await webhooks(make.mutating(**rule))).values()
     assert hook["reinvocationPolicy"] == policy
     assert ("/mutate-once/" in hook["clientConfig"]["service"]["path"]) is (policy == "Never")
 
 
-async def test_rules_of_one_policy_stay_together_and_others_are_asked_again(webhooks, make):
+async def test_rules_of_one_policy_share_a_webhook_and_others_are_reinvoked(webhooks, make):
     both = make.mutating("both", rules=[{"name": "a"}, {"name": "b", **patched(APPEND)}])
     found = await webhooks(both, make.mutating())
     policies = {name.split(".")[0]: hook["reinvocationPolicy"] for name, hook in found.items()}
@@ -195,7 +197,7 @@ async def test_rules_of_one_policy_stay_together_and_others_are_asked_again(webh
         (["Pod"], ["a"], "IfNeeded"),
     ],
 )
-async def test_what_applies_one_rule_is_not_asked_for_the_next(
+async def test_a_policy_with_apply_rules_one_and_several_rules_is_not_reinvoked(
     webhooks, make, kinds, names, policy
 ):
     rules = [{"name": name} for name in names]
@@ -216,7 +218,7 @@ def modrules(*appending: bool, **fields):
 @pytest.mark.parametrize(
     ("rules", "policy"), [((False, False), "IfNeeded"), ((False, True), "Never")]
 )
-async def test_the_rules_of_one_language_with_tiers_stay_together(webhooks, make, rules, policy):
+async def test_rules_of_a_language_with_tiers_share_a_webhook(webhooks, make, rules, policy):
     found = await webhooks(*modrules(*rules), make.mutating())
     assert list(found) == [
         "mutate-fail.retrofit.kyverno.io",
@@ -229,7 +231,7 @@ async def test_the_rules_of_one_language_with_tiers_stay_together(webhooks, make
     assert (only["operator"], only["values"]) == ("In", ["shop"])
 
 
-async def test_rules_of_the_system_namespace_are_for_all_namespaces(webhooks):
+async def test_modrules_of_the_system_namespace_apply_to_all_namespaces(webhooks):
     # Pods are namespaced, so without a targetNamespaceRegex the rule matches no Pod.
     assert await webhooks(*modrules(False, namespace="kubemod-system")) == {}
     rules = modrules(False, namespace="kubemod-system", targetNamespaceRegex=".*")
@@ -238,7 +240,7 @@ async def test_rules_of_the_system_namespace_are_for_all_namespaces(webhooks):
     assert never["operator"] == "NotIn"
 
 
-async def test_failure_policies_and_conditions_have_webhooks_of_their_own(webhooks, make):
+async def test_each_failure_policy_and_match_condition_has_its_own_webhook(webhooks, make):
     condition = {"name": "people", "expression": "request.userInfo.username != 'robot'"}
     found = await webhooks(
         make.mutating(),
@@ -254,25 +256,25 @@ async def test_failure_policies_and_conditions_have_webhooks_of_their_own(webhoo
     assert condition in list(found.values())[1]["matchConditions"]
 
 
-async def test_a_rule_that_reads_something_may_have_effects_elsewhere(webhooks, make):
+async def test_a_rule_that_reads_an_entry_declares_side_effects(webhooks, make):
     entry = {"name": "it", "configMap": {"name": "c", "namespace": "a"}}
     (hook,) = (await webhooks(make.mutating(context=[entry]))).values()
     assert hook["sideEffects"] == "NoneOnDryRun"
 
 
 @pytest.mark.parametrize("skips", [False, True])
-async def test_the_controllers_own_writes_are_asked_about(webhooks, make, skips):
+async def test_writes_of_the_controller_are_not_excluded(webhooks, make, skips):
     (hook,) = (await webhooks(make.mutating(skipBackgroundRequests=skips))).values()
     assert "matchConditions" not in hook
 
 
-async def test_nobody_changes_what_the_programs_keep(webhooks, make):
+async def test_update_requests_are_not_registered_for_mutation(webhooks, make):
     kinds = {"kinds": ["kyverno.io/v2/UpdateRequest", "ConfigMap"]}
     (hook,) = (await webhooks(make.mutating(resources=kinds))).values()
     assert [rule["resources"] for rule in hook["rules"]] == [["configmaps"]]
 
 
-def test_who_stands_by_is_asked_nothing():
+def test_standing_by_registers_no_mutating_webhook():
     assert silent(settings())[MUTATING_CONFIGURATION]["webhooks"] == []
 
 
@@ -290,7 +292,7 @@ def overriding(name: str = "a", objects: str = "labelled", operation: str = "rep
     }
 
 
-async def test_who_asks_for_labels_is_asked_about_nothing_else(webhooks):
+async def test_kinitiras_policies_for_labelled_objects_have_an_object_selector(webhooks):
     (hook,) = (await webhooks(overriding(), overriding("b"))).values()
     assert hook["name"] == "mutate-kinitiras-fail.retrofit.kyverno.io"
     assert hook["timeoutSeconds"] == 10
@@ -301,7 +303,7 @@ async def test_who_asks_for_labels_is_asked_about_nothing_else(webhooks):
     assert hook["objectSelector"] == {}
 
 
-async def test_a_policy_that_adds_to_a_list_is_asked_once(webhooks):
+async def test_a_kinitiras_policy_that_adds_to_a_list_is_not_reinvoked(webhooks):
     (hook,) = (await webhooks(overriding())).values()
     assert hook["reinvocationPolicy"] == "IfNeeded"
     (hook,) = (await webhooks(overriding(operation="add"))).values()

@@ -51,15 +51,15 @@ def spared(make: type[Make]) -> Callable[..., Awaitable[list[str]]]:
     return build
 
 
-async def test_of_a_rule_that_is_the_only_one(spared):
+async def test_writes_of_a_lone_swept_rule_are_exempted(spared):
     assert await spared(rule()) == ["configmaps shop"]
 
 
-async def test_not_of_a_rule_that_is_for_new_objects_only(spared):
+async def test_writes_of_a_rule_without_a_sweep_are_not_exempted(spared):
     assert await spared(rule(annotations={})) == []
 
 
-async def test_not_where_another_rule_may_see_the_write(spared, make):
+async def test_writes_that_another_rule_may_match_are_not_exempted(spared, make):
     assert await spared(rule("one"), rule("two")) == []
     assert await spared(rule(), rule("other", annotations={})) == []
     # A rule of any language that records or refuses the write counts.
@@ -68,7 +68,7 @@ async def test_not_where_another_rule_may_see_the_write(spared, make):
     assert await spared(rule(), make.mutating(resources={"kinds": ["*"]})) == []
 
 
-async def test_rules_of_other_kinds_and_namespaces_do_not_count(spared, make):
+async def test_rules_of_other_kinds_and_namespaces_do_not_prevent_the_exemption(spared, make):
     elsewhere = make.mutating(resources={"kinds": ["ConfigMap"], "namespaces": ["bar"]})
     assert await spared(rule(), elsewhere) == ["configmaps shop"]
     assert await spared(rule(), rule("pods", kind="Pod")) == ["configmaps shop", "pods shop"]
@@ -78,13 +78,13 @@ async def test_rules_of_other_kinds_and_namespaces_do_not_count(spared, make):
     ]
 
 
-async def test_a_rule_of_the_whole_cluster_has_no_namespace(spared, make):
+async def test_writes_of_a_cluster_wide_rule_are_exempted_in_all_namespaces(spared, make):
     policy = make.mutating(name="wide")
     policy["metadata"]["annotations"] = SWEPT
     assert await spared(policy) == ["configmaps"]
     assert await spared(policy, rule(annotations={})) == []
 
 
-async def test_what_a_policy_writes_as_its_own_account_is_asked_about(spared):
+async def test_writes_of_a_policy_with_an_account_are_not_exempted(spared):
     account = {**SWEPT, "kube-retrofit.dev/service-account": "bot"}
     assert await spared(rule(annotations=account)) == []

@@ -54,13 +54,13 @@ async def test_a_policy_that_compiles_is_stored(make, review):
     assert (found.allowed, found.warnings) == (True, ())
 
 
-async def test_what_is_no_policy_is_refused_by_its_kind(make, review):
+async def test_an_object_that_is_not_a_policy_is_refused_by_its_kind(make, review):
     found = await review(make.thing())
     assert (found.allowed, found.code) == (False, 400)
     assert "ConfigMap, this webhook is for ClusterPolicy, Policy" in found.message
 
 
-async def test_others_are_answered_while_a_large_policy_is_looked_at(make, review):
+async def test_the_event_loop_keeps_running_while_a_large_policy_is_checked(make, review):
     policy = make.policy()
     rule = policy["spec"]["rules"][0]
     keys = (f"{{{{ request.object.data.k{number} }}}}" for number in range(1_500))
@@ -75,7 +75,7 @@ async def test_others_are_answered_while_a_large_policy_is_looked_at(make, revie
     assert turns > 20
 
 
-async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, review):
+async def test_every_rule_that_does_not_compile_is_reported_with_its_place(make, review):
     policy = make.policy(patch=None)
     del policy["spec"]["rules"][0]["mutate"]["targets"][0]["kind"]
     policy["spec"]["rules"].append({**make.policy()["spec"]["rules"][0], "name": "b", "match": {}})
@@ -86,7 +86,7 @@ async def test_every_rule_that_does_not_compile_is_refused_with_its_place(make, 
     assert any(line.startswith("spec.rules[1].match: ") for line in others)
 
 
-async def test_every_place_of_a_rule_is_refused_at_once(make, review):
+async def test_every_error_in_a_rule_is_reported_at_once(make, review):
     policy = make.policy(patch={"a": "{{ nobody }}", "b": "{{ request( }}"})
     policy["spec"]["rules"][0]["match"] = {"any": [{"resources": {"kinds": [""]}}]}
     found = await review(policy)
@@ -113,7 +113,7 @@ async def test_a_broken_policy_can_still_be_labelled_and_removed(make, review):
     assert (await review(dying, policy)).allowed
 
 
-async def test_who_changes_only_labels_is_neither_asked_nor_warned(make, review):
+async def test_a_change_of_labels_only_causes_no_access_review_and_no_warning(make, review):
     account = Account(lacks={"update secrets", "patch secrets"})
     policy = targeting(make, secret(name="s"))
     labelled = {**policy, "metadata": {**policy["metadata"], "labels": {"a": "b"}}}
@@ -123,7 +123,7 @@ async def test_who_changes_only_labels_is_neither_asked_nor_warned(make, review)
     assert not (await review(changed, policy, account)).allowed
 
 
-async def test_rules_that_are_stored_and_not_acted_on_give_a_warning(make, review):
+async def test_a_rule_that_is_stored_and_not_acted_on_gives_a_warning(make, review):
     policy = make.policy()
     policy["spec"]["rules"].append(
         {
@@ -153,7 +153,7 @@ async def test_conditions_that_do_not_compile_are_refused_with_their_place(make,
     assert "matchConditions[1].name: duplicate condition name" in (await review(policy)).message
 
 
-async def test_what_lint_calls_an_error_is_refused(make, review):
+async def test_a_lint_error_is_refused(make, review):
     node = {"apiVersion": "v1", "kind": "Node", "namespace": "a", "name": "n"}
     found = await review(targeting(make, node))
     assert (found.allowed, found.code) == (False, 422)
@@ -163,7 +163,7 @@ async def test_what_lint_calls_an_error_is_refused(make, review):
     )
 
 
-async def test_what_lint_warns_of_is_a_short_warning(make, review):
+async def test_lint_warnings_are_returned_as_short_warnings(make, review):
     policy = targeting(make, secret(name="s"), patch=None)
     mutate = policy["spec"]["rules"][0]["mutate"]
     del mutate["patchStrategicMerge"]
@@ -176,7 +176,7 @@ async def test_what_lint_warns_of_is_a_short_warning(make, review):
     assert all(len(text) < 200 for text in found.warnings)
 
 
-async def test_warnings_are_few(make, review):
+async def test_the_number_of_warnings_is_limited(make, review):
     found = await review(targeting(make, *(secret(name=f"s{n}") for n in range(30))))
     assert len(found.warnings) == 10
     assert found.warnings[-1] == "21 more warnings: `retrofit lint` lists them all"
@@ -209,7 +209,7 @@ async def test_a_missing_right_is_refused_with_the_role_to_apply(make, review):
     }
 
 
-async def test_where_one_namespace_is_enough_it_is_said(make, review):
+async def test_a_role_in_one_namespace_is_suggested_if_it_is_enough(make, review):
     account = Account(lacks={"update secrets", "patch secrets"})
     policy = targeting(make, secret(name="s"), namespace="shop")
     found = await review(policy, account=account)
@@ -218,13 +218,13 @@ async def test_where_one_namespace_is_enough_it_is_said(make, review):
     assert "name: retrofit:shop:set-team\n" in found.message
 
 
-async def test_one_way_of_writing_is_enough(make, review):
+async def test_the_right_to_update_or_to_patch_is_enough(make, review):
     for missing in ("update", "patch"):
         account = Account(lacks={f"{missing} secrets"})
         assert (await review(targeting(make, secret(name="s")), account=account)).allowed
 
 
-async def test_a_kind_that_nobody_serves_fires_nothing_yet(make, review):
+async def test_a_trigger_kind_that_is_not_served_gives_a_warning(make, review):
     found = await review(make.policy(resources={"kinds": ["Pod", "Deployment*", "Gadget"]}))
     assert found.allowed
     assert found.warnings == (
@@ -232,7 +232,7 @@ async def test_a_kind_that_nobody_serves_fires_nothing_yet(make, review):
     )
 
 
-async def test_a_right_on_triggers_that_is_missing_is_refused_with_the_role(make, review):
+async def test_a_missing_right_on_triggers_is_refused_with_the_role_to_apply(make, review):
     account = Account(lacks={"get secrets", "list secrets"})
     policy = make.policy(resources={"kinds": ["Secret"]})
     policy["spec"]["rules"][0]["mutate"]["mutateExistingOnPolicyUpdate"] = True
@@ -250,7 +250,7 @@ async def test_a_right_on_triggers_that_is_missing_is_refused_with_the_role(make
     assert rule == {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 
 
-async def test_a_role_that_comes_a_moment_after_its_policy_is_waited_for(make, review):
+async def test_a_role_that_is_applied_shortly_after_its_policy_is_waited_for(make, review):
     @dataclass
     class Growing(Account):
         @override
@@ -264,7 +264,7 @@ async def test_a_role_that_comes_a_moment_after_its_policy_is_waited_for(make, r
     assert found.allowed, found.message
 
 
-async def test_a_dry_run_is_warned_of_a_right_that_is_missing(make):
+async def test_a_dry_run_gets_a_warning_about_a_missing_right(make):
     request = parse_review(
         make.review("CREATE", targeting(make, secret(namespace="a", name="s")), dryRun=True)
     )
@@ -279,7 +279,7 @@ async def test_a_dry_run_is_warned_of_a_right_that_is_missing(make):
     )
 
 
-async def test_a_kind_that_the_settings_leave_out_is_a_warning(make, review):
+async def test_a_trigger_kind_that_resource_filters_exclude_gives_a_warning(make, review):
     shipped = "[Node,*,*][Node/?*,*,*][*/*,kube-system,*]"
     found = await review(make.policy(resources={"kinds": ["Node"]}), filters=shipped)
     assert found.allowed
@@ -304,7 +304,7 @@ async def test_a_target_of_a_kind_that_is_not_served_is_refused(make, review):
     )
 
 
-async def test_a_kind_that_was_just_installed_is_found(make, review):
+async def test_a_target_kind_that_was_just_installed_is_found(make, review):
     served = MemoryKinds()
     gadgets = Kind(
         group="example.com", version="v1", kind="Gadget", plural="gadgets", namespaced=False
@@ -325,20 +325,22 @@ async def test_a_kind_that_was_just_installed_is_found(make, review):
         ),
     ],
 )
-async def test_a_check_that_fails_refuses_and_says_why(make, review, error, words):
+async def test_a_failed_access_review_refuses_the_policy_with_the_reason(
+    make, review, error, words
+):
     found = await review(make.policy(), account=Account(broken=error))
     assert (found.allowed, found.code) == (False, 503)
     assert "whether the controller may change the targets cannot be checked now" in found.message
     assert all(word in found.message for word in words)
 
 
-async def test_beside_a_kyverno_the_cure_has_the_name_of_that_installation(make, review):
+async def test_beside_kyverno_the_suggested_role_is_that_of_the_installation(make, review):
     error = Forbidden("no", permission="create s")
     refused = await review(make.policy(), account=Account(broken=error), installation=BESIDE)
     assert "the role kube-retrofit-beside:admission-controller:core has this" in refused.message
 
 
-async def test_a_check_that_takes_too_long_is_given_up(make, review):
+async def test_a_check_that_takes_too_long_ends_with_the_budget(make, review):
     class Silent(MemoryKinds):
         @override
         async def find(self, api_version, kind):
@@ -349,7 +351,7 @@ async def test_a_check_that_takes_too_long_is_given_up(make, review):
     assert "no answer within 0.01 s; try again" in found.message
 
 
-async def test_whose_turn_to_compile_does_not_come_is_reported(make):
+async def test_a_policy_that_waits_too_long_to_be_compiled_is_refused(make):
     deps = make.deps()
     request = parse_review(make.review("CREATE", make.policy(), None))
     async with deps.compiling, asyncio.timeout(5):
@@ -358,7 +360,7 @@ async def test_whose_turn_to_compile_does_not_come_is_reported(make):
     assert "no answer within 0.01 s; try again" in found.message
 
 
-async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(make, review):
+async def test_rate_annotations_are_validated_even_if_the_spec_is_unchanged(make, review):
     policy = make.policy()
 
     def annotated(name, value):
@@ -377,7 +379,7 @@ async def test_limits_are_held_to_their_form_also_where_the_spec_stays_the_same(
     assert "nothing reads this annotation" in warning
 
 
-async def test_rights_are_asked_for_where_an_annotation_adds_work(make, review):
+async def test_rights_are_checked_if_an_annotation_adds_a_sweep(make, review):
     policy = make.policy()
     del policy["spec"]["rules"][0]["mutate"]["targets"]
     mark = {"kube-retrofit.dev/existing": "true"}
@@ -415,7 +417,7 @@ def on_creation(make):
     return make.policy(resources={"kinds": ["ConfigMap"], "operations": ["CREATE"]})
 
 
-async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review, aggregate):
+async def test_an_edit_that_would_lose_waiting_triggers_is_refused(make, review, aggregate):
     await aggregate(ended=True)
     requests, name = await aggregate()
     response = await review(on_creation(make), make.policy(), requests=requests)
@@ -428,19 +430,19 @@ async def test_an_edit_that_would_leave_triggers_behind_is_refused(make, review,
     )
 
 
-async def test_any_other_edit_is_let_pass_while_triggers_wait(make, review, aggregate):
+async def test_other_edits_are_allowed_while_triggers_wait(make, review, aggregate):
     requests, _ = await aggregate()
     edited = make.policy(patch={"metadata": {"labels": {"seen": "no"}}})
     assert (await review(edited, make.policy(), requests=requests)).allowed
     assert (await review(make.policy(), on_creation(make), requests=requests)).allowed
 
 
-async def test_an_aggregate_request_that_ended_is_in_nobodys_way(make, review, aggregate):
+async def test_a_completed_aggregate_request_does_not_block_edits(make, review, aggregate):
     requests, _ = await aggregate(ended=True)
     assert (await review(on_creation(make), make.policy(), requests=requests)).allowed
 
 
-async def test_where_it_cannot_be_asked_whether_triggers_wait_it_is_tried_again(make, review):
+async def test_an_edit_is_refused_with_503_if_waiting_triggers_cannot_be_checked(make, review):
     class Broken(MemoryRequests):
         @override
         async def get(self, name):
@@ -480,7 +482,7 @@ class TestWhatCannotBeVerified:
             {"old": "{{ request.oldObject.data.a || '' }}"},
         ],
     )
-    async def test_it_is_a_warning_with_the_right(self, warned, rule):
+    async def test_unverifiable_objects_give_a_warning_with_the_missing_right(self, warned, rule):
         (text,) = await warned(Account(lacks={"get secrets"}), **rule)
         assert text == (
             "spec.rules[0].match: any client of the webhook can forge old and deleted"
@@ -494,12 +496,12 @@ class TestWhatCannotBeVerified:
             {"operations": ["CREATE"], "old": "{{ request.oldObject.data.a || '' }}"},
         ],
     )
-    async def test_nobody_is_asked_where_nothing_is_kept(self, warned, rule):
+    async def test_no_right_is_checked_for_a_rule_that_records_no_object(self, warned, rule):
         verifier = Account(lacks={"get secrets"})
         assert await warned(verifier, **rule) == []
         assert verifier.asked == []
 
-    async def test_a_namespaced_policy_is_about_its_namespace(self, warned):
+    async def test_the_warning_for_a_namespaced_policy_names_its_namespace(self, warned):
         verifier = Account(lacks={"get secrets"})
         (text,) = await warned(verifier, operations=["DELETE"], namespace="shop")
         assert text.endswith("get secrets in namespace shop")
@@ -520,7 +522,7 @@ class TestWhatCannotBeVerified:
             ({"configMap": {"name": "c", "namespace": "shop"}}, []),
         ],
     )
-    async def test_an_entry_that_may_not_be_read_in_the_call_is_a_warning(
+    async def test_an_entry_that_the_admission_server_may_not_read_gives_a_warning(
         self, make, review, entry, reported
     ):
         rule = make.mutating(context=[{"name": "it", **entry}])
@@ -533,7 +535,7 @@ class TestWhatCannotBeVerified:
             for right in reported
         ]
 
-    async def test_nothing_is_said_where_it_may_or_nobody_can_say(self, warned):
+    async def test_there_is_no_warning_if_the_right_is_granted_or_cannot_be_checked(self, warned):
         assert await warned(Account(), operations=["DELETE"]) == []
         assert await warned(None, operations=["DELETE"]) == []
         broken = Account(broken=Forbidden("not even that", permission=""))

@@ -81,11 +81,11 @@ def rule(group, resources, operations, scope="Namespaced", version="v1"):
     }
 
 
-async def test_no_policy_needs_no_webhook_for_resources(webhooks):
+async def test_without_policies_there_is_no_webhook_for_resources(webhooks):
     assert await webhooks() == {}
 
 
-async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
+async def test_a_webhook_is_registered_only_for_the_kinds_of_the_policy(make, webhooks):
     found = await webhooks(make.policy())
     (hook,) = found.values()
     path = hook["clientConfig"]["service"].pop("path")
@@ -125,7 +125,7 @@ async def test_only_what_a_policy_matches_is_asked_about(make, webhooks):
     }
 
 
-async def test_outside_a_cluster_an_address_is_called(make, webhooks):
+async def test_the_webhook_uses_a_url_outside_a_cluster(make, webhooks):
     found = await webhooks(make.policy(), url="https://127.0.0.1:9443/")
     config = found["fail.retrofit.kyverno.io"]["clientConfig"]
     assert re.fullmatch(r"https://127.0.0.1:9443/at/[0-9a-f]{16}/validate/fail", config["url"])
@@ -135,7 +135,7 @@ async def test_outside_a_cluster_an_address_is_called(make, webhooks):
     }
 
 
-async def test_the_address_tells_which_policies_it_is_for(make, webhooks):
+async def test_the_path_identifies_the_set_of_policies(make, webhooks):
     def path(found):
         return found["fail.retrofit.kyverno.io"]["clientConfig"]["service"]["path"]
 
@@ -145,7 +145,7 @@ async def test_the_address_tells_which_policies_it_is_for(make, webhooks):
     assert path(await webhooks(make.policy("a", uid="2"))) != first
 
 
-async def test_each_failure_policy_has_its_webhook(make, webhooks):
+async def test_each_failure_policy_has_its_own_webhook(make, webhooks):
     found = await webhooks(
         make.policy("a", uid="1"),
         make.policy("b", uid="2", spec={"failurePolicy": "Ignore"}),
@@ -158,7 +158,7 @@ async def test_each_failure_policy_has_its_webhook(make, webhooks):
     assert path.endswith("/validate/ignore")
 
 
-async def test_rules_are_joined_by_operations_and_scope(make, webhooks):
+async def test_rules_are_grouped_by_operations_and_scope(make, webhooks):
     found = await webhooks(
         make.policy("a", uid="1", resources={"kinds": ["Secret", "ConfigMap"]}),
         make.policy("b", uid="2", resources={"kinds": ["Namespace"]}),
@@ -171,13 +171,13 @@ async def test_rules_are_joined_by_operations_and_scope(make, webhooks):
     ]
 
 
-async def test_listed_operations_are_all_that_is_asked_about(make, webhooks):
+async def test_only_listed_operations_are_registered(make, webhooks):
     resources = {"kinds": ["ConfigMap"], "operations": ["DELETE"]}
     found = await webhooks(make.policy(resources=resources))
     assert found["fail.retrofit.kyverno.io"]["rules"] == [rule("", ["configmaps"], ["DELETE"])]
 
 
-async def test_delete_in_one_filter_holds_for_the_kinds_of_the_others(make, webhooks):
+async def test_delete_in_one_filter_applies_to_kinds_of_filters_without_operations(make, webhooks):
     policy = make.policy(resources={"kinds": ["ConfigMap"], "operations": ["DELETE"]})
     policy["spec"]["rules"][0]["match"]["any"].append({"resources": {"kinds": ["Secret"]}})
     found = await webhooks(policy)
@@ -187,33 +187,33 @@ async def test_delete_in_one_filter_holds_for_the_kinds_of_the_others(make, webh
     ]
 
 
-async def test_a_pod_changes_by_its_ephemeral_containers_too(make, webhooks):
+async def test_pods_are_registered_with_their_ephemeral_containers(make, webhooks):
     found = await webhooks(make.policy(resources={"kinds": ["Pod"]}))
     (only,) = found["fail.retrofit.kyverno.io"]["rules"]
     assert only["resources"] == ["pods", "pods/ephemeralcontainers"]
 
 
-async def test_a_subresource_is_asked_about_by_its_name(make, webhooks):
+async def test_a_subresource_is_registered_by_its_name(make, webhooks):
     found = await webhooks(make.policy(resources={"kinds": ["Pod/binding"]}))
     assert found["fail.retrofit.kyverno.io"]["rules"] == [
         rule("", ["pods/binding"], ["CONNECT", "CREATE", "UPDATE"])
     ]
 
 
-async def test_all_subresources_of_a_kind(make, webhooks):
+async def test_all_subresources_of_a_kind_are_registered_by_wildcard(make, webhooks):
     found = await webhooks(make.policy(resources={"kinds": ["Pod/*"]}))
     (only,) = found["fail.retrofit.kyverno.io"]["rules"]
     assert only["resources"] == ["pods/*"]
 
 
-async def test_any_kind_is_a_wildcard(make, webhooks):
+async def test_any_kind_is_registered_as_a_wildcard(make, webhooks):
     found = await webhooks(make.policy(resources={"kinds": ["*"]}))
     assert found["fail.retrofit.kyverno.io"]["rules"] == [
         rule("*", ["*"], ["CREATE", "UPDATE"], "*", version="*")
     ]
 
 
-async def test_all_kinds_of_a_group_and_all_subresources(make, webhooks):
+async def test_all_kinds_of_a_group_and_all_subresources_are_wildcards(make, webhooks):
     async def asked(kind):
         found = await webhooks(make.policy(resources={"kinds": [kind]}))
         return found["fail.retrofit.kyverno.io"]["rules"]
@@ -238,18 +238,20 @@ class TestNamespaces:
 
         return run
 
-    async def test_only_those_that_all_policies_name(self, make, asked):
+    async def test_only_namespaces_that_policies_name_are_selected(self, make, asked):
         near = make.policy("a", uid="1", resources={"kinds": ["Secret"], "namespaces": ["x"]})
         own = make.policy("b", uid="2", namespace="y")
         assert await asked(near, own) == ("In", ["x", "y"])
 
     @pytest.mark.parametrize("resources", [{"namespaces": ["x*"]}, {}])
-    async def test_one_policy_that_may_match_anywhere_opens_all(self, make, asked, resources):
+    async def test_one_policy_without_fixed_namespaces_selects_all_namespaces(
+        self, make, asked, resources
+    ):
         near = make.policy("a", uid="1", namespace="y")
         far = make.policy("b", uid="2", resources={"kinds": ["Secret"], **resources})
         assert await asked(near, far) == ("NotIn", NEVER)
 
-    async def test_filters_that_hold_together_narrow_it(self, make, asked):
+    async def test_filters_under_all_intersect_their_namespaces(self, make, asked):
         policy = make.policy()
         policy["spec"]["rules"][0]["match"] = {
             "all": [
@@ -259,12 +261,12 @@ class TestNamespaces:
         }
         assert await asked(policy) == ("In", ["y"])
 
-    async def test_our_own_is_never_among_them(self, make, asked):
+    async def test_own_and_system_namespaces_are_never_selected(self, make, asked):
         named = {"kinds": ["Secret"], "namespaces": ["kyverno", "x", "kube-system"]}
         assert await asked(make.policy(resources=named)) == ("In", ["x"])
 
 
-async def test_a_namespaced_policy_asks_only_about_namespaced_kinds(make, webhooks):
+async def test_a_namespaced_policy_is_registered_only_for_namespaced_kinds(make, webhooks):
     policy = make.policy(namespace="a", resources={"kinds": ["ConfigMap", "Namespace"]})
     found = await webhooks(policy)
     assert found["fail.retrofit.kyverno.io"]["rules"] == [
@@ -281,12 +283,12 @@ async def test_a_kind_that_is_not_served_yet_is_left_out(make, webhooks):
     assert await webhooks(alone) == {}
 
 
-async def test_a_rule_that_wants_the_controllers_writes_gets_them(make, webhooks):
+async def test_writes_of_the_controller_are_sent_if_a_rule_does_not_skip_them(make, webhooks):
     found = await webhooks(make.policy(skipBackgroundRequests=False))
     assert "matchConditions" not in found["fail.retrofit.kyverno.io"]
 
 
-async def test_conditions_of_a_policy_hold_for_it_alone(make, webhooks):
+async def test_match_conditions_apply_only_to_the_webhook_of_their_policy(make, webhooks):
     conditions = [{"name": "not-me", "expression": "request.userInfo.username != 'me'"}]
     picky = {"webhookConfiguration": {"matchConditions": conditions}}
     found = await webhooks(
@@ -302,7 +304,7 @@ async def test_conditions_of_a_policy_hold_for_it_alone(make, webhooks):
     assert all(DNS.fullmatch(name) for name in found)
 
 
-async def test_the_longest_timeout_of_the_policies_counts_up_to_the_limit(make, webhooks):
+async def test_the_longest_timeout_of_the_policies_is_used(make, webhooks):
     async def timeout(*seconds):
         policies = [
             make.policy(f"p{value}", uid=str(value), spec={"webhookTimeoutSeconds": value})
@@ -314,7 +316,7 @@ async def test_the_longest_timeout_of_the_policies_counts_up_to_the_limit(make, 
     assert await timeout(5, 20) == 20
 
 
-def test_policies_have_a_webhook_of_their_own():
+def test_policies_hooks_entries_and_exceptions_have_webhooks():
     found = configurations([], {}, settings())
     assert found[RESOURCE_CONFIGURATION]["webhooks"] == []
     hook, exceptions = found[POLICY_CONFIGURATION]["webhooks"]
@@ -356,7 +358,7 @@ class TestStanding:
         names = (item["name"] for item in hook["matchConditions"])
         return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
 
-    async def test_a_rule_for_all_kinds_is_not_asked_about_what_a_cluster_lives_on(self, make):
+    async def test_a_rule_for_all_kinds_excludes_objects_vital_to_the_cluster(self, make):
         assert await self.conditions(make, "*") == {
             "node-users",
             "nodes",
@@ -369,7 +371,7 @@ class TestStanding:
             "policies-beside",
         }
 
-    async def test_a_kind_that_is_named_is_asked_about(self, make):
+    async def test_a_kind_that_is_named_is_not_excluded(self, make):
         found = await self.conditions(make, "*", "Node", "coordination.k8s.io/v1/Lease")
         assert {"nodes", "node-leases"} & found == set()
         assert {"node-users", "tokens", "authorization"} <= found
@@ -407,28 +409,30 @@ class TestExactObjects:
 
         return run
 
-    async def test_of_one_kind(self, asked):
+    async def test_names_of_one_kind_are_a_match_condition(self, asked):
         assert await asked([named("ConfigMap", "a", "b")]) == {"configmaps": [["a", "b"]]}
 
-    async def test_of_all_policies_of_the_webhook(self, asked):
+    async def test_names_of_all_policies_of_a_webhook_are_joined(self, asked):
         one, other = [named("ConfigMap", "a")], [named("ConfigMap", "b"), named("Secret", "c")]
         assert await asked(one, other) == {"configmaps": [["a", "b"]], "secrets": [["c"]]}
 
     @pytest.mark.parametrize("opened", [(), ("b", "c*"), ("?",)])
-    async def test_one_rule_that_leaves_them_open_opens_the_kind(self, asked, opened):
+    async def test_one_rule_without_exact_names_removes_the_condition_of_its_kind(
+        self, asked, opened
+    ):
         written = [named("ConfigMap", "a"), named("Secret", "s")], [named("ConfigMap", *opened)]
         assert await asked(*written) == {"secrets": [["s"]]}
 
-    async def test_a_kind_under_another_selector_opens_it_too(self, asked):
+    async def test_a_second_selector_of_the_kind_without_names_removes_the_condition(self, asked):
         assert await asked([named("ConfigMap", "a"), named("v1/ConfigMap")]) == {}
 
-    async def test_every_kind_opens_all(self, asked):
+    async def test_a_rule_for_all_kinds_removes_all_conditions(self, asked):
         assert await asked([named("ConfigMap", "a"), named("*")]) == {}
 
-    async def test_a_subresource_opens_what_it_belongs_to(self, asked):
+    async def test_a_rule_for_a_subresource_removes_the_condition_of_the_parent(self, asked):
         assert await asked([named("Pod", "a"), named("Pod/binding", "a")]) == {}
 
-    async def test_there_are_no_more_than_the_api_server_takes(self, make, webhooks):
+    async def test_there_are_no_more_conditions_than_the_api_server_allows(self, make, webhooks):
         conditions = [{"name": f"c{number}", "expression": "true"} for number in range(63)]
         match = {"any": [named("ConfigMap", "a"), named("Secret", "b")]}
         own = {"webhookConfiguration": {"matchConditions": conditions}}
@@ -439,7 +443,7 @@ class TestExactObjects:
     async def test_too_many_names_are_not_listed(self, asked):
         assert await asked([named("ConfigMap", *map(str, range(101)))]) == {}
 
-    async def test_what_is_too_long_to_be_stored_is_left_out(self, make, webhooks):
+    async def test_conditions_too_long_to_be_stored_are_left_out(self, make, webhooks):
         def names(letter):
             return (f"{letter}{number:03}".ljust(253, "x") for number in range(99))
 
@@ -452,11 +456,13 @@ class TestExactObjects:
         assert (len(found), found["nodes"]) == (3, [["n"]])
         assert len(json.dumps(hook)) < 250_000
 
-    async def test_a_namespace_goes_with_its_names(self, asked):
+    async def test_names_are_combined_with_the_namespaces_of_their_filter(self, asked):
         one, other = named("ConfigMap", "a", namespaces=["x"]), named("ConfigMap", "b", "c")
         assert await asked([one], [other]) == {"configmaps": [["b", "c"], ["x"], ["a"]]}
 
-    async def test_what_the_namespace_selector_says_is_not_said_again(self, make, webhooks, asked):
+    async def test_namespaces_of_the_selector_are_not_repeated_as_a_condition(
+        self, make, webhooks, asked
+    ):
         alike = named("ConfigMap", namespaces=["x", "y"]), named("Secret", namespaces=["x", "y"])
         assert await asked([*alike]) == {}
         apart = named("ConfigMap", namespaces=["x"]), named("Secret", namespaces=["x", "y"])
@@ -466,21 +472,23 @@ class TestExactObjects:
         (hook,) = (await webhooks(own)).values()
         assert narrowed(hook) == {}
 
-    async def test_of_a_namespace_its_own_name_counts(self, asked):
+    async def test_a_namespace_object_is_matched_by_its_own_name(self, asked):
         assert await asked([named("Namespace", namespaces=["x", "y"])]) == {
             "namespaces": [["x", "y"]]
         }
 
-    async def test_labels(self, asked):
+    async def test_exact_label_values_are_a_match_condition(self, asked):
         selector = {"matchLabels": {"a": "1", "b": "x*"}}
         assert await asked([named("ConfigMap", selector=selector)]) == {"configmaps": [["1"]]}
 
-    async def test_too_many_labels_leave_the_names(self, asked):
+    async def test_too_many_label_values_are_left_out_and_names_kept(self, asked):
         values = {"key": "a", "operator": "In", "values": [str(n) for n in range(101)]}
         rules = named("ConfigMap", "x", selector={"matchExpressions": [values]})
         assert await asked([rules]) == {"configmaps": [["x"]]}
 
-    async def test_a_namespaced_policy_lies_in_its_namespace(self, make, webhooks):
+    async def test_a_namespaced_policy_is_limited_to_its_namespace_by_a_condition(
+        self, make, webhooks
+    ):
         policies = (
             make.policy("a", uid="1", namespace="x"),
             make.policy("b", uid="2", resources={"kinds": ["Secret"]}),
@@ -488,7 +496,7 @@ class TestExactObjects:
         (hook,) = (await webhooks(*policies)).values()
         assert narrowed(hook) == {"configmaps": [["x"]]}
 
-    async def test_text_that_json_would_escape(self, asked):
+    async def test_names_that_json_would_escape_are_kept(self, asked):
         assert await asked([named("ConfigMap", "\U0001f600")]) == {"configmaps": [["\U0001f600"]]}
 
 

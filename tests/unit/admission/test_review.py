@@ -16,7 +16,7 @@ json_values = st.recursive(
 )
 
 
-def test_a_create_is_read_in_full(make):
+def test_a_create_review_is_parsed_completely(make):
     obj = make.thing(data={"a": "1"})
     request = parse_review(make.review(obj=obj, dryRun=True))
     assert (request.operation, request.name, request.namespace) == ("CREATE", "dict", "a")
@@ -29,7 +29,7 @@ def test_a_create_is_read_in_full(make):
     assert str(request.ref) == "ConfigMap a/dict"
 
 
-def test_what_expressions_may_read_stays_and_payloads_do_not(make):
+def test_request_info_contains_fields_for_expressions_and_no_payloads(make):
     request = parse_review(make.review(obj=make.thing(data={"a": "1"})))
     assert set(request.info) == {
         "uid",
@@ -43,11 +43,11 @@ def test_what_expressions_may_read_stays_and_payloads_do_not(make):
     }
 
 
-def test_a_generated_name_is_taken_from_the_object(make):
+def test_an_empty_name_is_taken_from_the_object(make):
     assert parse_review(make.review(obj=make.thing(), name="")).name == "dict"
 
 
-def test_a_namespace_has_no_namespace(make):
+def test_a_review_of_a_namespace_has_an_empty_namespace(make):
     obj = make.thing(kind="Namespace", name="team", namespace="")
     request = parse_review(make.review(obj=obj, namespace="team"))
     assert request.namespace == ""
@@ -74,7 +74,7 @@ def test_on_delete_the_old_object_is_the_subject(make):
         (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "no request"),
     ],
 )
-def test_anything_else_is_refused_by_what_it_is(body, words):
+def test_a_body_that_is_not_an_admission_review_is_refused_with_the_reason(body, words):
     with pytest.raises(BadReview, match=words):
         parse_review(body)
 
@@ -97,13 +97,13 @@ def test_anything_else_is_refused_by_what_it_is(body, words):
         ({"oldObject": {"kind": False}}, "request.oldObject.kind is a JSON boolean"),
     ],
 )
-def test_an_incomplete_request_is_refused_by_its_field(make, fields, words):
+def test_an_invalid_request_is_refused_with_the_field(make, fields, words):
     with pytest.raises(BadReview, match=words):
         parse_review(make.review(obj=make.thing(), **fields))
 
 
 @given(json_values)
-def test_no_json_breaks_the_reader(value):
+def test_arbitrary_json_is_refused_as_a_bad_review(value):
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": value}
     for body in (value, review):
         with pytest.raises(BadReview):
@@ -115,7 +115,7 @@ FIELDS += ["userInfo", "object", "oldObject", "dryRun"]
 
 
 @given(st.sampled_from(FIELDS), json_values)
-def test_no_field_breaks_the_reader(field, value):
+def test_an_arbitrary_value_of_a_field_causes_no_other_error(field, value):
     request = {
         "uid": "u",
         "operation": "CREATE",
@@ -128,7 +128,7 @@ def test_no_field_breaks_the_reader(field, value):
         parse_review(orjson.dumps(review))
 
 
-def test_answers_are_admission_reviews():
+def test_responses_are_admission_reviews():
     assert orjson.loads(allow("u")) == {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",

@@ -17,7 +17,7 @@ def binding(name, role, *subjects, namespace="", kind="ClusterRole"):
 JANE = {"username": "jane", "groups": ["devs", "system:authenticated"]}
 
 
-def test_bindings_to_the_user_and_to_groups_count():
+def test_bindings_of_the_user_and_of_groups_give_roles():
     index = RoleIndex()
     index.on_event("ADDED", binding("a", "view", ("Group", "", "devs")))
     index.on_event("ADDED", binding("b", "edit", ("User", "", "jane"), namespace="x"))
@@ -27,14 +27,14 @@ def test_bindings_to_the_user_and_to_groups_count():
     assert index.of({}) == Roles()
 
 
-def test_a_service_account_is_known_by_its_user_name():
+def test_a_service_account_is_matched_by_its_user_name():
     index = RoleIndex()
     index.on_event("ADDED", binding("a", "view", ("ServiceAccount", "ns", "robot")))
     assert index.of({"username": "system:serviceaccount:ns:robot"}).cluster_roles == ("view",)
     assert index.of({"username": "robot"}) == Roles()
 
 
-def test_changes_and_deletions_are_followed():
+def test_roles_follow_changed_and_deleted_bindings():
     index = RoleIndex()
     index.on_event("ADDED", binding("a", "view", ("User", "", "jane")))
     index.on_event("ADDED", binding("a", "own", ("User", "", "jane"), namespace="x", kind="Role"))
@@ -48,7 +48,7 @@ def test_changes_and_deletions_are_followed():
     assert index == RoleIndex()
 
 
-def test_a_binding_without_subjects_gives_nothing():
+def test_a_binding_without_subjects_gives_no_roles():
     index = RoleIndex()
     index.on_event("ADDED", binding("a", "view"))
     assert index.of(JANE) == Roles()

@@ -32,7 +32,7 @@ async def world(make: type[Make]) -> AsyncIterator[World]:
         yield world
 
 
-async def test_a_trigger_is_stored_before_the_answer(world, make):
+async def test_a_trigger_is_stored_before_the_response(world, make):
     status, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
     assert status == 200
     assert answer["response"]["allowed"] is True
@@ -43,7 +43,7 @@ async def test_a_trigger_is_stored_before_the_answer(world, make):
     )
 
 
-async def test_a_connection_ends_with_an_answer_and_not_before_it(make):
+async def test_a_closing_server_ends_a_connection_only_with_a_response(make):
     async with World(make.index(make.policy()), farewell=2.0) as world:
         await world.post("/validate/fail", make.review(obj=make.thing()))
         closing = asyncio.create_task(world.server.close())
@@ -59,7 +59,7 @@ async def test_a_connection_ends_with_an_answer_and_not_before_it(make):
         assert len(await world.stored()) == 2
 
 
-async def test_the_end_waits_while_callers_go_on(make):
+async def test_a_closing_server_waits_while_callers_continue(make):
     async with World(make.index(make.policy()), farewell=0.5) as world:
         await world.post("/validate/fail", make.review(obj=make.thing()))
         closing = asyncio.create_task(world.server.close())
@@ -72,7 +72,7 @@ async def test_the_end_waits_while_callers_go_on(make):
         await asyncio.wait_for(closing, 5)
 
 
-async def test_a_replica_that_has_not_heard_of_a_policy_reads_it_before_it_answers(make):
+async def test_an_unknown_digest_makes_the_replica_read_policies_before_it_responds(make):
     index, reads = make.index(), []
 
     async def read_policies():
@@ -89,7 +89,7 @@ async def test_a_replica_that_has_not_heard_of_a_policy_reads_it_before_it_answe
         assert reads == ["policies"]
 
 
-async def test_a_registration_for_other_policies_is_read_for_once(make):
+async def test_a_digest_that_stays_unknown_causes_one_read_of_policies(make):
     index, reads = make.index(make.policy()), []
 
     async def read_policies():
@@ -103,7 +103,7 @@ async def test_a_registration_for_other_policies_is_read_for_once(make):
         assert reads == ["policies"]
 
 
-async def test_beside_a_live_kyverno_everything_is_let_through_and_nothing_stored(make):
+async def test_beside_a_live_kyverno_everything_is_allowed_and_nothing_stored(make):
     reasons = ["a live Kyverno is in this cluster", ""]
     index = make.index(make.policy())
     async with World(index, standing_by=lambda: reasons.pop(0)) as world:
@@ -113,7 +113,7 @@ async def test_beside_a_live_kyverno_everything_is_let_through_and_nothing_store
             assert len(await world.stored()) == stored
 
 
-async def test_the_same_review_twice_is_one_request(world, make):
+async def test_the_same_review_sent_twice_is_stored_as_one_request(world, make):
     body = make.review(obj=make.thing())
     for _ in range(2):
         _, answer = await world.post("/validate/fail", body)
@@ -121,7 +121,7 @@ async def test_the_same_review_twice_is_one_request(world, make):
     assert len(await world.stored()) == 1
 
 
-async def test_the_path_chooses_the_failure_policy(world, make):
+async def test_the_path_selects_the_failure_policy(world, make):
     await world.post("/validate/ignore", make.review(obj=make.thing()))
     assert [item.spec.policy.key for item in await world.stored()] == ["lax"]
 
@@ -132,7 +132,7 @@ async def test_a_dry_run_stores_nothing(world, make):
     assert await world.stored() == []
 
 
-async def test_when_storing_fails_fail_denies_and_ignore_admits(world, make):
+async def test_a_failed_write_is_denied_under_fail_and_admitted_under_ignore(world, make):
     world.cluster.forbid("create", "updaterequests.kyverno.io")
     _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
     response = answer["response"]
@@ -149,7 +149,7 @@ async def test_when_storing_fails_fail_denies_and_ignore_admits(world, make):
     assert world.count("requests_lost_total", reason="forbidden") == 1
 
 
-async def test_what_is_admitted_without_a_request_is_reported_to_who_can_find_it(make):
+async def test_a_trigger_admitted_without_a_request_is_reported_as_lost(make):
     reported = []
     lax = make.policy("lax", spec={"failurePolicy": "Ignore"})
     async with World(
@@ -163,7 +163,7 @@ async def test_what_is_admitted_without_a_request_is_reported_to_who_can_find_it
         assert reported == ["lost"]
 
 
-async def test_storing_that_hangs_ends_with_the_budget(make):
+async def test_a_write_that_hangs_ends_with_the_budget(make):
     async with World(make.index(make.policy()), requests=Stuck) as world:
         _, answer = await world.post("/validate/fail", make.review(obj=make.thing()))
         assert "within 0.5 s" in answer["response"]["status"]["message"]
@@ -192,7 +192,7 @@ async def test_discovery_that_hangs_ends_with_the_budget(make):
         assert reported == ["lost"]
 
 
-async def test_all_that_one_answer_waits_for_shares_one_budget(make):
+async def test_all_waits_of_one_response_share_one_budget(make):
     clock = StillClock()
 
     async def slowly():
@@ -215,7 +215,9 @@ async def test_all_that_one_answer_waits_for_shares_one_budget(make):
         (b"x" * (MAX_BODY + 1), JSON, 413, f"{MAX_BODY + 1} bytes long, the limit is {MAX_BODY}"),
     ],
 )
-async def test_bodies_that_are_no_review(world, body, headers, status, words):
+async def test_a_body_that_is_not_a_review_is_refused_with_the_reason(
+    world, body, headers, status, words
+):
     found, answer = await world.post("/validate/fail", body, headers)
     assert found == status
     assert (answer["kind"], answer["code"]) == ("Status", status)
@@ -232,7 +234,7 @@ async def test_a_body_of_unknown_length_is_refused_before_it_is_read(world):
     assert "Content-Length" in answer["message"]
 
 
-async def test_unknown_paths_and_methods_say_what_there_is(world):
+async def test_unknown_paths_and_methods_are_refused_with_the_valid_ones(world):
     status, answer = await world.post("/mutate", b"{}")
     assert status == 404
     assert "/validate/fail" in answer["message"]
@@ -241,7 +243,7 @@ async def test_unknown_paths_and_methods_say_what_there_is(world):
         assert "POST" in orjson.loads(await response.read())["message"]
 
 
-async def test_a_crash_is_answered_as_the_failure_policy_asks(make, caplog):
+async def test_a_crash_is_answered_according_to_the_failure_policy(make, caplog):
     lax = make.policy("lax", uid="lax-uid", spec={"failurePolicy": "Ignore"})
     index = make.index(make.policy(), lax)
     async with World(index, namespaces=Broken()) as world:
@@ -256,7 +258,7 @@ async def test_a_crash_is_answered_as_the_failure_policy_asks(make, caplog):
         assert world.count("requests_lost_total", reason="crash") == 1
 
 
-async def test_policies_are_checked(world, make):
+async def test_policies_are_validated(world, make):
     _, answer = await world.post("/policies", make.review(obj=make.policy()))
     assert answer["response"]["allowed"] is True
     broken = make.policy()
@@ -281,7 +283,7 @@ async def test_a_subresource_is_looked_up_by_its_parent(make):
         assert request.spec.recorded["object"]["metadata"]["name"] == "dict"
 
 
-async def test_without_discovery_nobody_knows_which_rules_a_subresource_fires(make):
+async def test_without_discovery_a_subresource_review_follows_the_failure_policy(make):
     index = make.index(make.policy(resources={"kinds": ["Deployment/scale"]}))
     async with World(index, cluster=Away) as world:
         _, strict = await world.post("/validate/fail", scale_review(make))
@@ -293,7 +295,7 @@ async def test_without_discovery_nobody_knows_which_rules_a_subresource_fires(ma
         assert world.count("requests_lost_total", reason="unavailable") == 1
 
 
-async def test_a_request_in_flight_ends_before_the_server_does(make):
+async def test_a_request_in_flight_is_answered_before_the_server_closes(make):
     async with World(make.index(make.policy()), requests=Stuck) as world:
         call = asyncio.create_task(world.post("/validate/fail", make.review(obj=make.thing())))
         await world.requests.begun.wait()
@@ -325,7 +327,7 @@ class TestOverload:
             answers.append((await world.post(f"/validate/{path}", body))[1]["response"])
         return answers
 
-    async def test_above_the_limit_only_what_must_be_is_recorded_by_itself(self, make):
+    async def test_above_the_limit_rebuildable_triggers_go_to_an_aggregate_request(self, make):
         async with World(self.rules(make), thresholds=self.LIMITS) as world:
             answers = await self.send(world, make, 3)
             assert all(item["allowed"] for item in answers)
@@ -336,7 +338,7 @@ class TestOverload:
             assert world.count("triggers_diverted_total", policy="set-team", rule="copy") == 2
             assert world.count("requests_recorded_total", **RECORDED) == 1
 
-    async def test_at_the_hard_limit_it_is_refused_with_the_cure(self, make):
+    async def test_at_the_hard_limit_a_trigger_is_refused_with_the_cure(self, make):
         async with World(self.rules(make), thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=4))
             (answer,) = await self.send(world, make, 1)
@@ -347,7 +349,7 @@ class TestOverload:
             # A request that can be rebuilt later is never refused.
             assert [item.spec.policy.key for item in await world.stored()] == ["set-team"]
 
-    async def test_under_ignore_it_is_admitted_and_counted(self, make):
+    async def test_under_ignore_a_trigger_at_the_hard_limit_is_admitted_and_counted(self, make):
         rules = self.rules(make, failurePolicy="Ignore")
         async with World(rules, thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=4))
@@ -357,7 +359,7 @@ class TestOverload:
             assert "--hard-limit" in warning
             assert world.count("requests_lost_total", reason="overload") == 1
 
-    async def test_it_turns_back_when_the_leader_tells_of_less(self, make):
+    async def test_triggers_are_recorded_one_by_one_again_after_the_backlog_shrinks(self, make):
         async with World(self.rules(make), thresholds=self.LIMITS) as world:
             world.estimate.update(Backlog(waiting=3))
             await self.send(world, make, 1)
@@ -365,7 +367,7 @@ class TestOverload:
             await self.send(world, make, 1)
             assert world.count("requests_recorded_total", **RECORDED) == 1
 
-    async def test_conditions_that_only_a_request_has_are_not_got_around(self, make):
+    async def test_triggers_of_a_policy_with_match_conditions_are_never_aggregated(self, make):
         conditions = [{"name": "somebody", "expression": "request.userInfo.username == 'a'"}]
         policy = make.policy(spec={"webhookConfiguration": {"matchConditions": conditions}})
         async with World(make.index(policy), thresholds=self.LIMITS) as world:
@@ -374,7 +376,7 @@ class TestOverload:
             assert answer["allowed"]
             assert [item.spec.sequence for item in await world.stored()] == [0]
 
-    async def test_the_flood_of_one_namespace_refuses_nobody_else(self, make):
+    async def test_a_flood_in_one_namespace_does_not_refuse_triggers_of_others(self, make):
         thresholds = Thresholds(limit=2, hard=4, namespace=50)
         async with World(
             self.rules(make), thresholds=thresholds, namespaces={"a": {}, "b": {}}

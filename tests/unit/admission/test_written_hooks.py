@@ -39,12 +39,12 @@ async def response_to(
     return await webhook.review(parse_review(review), make.deadline())
 
 
-async def test_one_that_may_do_what_it_asks_for_is_stored(make: type[Make]) -> None:
+async def test_a_hook_whose_rights_are_granted_is_stored(make: type[Make]) -> None:
     response = await response_to(make, hook())
     assert response.allowed, response.message
 
 
-async def test_one_that_cannot_be_read_is_refused_with_all_places(make: type[Make]) -> None:
+async def test_an_invalid_hook_is_refused_with_the_places_of_all_errors(make: type[Make]) -> None:
     wrong = hook(kubernetes=[{}], run={"operations": [{"operation": "Destroy"}]})
     response = await response_to(make, wrong)
     assert (response.allowed, response.code) == (False, 422)
@@ -86,7 +86,7 @@ async def test_a_missing_right_is_named_with_the_role_that_grants_it(
     assert "kind: ClusterRole" in response.message
 
 
-async def test_what_is_granted_is_not_asked_for_again_while_a_role_is_waited_for(
+async def test_only_missing_rights_are_checked_again_while_waiting_for_a_role(
     make: type[Make],
 ) -> None:
     account = Account(lacks={"watch"})
@@ -97,13 +97,13 @@ async def test_what_is_granted_is_not_asked_for_again_while_a_role_is_waited_for
     assert account.asked.count("list deployments.apps in namespace shop") == 1
 
 
-async def test_a_tenant_does_nothing_by_a_hook_that_they_may_not_do(make: type[Make]) -> None:
+async def test_a_hook_with_operations_its_author_may_not_do_is_refused(make: type[Make]) -> None:
     response = await response_to(make, hook(), author={"delete"})
     assert (response.allowed, response.code) == (False, 403)
     assert "'ann' may not delete configmaps in namespace shop" in response.message
 
 
-async def test_operations_that_only_a_run_tells_need_everything_of_their_author(
+async def test_a_hook_with_a_jq_program_requires_all_rights_of_its_author(
     make: type[Make],
 ) -> None:
     unknown = hook(run={"jq": ".contexts[]"})
@@ -112,13 +112,15 @@ async def test_operations_that_only_a_run_tells_need_everything_of_their_author(
     assert "spec.run.jq: 'ann' may not * *.* in namespace shop" in response.message
 
 
-async def test_of_an_executable_no_right_is_asked_for(make: type[Make]) -> None:
+async def test_no_rights_are_checked_for_a_hook_with_an_executable(make: type[Make]) -> None:
     obj = hook(executable="pods-hook.sh")
     del obj["spec"]["run"]
     assert (await response_to(make, obj, controller={"list", "watch", "delete"})).allowed
 
 
-async def test_what_lint_calls_an_error_is_refused_and_the_rest_is_said(make: type[Make]) -> None:
+async def test_a_hook_with_lint_errors_is_refused_and_lint_warnings_are_returned(
+    make: type[Make],
+) -> None:
     lease = {
         "operation": "Delete",
         "apiVersion": "coordination.k8s.io/v1",
@@ -137,7 +139,9 @@ async def test_what_lint_calls_an_error_is_refused_and_the_rest_is_said(make: ty
     assert "spec.kubernetes[0]: the hook runs at most every 5 s" in response.warnings[0]
 
 
-async def test_labels_of_namespaces_have_to_be_read(make: type[Make]) -> None:
+async def test_a_hook_that_selects_namespaces_by_labels_needs_to_watch_namespaces(
+    make: type[Make],
+) -> None:
     chosen = {"labelSelector": {"matchLabels": {"a": "b"}}}
     obj = hook("", kubernetes=[{"kind": "Deployment", "namespace": chosen}])
     assert (await response_to(make, obj)).allowed

@@ -9,7 +9,7 @@ GOOD = EntryStatus(problem="", refreshed=NOW, generation=3)
 BAD = EntryStatus(problem="no answer", refreshed=None, generation=3)
 
 
-def test_what_rules_can_read_is_ready():
+def test_an_entry_that_rules_can_read_is_ready():
     assert render_status(GOOD, {}, NOW) == {
         "conditions": [
             {
@@ -25,7 +25,7 @@ def test_what_rules_can_read_is_ready():
     }
 
 
-def test_a_problem_is_reported_and_the_last_refresh_stays():
+def test_a_problem_is_reported_without_changing_the_last_refresh():
     found = render_status(BAD, {}, NOW)
     (condition,) = found.pop("conditions")
     assert (condition["status"], condition["message"]) == ("False", "no answer")
@@ -36,7 +36,7 @@ def test_the_same_condition_is_not_written_again():
     assert render_status(GOOD, render_status(GOOD, {}, NOW), NOW + timedelta(hours=1)) is None
 
 
-def test_the_time_is_that_of_the_turn():
+def test_the_transition_time_changes_only_with_the_condition_status():
     before = render_status(BAD, {}, NOW)
     other = EntryStatus(problem="a 500", refreshed=None, generation=3)
     again = render_status(other, before, NOW + timedelta(hours=1))

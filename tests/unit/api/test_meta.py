@@ -12,7 +12,7 @@ from reconciler.api.meta import Kind, ObjectRef, ref_of, resource_version, split
         ("", "status", "v1", "things/status"),
     ],
 )
-def test_a_kind_has_the_names_that_manifests_and_rbac_use(
+def test_a_kind_has_the_names_used_in_manifests_and_rbac(
     group, subresource, api_version, resource
 ):
     kind = Kind(
@@ -28,17 +28,17 @@ def test_a_kind_has_the_names_that_manifests_and_rbac_use(
 
 
 @pytest.mark.parametrize(("namespace", "text"), [("a", "Secret a/s"), ("", "Secret s")])
-def test_a_reference_reads_as_people_write_it(namespace, text):
+def test_a_reference_is_written_as_kind_namespace_and_name(namespace, text):
     assert str(ObjectRef(api_version="v1", kind="Secret", namespace=namespace, name="s")) == text
 
 
 @pytest.mark.parametrize("obj", [{}, {"metadata": None}, {"metadata": {}}])
-def test_what_is_missing_is_empty(obj):
+def test_missing_metadata_is_read_as_empty(obj):
     assert ref_of(obj) == ObjectRef(api_version="", kind="", name="")
     assert resource_version(obj) == ""
 
 
-def test_a_reference_is_taken_from_the_object():
+def test_a_reference_is_built_from_an_object():
     meta = {"name": "s", "namespace": "a", "uid": "u", "resourceVersion": "7"}
     obj = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
     assert ref_of(obj) == ObjectRef(

@@ -21,7 +21,9 @@ from reconciler.kube.paths import describe
         ("GET", "/apis/kyverno.io/v1/clusterpolicies/p", "get clusterpolicies.kyverno.io"),
     ],
 )
-def test_what_a_refused_call_names_can_be_asked_for(method: str, path: str, text: str) -> None:
+def test_the_permission_of_a_call_can_be_parsed_as_a_right(
+    method: str, path: str, text: str
+) -> None:
     assert describe(method, path).permission == text
     right = parse_right(text)
     assert right is not None
@@ -29,11 +31,11 @@ def test_what_a_refused_call_names_can_be_asked_for(method: str, path: str, text
 
 
 @pytest.mark.parametrize("text", ["", "get /healthz", "get", "get secrets of somebody"])
-def test_what_is_no_right_to_a_resource_is_not_asked_for(text: str) -> None:
+def test_a_text_that_is_not_a_right_to_a_resource_is_not_parsed(text: str) -> None:
     assert parse_right(text) is None
 
 
-def test_a_cluster_scoped_kind_stands_in_no_namespace() -> None:
+def test_a_right_to_a_cluster_scoped_kind_has_no_namespace() -> None:
     nodes = Kind(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
     right = Right.of("get", nodes, namespace="a", name="n")
     assert (right.namespace, right.name, str(right)) == ("", "n", "get nodes")

@@ -105,24 +105,24 @@ STATUSES = st.builds(
 
 
 @given(SPECS)
-def test_a_spec_is_read_as_it_was_written(spec):
+def test_a_rendered_spec_is_parsed_unchanged(spec):
     assert parse_spec(render_spec(spec)) == spec
 
 
 @given(STATUSES)
-def test_a_status_is_read_as_it_was_written(status):
+def test_a_rendered_status_is_parsed_unchanged(status):
     stored = {key: value for key, value in render_status(status).items() if value is not None}
     assert parse_status(stored) == status
 
 
 @given(STATUSES)
-def test_a_status_takes_away_what_an_older_one_said(status):
+def test_a_rendered_status_clears_all_fields_of_an_older_one(status):
     """A merge patch only removes a field if its value is null."""
     assert set(render_status(status)) == set(render_status(RequestStatus()))
 
 
 @given(TIMES.filter(bool))
-def test_a_time_is_read_as_it_was_written(moment):
+def test_a_rendered_time_is_parsed_unchanged(moment):
     assert parse_time(render_time(moment)) == moment
     assert render_time(moment).endswith("Z")
 
@@ -130,18 +130,18 @@ def test_a_time_is_read_as_it_was_written(moment):
 @pytest.mark.parametrize(
     "text", [None, "", 5, "yesterday", "2026-01-01", "2026-01-01T00:00:00", {}]
 )
-def test_what_is_no_time_is_none(text):
+def test_a_text_that_is_not_a_time_is_parsed_as_none(text):
     assert parse_time(text) is None
 
 
-def test_an_empty_request_waits():
+def test_an_empty_request_is_pending():
     request = parse_request({})
     assert request.status == RequestStatus()
     assert request.status.state is State.PENDING
     assert request.created == datetime.fromtimestamp(0, UTC)
 
 
-def test_what_the_reference_stored_is_read():
+def test_a_request_stored_by_kyverno_is_parsed():
     obj = {
         "metadata": {"name": "ur-abc", "namespace": "kyverno", "labels": None},
         "spec": {
@@ -174,16 +174,16 @@ def test_what_the_reference_stored_is_read():
         ({"state": "Skip", "counts": None, "targets": None, "sweep": None}, State.SKIP),
     ],
 )
-def test_a_state_that_is_not_known_waits(raw, status):
+def test_an_unknown_state_is_read_as_pending(raw, status):
     assert parse_status(raw).state is status
 
 
-def test_an_outcome_that_is_not_known_is_a_failure():
+def test_an_unknown_outcome_is_read_as_failed():
     status = parse_status({"targets": [{"kind": "Secret", "name": "s", "outcome": "Odd"}]})
     assert status.targets[0].outcome is Outcome.FAILED
 
 
-def test_a_spec_says_nothing_that_it_does_not_know():
+def test_a_rendered_spec_has_no_empty_fields():
     ref = ObjectRef(api_version="v1", kind="ConfigMap", name="c")
     assert render_spec(RequestSpec(policy=policy_named("p"), rule="r", resource=ref)) == {
         "requestType": "mutate",
@@ -211,7 +211,7 @@ def test_a_spec_says_nothing_that_it_does_not_know():
         ),
     ],
 )
-def test_a_text_means_the_kinds_that_there_were_and_a_reference_says_its_own(
+def test_the_kind_of_a_policy_is_read_from_its_reference_or_its_key(
     written, kind, namespace, name
 ):
     policy = parse_spec(written).policy
@@ -236,7 +236,7 @@ def test_a_text_means_the_kinds_that_there_were_and_a_reference_says_its_own(
         ),
     ],
 )
-def test_the_columns_of_what_was_changed_and_of_how_far_it_is(status, patched, looked_at):
+def test_the_summary_and_progress_columns_are_computed_from_the_status(status, patched, looked_at):
     assert (summary(status), progress(status)) == (patched, looked_at)
 
 
@@ -266,17 +266,17 @@ def entry(manager, *fields):
         pytest.param("Completed", [], "", id="unknown"),
     ],
 )
-def test_who_made_a_request_final(state, entries, ended_by):
+def test_the_foreign_field_manager_that_ended_a_request_is_reported(state, entries, ended_by):
     obj = {"metadata": {"name": "ur-1", "managedFields": entries}, "status": {"state": state}}
     assert parse_request(obj).ended_by == ended_by
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
-def test_a_time_that_is_none_in_utc_is_none(moment):
+def test_a_time_outside_the_range_of_utc_is_parsed_as_none(moment):
     assert parse_time(moment) is None
 
 
-def test_what_is_counted_on_stays_a_number_that_can_be_stored():
+def test_counters_are_limited_so_that_they_can_be_increased_and_stored():
     largest = 2**63 - 1
     raw = {
         "attempts": largest,

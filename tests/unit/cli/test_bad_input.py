@@ -112,20 +112,22 @@ def refused(words: list[str], name: str) -> str:
         ("b.json", b'{"a":' * 100_000, "b.json:1:"),
     ],
 )
-def test_text_that_cannot_be_read(words: list[str], name: str, content: bytes, said: str) -> None:
+def test_invalid_yaml_and_json_are_reported_with_their_place(
+    words: list[str], name: str, content: bytes, said: str
+) -> None:
     Path(name).write_bytes(content)
     assert refused(words, name).startswith(said)
 
 
 @pytest.mark.parametrize("words", ANY, ids=" ".join)
-def test_a_file_without_an_end_is_not_read_to_it(words: list[str]) -> None:
+def test_a_file_above_the_size_limit_is_refused(words: list[str]) -> None:
     with Path("big.yaml").open("wb") as file:
         file.truncate(MAX_FILE + 1)
     assert refused(words, "big.yaml").startswith("big.yaml: it is larger than 100 MiB: ")
 
 
 @pytest.mark.parametrize("words", [AS_POLICY[0], AS_POLICY[2], *AS_OBJECT], ids=" ".join)
-def test_an_object_that_no_cluster_takes(words: list[str]) -> None:
+def test_an_object_larger_than_a_cluster_accepts_is_refused(words: list[str]) -> None:
     head = (POLICY if words in AS_POLICY else OBJECT).replace(
         "metadata: {", "metadata: {x: y, ", 1
     )
@@ -143,7 +145,7 @@ def test_jp_stops_at_a_second_document() -> None:
     )
 
 
-def test_explain_does_not_tell_of_objects_without_end() -> None:
+def test_explain_refuses_more_triggers_than_its_limit() -> None:
     Path("many.yaml").write_text(f"{OBJECT}---\n" * (MAX_TRIGGERS + 1), encoding="utf-8")
     line = refused(AS_OBJECT[1], "many.yaml")
     assert line == "many.yaml: 101 objects found; at most 100 are explained"
@@ -177,7 +179,9 @@ def recursive(value: str) -> str:
         ),
     ],
 )
-def test_a_policy_that_is_wrong(policy: str, place: str, said: str) -> None:
+def test_an_invalid_policy_is_reported_alike_by_all_commands(
+    policy: str, place: str, said: str
+) -> None:
     Path("bad.yaml").write_text(policy, encoding="utf-8")
     for words in (["explain", "bad.yaml", "--trigger", "cm.yaml", "--target", "secret.yaml"],
                   ["apply", "bad.yaml", "-r", "cm.yaml", "-t", "secret.yaml"]):  # fmt: skip
@@ -218,7 +222,7 @@ def test_a_value_that_looks_like_a_variable_is_data() -> None:
         ("random('((a{999}){999}){999}')", "work through more than 33554432 characters"),
     ],
 )
-def test_a_regular_expression_that_would_not_end(expression: str, end: str) -> None:
+def test_costly_patterns_and_expressions_end(expression: str, end: str) -> None:
     done = run("jp", "query", expression, stdin="{}")
     assert (done.stdout or done.stderr).strip().endswith(end)
     assert done.exit_code == (0 if end == "false" else 1)
@@ -238,7 +242,7 @@ def test_a_regular_expression_that_would_not_end(expression: str, end: str) -> N
         (("result: pass", "results: pass"), "results[0].results: unknown field 'results'"),
     ],
 )
-def test_a_test_that_is_wrong(change: tuple[str, str], said: str) -> None:
+def test_an_invalid_test_is_reported_in_one_line(change: tuple[str, str], said: str) -> None:
     Path("kyverno-test.yaml").write_text(TEST.replace(*change), encoding="utf-8")
     done = run("test", ".")
     assert done.exit_code == 1
@@ -254,12 +258,12 @@ def test_a_rule_that_the_policy_does_not_have_is_reported() -> None:
     assert done.exit_code == 1
 
 
-def test_an_empty_test_file_is_no_test() -> None:
+def test_an_empty_test_file_is_an_error() -> None:
     Path("empty.yaml").write_text("", encoding="utf-8")
     assert refused(AS_TEST[0], "empty.yaml") == "empty.yaml: no test found"
 
 
-def test_many_variables_take_no_more_than_their_share_of_time() -> None:
+def test_parsing_time_is_linear_in_the_number_of_variables() -> None:
     def seconds(count: int) -> float:
         text = "{{ request.object.data.a }}" * count
         started = time.process_time()
@@ -272,7 +276,7 @@ def test_many_variables_take_no_more_than_their_share_of_time() -> None:
     assert long < 40 * short
 
 
-def test_a_long_expression_takes_no_more_than_its_share_of_memory() -> None:
+def test_parsing_a_long_expression_uses_limited_memory() -> None:
     text = "{{ a" + " || a" * 400_000 + " }}"
     tracemalloc.start()
     try:
@@ -308,7 +312,9 @@ current-context: c
         ),
     ],
 )  # fmt: skip
-def test_a_cluster_that_cannot_be_reached(change: tuple[str, str], said: str) -> None:
+def test_an_unusable_cluster_or_kubeconfig_is_reported_in_one_line(
+    change: tuple[str, str], said: str
+) -> None:
     text = KUBECONFIG.replace(*change) if change[0] else KUBECONFIG
     Path("kc.yaml").write_text(text, encoding="utf-8")
     done = run("explain", "policy.yaml", "--kubeconfig", "kc.yaml", "--trigger", "cm.yaml")
@@ -317,7 +323,7 @@ def test_a_cluster_that_cannot_be_reached(change: tuple[str, str], said: str) ->
     assert done.stderr.count("\n") == 1
 
 
-def test_a_kubeconfig_that_is_not_there() -> None:
+def test_a_missing_kubeconfig_is_reported_in_one_line() -> None:
     done = run("explain", "policy.yaml", "--kubeconfig", "absent", "--trigger", "cm.yaml")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "there is no kubeconfig absent" in done.stderr

@@ -47,12 +47,12 @@ def _bash(line: str) -> list[str]:
         ("retrofit completion z", ["zsh"]),
     ],
 )
-def test_bash_completes(line: str, expected: list[str]) -> None:
+def test_bash_completes_commands_and_options(line: str, expected: list[str]) -> None:
     assert _bash(line) == expected
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_ask_the_same_program(shell: str) -> None:
+def test_completion_scripts_of_other_shells_call_the_same_program(shell: str) -> None:
     done = CliRunner().invoke(retrofit, ["completion", shell])
     assert done.exit_code == 0
     assert f"_RETROFIT_COMPLETE={shell}_complete" in done.stdout
@@ -72,13 +72,13 @@ def test_a_misspelt_name_gets_a_hint(words: list[str], hint: str) -> None:
     assert hint in done.stderr
 
 
-def test_the_own_version() -> None:
+def test_version_shows_the_version_of_the_client() -> None:
     done = CliRunner().invoke(retrofit, ["version", "--client", "-o", "json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["client"]["version"]
 
 
-def test_a_cluster_that_does_not_answer_keeps_no_version_back(tmp_path: Path) -> None:
+def test_the_client_version_is_shown_without_a_reachable_cluster(tmp_path: Path) -> None:
     done = CliRunner().invoke(retrofit, ["version", "--kubeconfig", str(tmp_path / "absent")])
     assert done.exit_code == 2
     assert done.stdout.startswith("retrofit ")

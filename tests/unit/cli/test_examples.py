@@ -24,11 +24,11 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(retrofit, list(words))
 
 
-def test_the_policy_is_the_one_of_the_readme() -> None:
+def test_the_example_policy_is_the_one_in_the_readme() -> None:
     assert f"```yaml\n{Path('reload-web.yaml').read_text()}```\n" in README
 
 
-def test_the_first_example_prints_what_the_readme_shows() -> None:
+def test_the_first_example_prints_the_output_in_the_readme() -> None:
     shown = re.search(r"^\$ retrofit apply ([^\n]*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     assert shown
     assert shown[1].split() == FILES
@@ -37,7 +37,7 @@ def test_the_first_example_prints_what_the_readme_shows() -> None:
     assert shown[2] == done.stdout + done.stderr
 
 
-def test_the_steps_of_testing_a_policy_work_on_them() -> None:
+def test_the_steps_of_testing_a_policy_work_on_the_examples() -> None:
     assert run("apply", *FILES, "-o", "yaml").stdout == Path("patched.yaml").read_text()
     assert f"```yaml\n{Path('kyverno-test.yaml').read_text()}```\n" in TESTING
     assert run("test", ".", "--strict").exit_code == 0

@@ -194,38 +194,40 @@ def test_targets_are_explained_one_by_one(desk: Desk) -> None:
         ),
     ],
 )
-def test_operations(desk: Desk, words: list[str], last: str) -> None:
+def test_an_operation_that_does_not_fire_the_rule_is_explained(
+    desk: Desk, words: list[str], last: str
+) -> None:
     found = desk.explanation(*words)[-1]
     assert found.startswith("no    ")
     assert found.endswith(last)
 
 
-def test_a_user_who_is_excluded(desk: Desk) -> None:
+def test_an_excluded_user_is_explained(desk: Desk) -> None:
     lines = desk.explanation("--userinfo", desk.write("user.yaml", USER))
     assert "yes   exclude.any[0]" in lines
     assert lines[-1].endswith("resource excluded since one of the criteria excluded it")
 
 
-def test_a_namespace_that_nobody_gave(desk: Desk) -> None:
+def test_a_missing_namespace_leaves_the_match_undecided(desk: Desk) -> None:
     last = desk.explanation(object_source=None)[-1]
     assert last.startswith("open  match and exclude cannot be decided: ")
     assert last.endswith("give its Namespace in a file")
 
 
-def test_a_precondition_that_does_not_hold(desk: Desk) -> None:
+def test_a_precondition_that_does_not_hold_is_explained(desk: Desk) -> None:
     lines = desk.explanation(trigger={**TRIGGER, "data": {"mode": "none"}})
     assert 'no    preconditions.all[1]: {{ mode }} = "none"  NotEquals  "none"' in lines
     assert lines[-1] == "no    the rule does not fire: preconditions not met"
 
 
-def test_a_variable_that_does_not_resolve(desk: Desk) -> None:
+def test_a_variable_that_does_not_resolve_is_explained(desk: Desk) -> None:
     policy = POLICY.replace("{{ request.operation }}", "{{ request.object.data.absent }}")
     lines = desk.explanation(policy=policy)
     assert any(line.startswith("error preconditions.all[0]: ") for line in lines)
     assert lines[-1].startswith("error the rule fails: failed to evaluate preconditions: ")
 
 
-def test_the_object_before_an_update(desk: Desk) -> None:
+def test_the_old_object_of_an_update_is_read_from_a_file(desk: Desk) -> None:
     policy = POLICY.replace("{{ request.operation }}", "{{ request.oldObject.data.mode }}")
     old = desk.write("old.yaml", [{**TRIGGER, "data": {"mode": "UPDATE"}}])
     lines = desk.explanation("--operation", "UPDATE", "--old", old, policy=policy)
@@ -296,7 +298,7 @@ def test_a_foreach_over_a_secret_is_not_shown(desk: Desk) -> None:
     assert SECRET["data"]["mode"].upper() not in text
 
 
-def test_a_target_that_is_as_wanted_is_no_refusal(desk: Desk) -> None:
+def test_a_target_that_needs_no_change_is_not_reported_as_a_failure(desk: Desk) -> None:
     object_source = [NAMESPACE, EXTRA, deployment("done", "a", mode="strict", extra="v")]
     policy = POLICY.replace('value: "{{ mode }}"', "value: other")
     lines = desk.explanation(policy=policy, object_source=object_source)
@@ -311,7 +313,7 @@ def test_without_a_trigger_the_rules_are_outlined(desk: Desk) -> None:
     assert "Give an object with --trigger" in done.stdout
 
 
-def test_in_whose_name_a_policy_works_is_said(desk: Desk) -> None:
+def test_the_account_of_a_policy_is_shown(desk: Desk) -> None:
     name = "name: reload, annotations: {kube-retrofit.dev/service-account: shop/bot}"
     text = desk.explain(policy=POLICY.replace("name: reload", name, 1)).stdout
     assert "works as ServiceAccount shop:bot, with its rights alone\n" in text
@@ -320,7 +322,7 @@ def test_in_whose_name_a_policy_works_is_said(desk: Desk) -> None:
     assert "write it as NAMESPACE/NAME" in refused.stderr
 
 
-def test_what_becomes_of_a_trigger_that_could_not_be_recorded_is_outlined(desk: Desk) -> None:
+def test_the_outline_says_if_triggers_that_are_not_recorded_are_lost(desk: Desk) -> None:
     assert "could not be recorded" not in desk.explain().stdout
     ignored = POLICY.replace("spec:\n", "spec:\n  failurePolicy: Ignore\n", 1)
     text = desk.explain(policy=ignored).stdout
@@ -329,7 +331,7 @@ def test_what_becomes_of_a_trigger_that_could_not_be_recorded_is_outlined(desk: 
     )
 
 
-def test_a_refused_policy_is_one_line(desk: Desk) -> None:
+def test_an_invalid_policy_is_reported_in_one_line(desk: Desk) -> None:
     done = desk.explain(policy=POLICY.replace("kinds: [Secret]", "kinds: []"))
     assert done.exit_code == 1
     assert "policy.yaml:2: ClusterPolicy reload: spec.rules[0].match.any[0]" in done.stderr
@@ -339,7 +341,7 @@ def test_a_refused_policy_is_one_line(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "words", [["--target", "x"], ["--operation", "PATCH"], ["--exception-namespace", "x"]]
 )
-def test_flags_that_are_wrong(desk: Desk, words: list[str]) -> None:
+def test_invalid_flags_are_refused(desk: Desk, words: list[str]) -> None:
     assert desk.explain(*words).exit_code == 2
 
 
@@ -405,7 +407,7 @@ def notes_of(notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from notes_of(note.get("notes", []))
 
 
-def test_json_holds_whole_values(desk: Desk) -> None:
+def test_json_output_contains_whole_values(desk: Desk) -> None:
     trigger = {**TRIGGER, "data": {"mode": "x" * 1000}}
     found = json.loads("\n".join(desk.explanation("-o", "json", trigger=trigger)))
     notes = list(notes_of(found))
@@ -421,7 +423,7 @@ def test_json_holds_whole_values(desk: Desk) -> None:
     assert results == {"pass"}
 
 
-def test_values_count(desk: Desk) -> None:
+def test_given_values_are_used(desk: Desk) -> None:
     values = desk.write(
         "values.yaml",
         """
@@ -451,14 +453,14 @@ spec:
 
 
 @pytest.mark.parametrize(("name", "fires"), [("settings", False), ("others", True)])
-def test_exceptions_count(desk: Desk, name: str, fires: bool) -> None:
+def test_exceptions_of_triggers_are_applied(desk: Desk, name: str, fires: bool) -> None:
     lines = desk.explanation("--exception", desk.write("exception.yaml", EXCEPTION % ("e", name)))
     assert ("yes   the rule fires" in lines) is fires
     assert f"{'no ' if fires else 'yes'}   PolicyException a/e" in lines
 
 
 @pytest.mark.parametrize(("names", "excepted"), [("[web]", True), ("[api]", False)])
-def test_exceptions_of_targets_count(desk: Desk, names: str, excepted: bool) -> None:
+def test_exceptions_of_targets_are_applied(desk: Desk, names: str, excepted: bool) -> None:
     text = EXCEPTION.replace("[ConfigMap]", "[Deployment]").replace("[%s]", names)
     lines = desk.explanation("--exception", desk.write("exception.yaml", text % "e"))
     assert "yes   the rule fires" in lines
@@ -494,7 +496,7 @@ spec:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_what_an_entry_reads_of_secrets_is_not_shown(desk: Desk, output: str) -> None:
+def test_data_that_an_entry_reads_from_secrets_is_not_shown(desk: Desk, output: str) -> None:
     lines = desk.explanation("-o", output, policy=CALLING, object_source=[SECRET, EXTRA])
     text = "\n".join(lines)
     encoded = SECRET["data"]["mode"]
@@ -513,7 +515,9 @@ def test_what_an_entry_reads_of_secrets_is_not_shown(desk: Desk, output: str) ->
         ("{{ multiply(length(request.object.data.mode), `1000`) }}", True),
     ],
 )
-def test_numbers_made_of_secrets_are_not_shown(desk: Desk, computed: str, shown: bool) -> None:
+def test_numbers_computed_from_secrets_are_not_shown(
+    desk: Desk, computed: str, shown: bool
+) -> None:
     policy = yaml.safe_load(SECRETIVE)
     rule = policy["spec"]["rules"][0]
     del rule["context"], rule["preconditions"]
@@ -527,7 +531,7 @@ def test_numbers_made_of_secrets_are_not_shown(desk: Desk, computed: str, shown:
         assert hidden not in text
 
 
-def test_an_entry_of_a_foreach_that_reads_secrets(desk: Desk) -> None:
+def test_data_that_an_entry_of_a_foreach_reads_from_secrets_is_not_shown(desk: Desk) -> None:
     policy = yaml.safe_load(CALLING)
     rule = policy["spec"]["rules"][0]
     (block,) = rule["mutate"]["foreach"]
@@ -542,7 +546,7 @@ def test_an_entry_of_a_foreach_that_reads_secrets(desk: Desk) -> None:
     assert "open  the diff is not shown: the patch contains data of a Secret" in lines
 
 
-def test_more_objects_than_anyone_reads_are_counted(desk: Desk) -> None:
+def test_targets_above_the_limit_are_counted_and_not_listed(desk: Desk) -> None:
     object_source = [NAMESPACE, EXTRA, *(deployment(f"web-{index}", "a") for index in range(25))]
     lines = desk.explanation(object_source=object_source)
     assert "and 5 more that are selected; name one with --target" in lines
@@ -572,7 +576,7 @@ spec:
 """
 
 
-def test_a_rule_without_targets_is_explained_on_what_the_one_before_made(desk: Desk) -> None:
+def test_a_rule_without_targets_is_explained_on_the_result_of_earlier_rules(desk: Desk) -> None:
     lines = desk.explanation(policy=OWN, object_source=None)
     second = lines.index("rule second (spec.rules[1])")
     assert "the trigger itself" in lines[:second]
@@ -589,7 +593,7 @@ def test_a_secret_that_a_rule_without_targets_changes_is_not_shown(desk: Desk) -
     assert SECRET["data"]["mode"] not in text
 
 
-def test_of_rules_of_which_one_is_applied_the_others_are_reported_as_too_late(
+def test_later_rules_under_apply_rules_one_are_reported_as_not_acting(
     desk: Desk,
 ) -> None:
     policy = yaml.safe_load(OWN)
@@ -637,7 +641,9 @@ class Says:
         ({**TRIGGER, "data": {}}, "it has no mode"),
     ],
 )
-async def test_a_refusal_is_reported(trigger: Object, expected: str) -> None:
+async def test_the_message_of_a_refusal_is_reported_without_secrets(
+    trigger: Object, expected: str
+) -> None:
     rule = replace(make_rule("r"), verdict=Says())
     compiled = CompiledPolicy(ref=rule.origin.policy, uid="u", generation=1, programs=(rule,))
     writer = OutlineWriter()

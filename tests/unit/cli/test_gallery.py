@@ -53,25 +53,25 @@ class Granted:
         return held or viewed
 
 
-def test_there_are_twelve_and_the_page_names_each() -> None:
+def test_the_page_names_all_twelve_entries() -> None:
     page = (GALLERY / "README.md").read_text()
     assert [entry.name for entry in ENTRIES if f"]({entry.name}/README.md)" not in page] == []
     assert len(ENTRIES) == 12
 
 
-def test_every_test_passes() -> None:
+def test_every_test_of_the_gallery_passes() -> None:
     # If this is slow, `test` would start processes, which outlive this one test.
     done = run("test", str(GALLERY), "--strict", "--jobs", "1")
     assert done.exit_code == 0, done.stdout + done.stderr
 
 
-def test_lint_finds_nothing_wrong() -> None:
+def test_lint_has_no_findings_for_the_gallery() -> None:
     done = run("lint", "--strict", *(str(entry / "policy.yaml") for entry in ENTRIES))
     assert done.exit_code == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-async def test_the_role_grants_what_is_needed_and_nothing_else(entry: Path) -> None:
+async def test_the_role_of_an_entry_grants_exactly_the_needed_rights(entry: Path) -> None:
     rules = load(entry / "role.yaml")["rules"]
     granted = Granted(rules=rules)
     policy = compile_policy(load(entry / "policy.yaml"))

@@ -61,7 +61,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_refusal_is_an_answer(desk: Desk, tmp_path: Path) -> None:
+def test_a_refusal_of_the_hook_is_shown_as_the_answer(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: b}\n"
     )
@@ -106,7 +106,7 @@ def test_a_patch_is_shown_as_a_diff(desk: Desk) -> None:
         ("configVersion: v1", "", "is the only field: add a binding"),
     ],
 )
-def test_what_is_no_answer_ends_with_a_finding(
+def test_an_invalid_answer_of_the_hook_exits_with_1(
     desk: Desk, config: str, body: str, said: str
 ) -> None:
     done = desk.answer(config, body, object={"apiVersion": "v1", "kind": "Pod", "metadata": {}})
@@ -138,7 +138,7 @@ def test_a_conversion_is_shown_as_a_diff(desk: Desk) -> None:
         (VALIDATING, {"objects": [1], "desiredAPIVersion": "v1"}, "request.objects[0]"),
     ],
 )
-def test_what_cannot_be_asked_is_named(
+def test_a_review_that_does_not_fit_the_hook_is_reported(
     desk: Desk, config: str, request_: dict[str, Any], said: str
 ) -> None:
     done = desk.answer(config, "true", **request_)

@@ -67,7 +67,7 @@ def operation(text: str) -> str:
     return f"cat > $KUBERNETES_PATCH_PATH <<'END'\n{text}\nEND"
 
 
-def test_a_folder_has_hooks_with_bindings(script: Script) -> None:
+def test_the_hooks_of_a_folder_are_listed_with_their_bindings(script: Script) -> None:
     script(":", name="hooks/b/second.sh")
     script(":", config="configVersion: v1\nonStartup: 1", name="hooks/a.sh")
     script(":", config="kubernetes: []", name="hooks/broken.sh")
@@ -93,7 +93,7 @@ def test_a_folder_has_hooks_with_bindings(script: Script) -> None:
     ]
 
 
-def test_all_places_of_a_bad_configuration_are_said(script: Script) -> None:
+def test_errors_of_a_configuration_are_reported_with_their_places(script: Script) -> None:
     config = "configVersion: v1\nonStartup: x\nkubernetes: [{kind: Pod, jqFilter: '.a['}]"
     hook = script(":", config=config)
     assert hooks("list", hook, "--yes").stderr.splitlines() == [
@@ -143,7 +143,7 @@ def test_a_schedule_has_the_snapshots_of_the_files(script: Script) -> None:
     assert '"snapshots":{"settings":[{"object":{' in context
 
 
-def test_the_start_and_the_first_list_are_occasions(script: Script) -> None:
+def test_a_hook_can_be_run_for_startup_and_synchronization(script: Script) -> None:
     hook = script(":")
     assert "- binding: onStartup\n" in run(hook, "--event", "OnStartup").stdout
     shown = run(hook, "--event", "Synchronization", "-r", "pod.yaml").stdout
@@ -169,7 +169,7 @@ def test_the_start_and_the_first_list_are_occasions(script: Script) -> None:
         ),
     ],
 )
-def test_what_the_hook_is_not_bound_to_is_said(
+def test_an_event_without_a_matching_binding_is_refused(
     script: Script, words: list[str], said: str
 ) -> None:
     done = run(script("echo ran > ran"), *words)
@@ -193,7 +193,7 @@ def test_what_the_hook_is_not_bound_to_is_said(
         ("seq 100000", "lines are left out: more than 1,000 in a second\n"),
     ],
 )
-def test_what_goes_wrong_is_one_line(script: Script, body: str, said: str) -> None:
+def test_a_problem_of_a_run_is_reported_in_one_line(script: Script, body: str, said: str) -> None:
     timeout = "0.3" if "0.3" in said else "60"
     done = run(script(body), "--event", "OnStartup", "--timeout", timeout)
     assert said in done.stderr
@@ -201,7 +201,7 @@ def test_what_goes_wrong_is_one_line(script: Script, body: str, said: str) -> No
     assert done.exit_code == (0 if "were" in said or "left out" in said else 1)
 
 
-def test_an_operation_that_would_fail_says_what_is_missing(script: Script) -> None:
+def test_an_operation_on_a_missing_object_is_reported_with_a_hint(script: Script) -> None:
     body = operation(
         "operation: MergePatch\nkind: ConfigMap\nnamespace: a\nname: b\nmergePatch: {a: b}"
     )
@@ -210,7 +210,7 @@ def test_an_operation_that_would_fail_says_what_is_missing(script: Script) -> No
     assert "name its file with --target-resource if the cluster has it" in done.stdout
 
 
-def test_after_a_failure_only_the_status_is_written(script: Script) -> None:
+def test_after_a_failure_only_operations_that_ignore_hook_errors_are_shown(script: Script) -> None:
     body = operation(
         "operation: MergePatch\nkind: Pod\nnamespace: default\nname: web\nsubresource: status\n"
         "ignoreHookError: true\nmergePatch: {status: {phase: Failed}}\n---\n"
@@ -222,7 +222,7 @@ def test_after_a_failure_only_the_status_is_written(script: Script) -> None:
     assert "Delete" not in done.stdout
 
 
-def test_secrets_are_hidden(script: Script) -> None:
+def test_data_of_secrets_is_hidden_in_the_output_of_a_hook(script: Script) -> None:
     config = "configVersion: v1\nkubernetes: [{kind: Secret}]"
     hook = script("grep -o hunter22 $BINDING_CONTEXT_PATH", config=config)
     words = ["--event", "Added", "-r", "settings.yaml"]
@@ -231,7 +231,7 @@ def test_secrets_are_hidden(script: Script) -> None:
     assert "hunter22" in run(hook, *words, "--show-secrets").output
 
 
-def test_nothing_is_run_without_leave(script: Script) -> None:
+def test_no_hook_is_run_without_permission(script: Script) -> None:
     hook = script("touch ran", config="configVersion: v1\nonStartup: 1")
     for words in (["run", hook, "--event", "OnStartup"], ["list", "hooks"]):
         done = hooks(*words)
@@ -239,7 +239,7 @@ def test_nothing_is_run_without_leave(script: Script) -> None:
     assert not Path("hooks/ran").exists()
 
 
-def test_a_hook_reaches_no_cluster_by_itself(
+def test_a_hook_does_not_inherit_access_to_a_cluster(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
@@ -261,7 +261,7 @@ def test_a_hook_reaches_no_cluster_by_itself(
         ("forgotten.sh", "it is not executable; chmod +x makes it a hook"),
     ],
 )
-def test_a_name_that_is_no_hook_is_said(script: Script, name: str, said: str) -> None:
+def test_a_path_that_is_not_a_hook_is_refused(script: Script, name: str, said: str) -> None:
     script(":")
     Path("forgotten.sh").write_text("#!/bin/sh\n")
     done = run(name, "--event", "OnStartup")
@@ -315,7 +315,7 @@ def play(declared: str, event: str, *words: str) -> Result:
     return hooks("run", declared, "--event", event, *words)
 
 
-def test_a_declared_hook_runs_without_a_question(declared: str) -> None:
+def test_a_declared_hook_runs_without_permission(declared: str) -> None:
     done = play(declared, "Added", "--hook", "copy", "-r", "settings.yaml", "-t", "pod.yaml")
     assert done.exit_code == 0, done.stderr
     contexts, _, operations = done.stdout.partition("# Operations\n")
@@ -334,25 +334,25 @@ def test_a_declared_hook_has_snapshots_when_its_schedule_is_due(declared: str) -
     assert "# Operations\nnone\n" in done.stdout
 
 
-def test_a_declared_hook_sees_its_own_namespace(declared: str) -> None:
+def test_a_declared_hook_selects_objects_only_in_its_own_namespace(declared: str) -> None:
     done = play(declared, "Added", "--hook", "copy", "-r", "elsewhere.yaml")
     assert done.exit_code == 2
     assert "binding 'settings' does not select it" in done.stderr
 
 
-def test_a_jq_program_answers_for_the_whole_cluster(declared: str) -> None:
+def test_a_cluster_hook_with_a_jq_program_runs_for_any_namespace(declared: str) -> None:
     done = play(declared, "Deleted", "--hook", "forget", "-r", "elsewhere.yaml")
     assert (done.exit_code, done.stderr) == (0, "")
     assert "Delete ConfigMap elsewhere/settings: nothing changes\n" in done.stdout
 
 
-def test_of_several_hooks_one_is_named(declared: str) -> None:
+def test_one_of_several_hooks_in_a_file_must_be_selected(declared: str) -> None:
     done = play(declared, "OnStartup")
     assert done.exit_code == 2
     assert "hooks.yaml: holds default/copy, forget: name one with --hook" in done.stderr
 
 
-def test_a_declared_hook_that_is_wrong_is_said_with_all_places(declared: str) -> None:
+def test_a_jq_error_in_a_declared_hook_is_reported_with_its_place(declared: str) -> None:
     Path(declared).write_text(DECLARED.replace("jqFilter: .data", "jqFilter: .data |"))
     done = play(declared, "Added", "--hook", "copy", "-r", "settings.yaml")
     assert done.exit_code == 1
@@ -360,7 +360,7 @@ def test_a_declared_hook_that_is_wrong_is_said_with_all_places(declared: str) ->
     assert said in done.stderr
 
 
-def test_a_declared_hook_that_cannot_be_read_is_said_with_all_places(declared: str) -> None:
+def test_all_errors_in_a_declared_hook_are_reported_with_their_places(declared: str) -> None:
     wrong = DECLARED.replace("operation: CreateOrUpdate", "operation: Make").replace(
         "[Dele", "[Fo"
     )

@@ -68,14 +68,14 @@ def test_the_action_lints_and_tests(repository: Path) -> None:
     assert (code, "2 passed, 0 failed" in printed) == (0, True), printed
 
 
-def test_the_action_marks_what_is_wrong(repository: Path) -> None:
+def test_the_action_annotates_findings_with_their_file(repository: Path) -> None:
     broken(repository)
     code, printed = step("Lint", repository, policies="reload-web.yaml\n")
     assert code == 1
     assert printed.startswith("::error file=reload-web.yaml,")
 
 
-def test_the_action_is_as_strict_as_it_is_asked_to_be(repository: Path) -> None:
+def test_the_action_fails_on_warnings_only_if_it_is_strict(repository: Path) -> None:
     policy: Any = yaml.safe_load((repository / "reload-web.yaml").read_text())
     mutate = policy["spec"]["rules"][0]["mutate"]
     del mutate["patchStrategicMerge"]
@@ -95,7 +95,7 @@ def test_every_input_of_the_action_is_declared_and_used() -> None:
         assert (ROOT / name).is_file()
 
 
-def test_the_page_uses_inputs_and_hooks_that_there_are() -> None:
+def test_the_page_uses_only_existing_inputs_and_hooks() -> None:
     written = [
         yaml.safe_load(block.text)
         for block in blocks(ROOT / "docs/how-to/install.md")
@@ -109,7 +109,7 @@ def test_the_page_uses_inputs_and_hooks_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HOOKS))
-def test_a_hook_passes_and_fails(repository: Path, name: str) -> None:
+def test_a_pre_commit_hook_passes_and_fails(repository: Path, name: str) -> None:
     words = (*shlex.split(HOOKS[name]["entry"]), *HOOKS[name]["args"])
     code, printed = run(repository, *words)
     assert code == 0, printed

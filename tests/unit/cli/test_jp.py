@@ -26,7 +26,7 @@ def jp(*words: str, stdin: str = OBJECT) -> Result:
         (["-c", "length(time_now_utc()) > `10`"], "true\n"),
     ],
 )
-def test_query(words: list[str], printed: str) -> None:
+def test_query_prints_the_result_of_each_expression(words: list[str], printed: str) -> None:
     done = jp("query", *words)
     assert (done.exit_code, done.stdout) == (0, printed)
 
@@ -54,7 +54,7 @@ def test_no_input_is_null() -> None:
         (["function", "absent"], "", "there is no function absent"),
     ],
 )
-def test_errors_are_one_line(words: list[str], stdin: str, error: str) -> None:
+def test_an_error_is_reported_in_one_line(words: list[str], stdin: str, error: str) -> None:
     done = jp(*words, stdin=stdin)
     # An error of the expression exits with 1, an unusable input or name with 2.
     unusable = "absent" in words or "absent.yaml" in words or "stdin" in error
@@ -90,11 +90,11 @@ def test_every_function_is_listed() -> None:
     assert [line.partition("(")[0] for line in lines] == sorted(REGISTRY)
 
 
-def test_one_function() -> None:
+def test_the_signature_of_one_function_is_printed() -> None:
     assert jp("function", "join").stdout == "join(string, array[string])  JMESPath\n"
     assert jp("function", "random").stdout.endswith("policies, another result each time\n")
 
 
 @pytest.mark.parametrize("words", [[], ["query"], ["parse"], ["function"]])
-def test_every_help_shows_examples(words: list[str]) -> None:
+def test_the_help_of_every_jp_command_shows_examples(words: list[str]) -> None:
     assert "  retrofit jp " in jp(*words, "-h").stdout

@@ -67,11 +67,13 @@ def lint(*words: str, stdin: str = "") -> Result:
         (GOOD, ["--absent"], 2),
     ],
 )
-def test_exit_codes(policy: str, words: list[str], code: int) -> None:
+def test_the_exit_code_depends_on_findings_and_strict(
+    policy: str, words: list[str], code: int
+) -> None:
     assert lint("-", *words, stdin=policy).exit_code == code
 
 
-def test_a_finding_names_file_line_level_code_policy_and_place(tmp_path: Path) -> None:
+def test_a_finding_shows_file_line_level_code_policy_and_place(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(ERROR + FOREIGN)
     done = lint(str(tmp_path))
@@ -89,7 +91,7 @@ def test_notes_can_be_left_out() -> None:
     assert lint("-", "--no-notes", stdin=NOTE).stdout == ""
 
 
-def test_json() -> None:
+def test_json_output_contains_all_fields_of_a_finding() -> None:
     policies = f"{GOOD}\n---\n{WARNING}"
     (row,) = json.loads(lint("-o", "json", "-", stdin=policies).stdout)
     assert row.pop("text")
@@ -105,7 +107,7 @@ def test_json() -> None:
     }
 
 
-def test_a_list_of_policies() -> None:
+def test_a_list_of_policies_is_checked() -> None:
     policy = {"apiVersion": "kyverno.io/v1", "kind": "Policy"}
     item = {**policy, "metadata": {"name": "q", "namespace": "n"}}
     listed = {"apiVersion": "v1", "kind": "List", "items": [item]}
@@ -115,19 +117,19 @@ def test_a_list_of_policies() -> None:
     )
 
 
-def test_a_file_that_cannot_be_read_is_one_line() -> None:
+def test_a_missing_file_is_reported_in_one_line() -> None:
     done = lint("absent.yaml")
     assert (done.exit_code, done.stderr) == (2, "Error: absent.yaml: there is no such file\n")
 
 
-def test_what_is_known_of_kinds() -> None:
+def test_the_scope_of_builtin_kinds_is_known() -> None:
     assert namespaced("apps/v1", "Deployment") is True
     assert namespaced("*", "Node") is False
     assert namespaced("acme.io/v1", "Widget") is None
     assert namespaced("*", "*") is None
 
 
-def test_an_entry_is_checked_beside_policies() -> None:
+def test_an_entry_in_the_same_file_as_policies_is_checked() -> None:
     done = lint("-", stdin=f"{GOOD}---{ENTRY % ('e', 'Pod')}")
     where = "stdin:16:42: error [invalid] e: spec.kubernetesResource.resource: "
     assert done.stdout.startswith(f"{where}use the plural name")
@@ -162,7 +164,7 @@ spec:
         ),
     ],
 )
-def test_an_exception_beside_its_policy(
+def test_an_exception_is_checked_against_its_policy(
     policy: str, rules: str, found: list[tuple[str, str, str]]
 ) -> None:
     done = lint("-", "-o", "json", stdin=GOOD + EXCEPTION % (policy, rules))
@@ -171,7 +173,7 @@ def test_an_exception_beside_its_policy(
     assert {row["policy"] for row in rows} <= {"a/e"}
 
 
-def test_exceptions_are_counted_apart() -> None:
+def test_exceptions_are_counted_separately() -> None:
     done = lint("-", stdin=EXCEPTION % ("p", "[r]"))
     assert done.stderr == "1 exception: 0 errors, 0 warnings, 1 note\n"
     assert done.exit_code == 0
@@ -219,7 +221,7 @@ def places(*words: str, stdin: str = "") -> list[tuple[int, int, str, str]]:
     return [(row["line"], row["column"], row["code"], row["place"]) for row in rows]
 
 
-def test_every_error_has_its_line() -> None:
+def test_every_error_is_reported_with_its_line() -> None:
     rules = "spec.rules[0]"
     assert places("-", stdin=BROKEN) == [
         (6, 3, "invalid", "spec.applyRules"),
@@ -260,7 +262,7 @@ def test_a_missing_file_does_not_keep_the_others_from_being_checked(tmp_path: Pa
     assert done.stderr.endswith("absent.yaml: there is no such file\n")
 
 
-def test_positions_in_json(tmp_path: Path) -> None:
+def test_findings_in_json_files_have_positions(tmp_path: Path) -> None:
     item = json.loads(json.dumps(yaml.safe_load(ERROR)))
     listed = {"apiVersion": "v1", "kind": "List", "items": [{}, item]}
     file = tmp_path / "list.json"
@@ -291,22 +293,24 @@ def test_positions_in_json(tmp_path: Path) -> None:
         (("kyverno.io/v1", "kyverno.io/v7"), "apiVersion", "kyverno.io/v1, kyverno.io/v2beta1"),
     ],
 )
-def test_what_the_crd_refuses(change: tuple[str, str], place: str, text: str) -> None:
+def test_values_that_the_crd_refuses_are_errors(
+    change: tuple[str, str], place: str, text: str
+) -> None:
     (row,) = json.loads(lint("-o", "json", "-", stdin=GOOD.replace(*change)).stdout)
     assert (row["code"], row["level"], row["place"]) == ("crd", "error", place)
     assert text in row["text"]
 
 
-def test_a_policy_of_another_api_group_is_passed_over() -> None:
+def test_a_policy_of_another_api_group_is_skipped() -> None:
     foreign = GOOD.replace("kyverno.io/v1", "iam.example.com/v1")
     assert places("-", stdin=f"{WARNING}---{foreign}") == places("-", stdin=WARNING)
 
 
-def test_a_null_is_no_value() -> None:
+def test_a_null_value_is_accepted_as_absent() -> None:
     assert places("-", stdin=GOOD.replace("rules:", "emitWarning: null\n  rules:")) == []
 
 
-def test_github_escapes(tmp_path: Path) -> None:
+def test_github_output_escapes_file_names_and_messages(tmp_path: Path) -> None:
     file = tmp_path / "a,b%:c.yaml"
     file.write_text(ERROR.replace("x: 1", '"{{ a }}%": 1'))
     first, *_ = lint("-o", "github", str(file)).stdout.splitlines()
@@ -330,7 +334,7 @@ def test_sarif_points_at_a_rule_and_a_region(tmp_path: Path, monkeypatch: Any) -
     }
 
 
-def test_text_fits_the_terminal() -> None:
+def test_text_output_fits_the_width_of_the_terminal() -> None:
     row = Row(
         file="p.yaml",
         position=Position(3, 5),
@@ -349,7 +353,7 @@ def test_text_fits_the_terminal() -> None:
     assert styled("\x1b[33m") in as_text([row], Screen(coloured=True))
 
 
-def test_no_escape_of_a_file_reaches_the_terminal() -> None:
+def test_no_escape_sequence_of_a_file_is_written() -> None:
     done = lint("-", stdin=ERROR.replace("name: p", r'name: "p\e[2J"'))
     assert "\x1b" not in done.output
 
@@ -402,7 +406,7 @@ PACED = "  settings: {executionMinInterval: 5s, executionBurst: 1}\n"
         ),
     ],
 )
-def test_hooks(spec: str, operation: str, codes: list[str]) -> None:
+def test_hooks_are_checked(spec: str, operation: str, codes: list[str]) -> None:
     done = lint("-o", "json", "-", stdin=HOOK % (spec, operation))
     assert [row["code"] for row in json.loads(done.stdout)] == codes
     assert "1 hook: " in done.stderr

@@ -141,16 +141,16 @@ def uris(results: list[Mapping[str, Any]]) -> set[str]:
     }
 
 
-def test_files_however_they_are_called(folder: Path) -> None:
+def test_file_names_are_written_as_valid_uris(folder: Path) -> None:
     assert uris(sarif(".")) == {"p.yaml", "a%20b%3A%C3%BC%25.yaml", "broken.yaml"}
     assert uris(sarif(str(folder / "p.yaml"))) == {f"file://{folder}/p.yaml"}
 
 
-def test_what_came_from_an_address_is_called_by_it(address: str) -> None:
+def test_a_file_from_a_url_is_identified_by_the_url(address: str) -> None:
     assert uris(sarif(f"{address}/p.yaml?x=1")) == {f"{address}/p.yaml?x=1"}
 
 
-def test_what_came_by_a_pipe() -> None:
+def test_standard_input_is_identified_as_stdin() -> None:
     assert uris(sarif("-", stdin=POLICY)) == {"stdin"}
 
 
@@ -162,10 +162,10 @@ def test_what_came_by_a_pipe() -> None:
         POLICY.replace("  rules:", "  rules: []\n  x:"),
     ],
 )
-def test_whatever_is_wrong_with_it(text: str) -> None:
+def test_every_kind_of_finding_gives_a_valid_log(text: str) -> None:
     sarif("-", stdin=text)
 
 
-def test_nothing_is_wrong_with_it() -> None:
+def test_a_policy_without_findings_gives_no_results() -> None:
     good = POLICY.replace("x: 1", "x: z").replace("name: web", "name: web, namespace: a")
     assert sarif("-", stdin=good) == []

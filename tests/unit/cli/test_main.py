@@ -25,7 +25,7 @@ def test_help_lists_the_commands_without_loading_them(
     assert "devcluster.commands" not in sys.modules
 
 
-def test_the_help_loads_nothing_that_takes_long() -> None:
+def test_the_help_imports_no_slow_modules() -> None:
     script = (
         "import sys\nfrom reconciler.cli.main import retrofit\n"
         "retrofit(['--help'], standalone_mode=False)\n"
@@ -41,17 +41,17 @@ def test_the_help_loads_nothing_that_takes_long() -> None:
 @pytest.mark.parametrize(
     "words", [["dev"], *(["dev", name] for name in ("up", "down", "status", "logs"))]
 )
-def test_every_help_shows_examples(runner: CliRunner, words: list[str]) -> None:
+def test_the_help_of_every_dev_command_shows_examples(runner: CliRunner, words: list[str]) -> None:
     done = runner.invoke(retrofit, [*words, "-h"])
     assert done.exit_code == 0
     assert "Examples:\n  " in done.output
 
 
-def test_the_version(runner: CliRunner) -> None:
+def test_the_version_flag_prints_the_version(runner: CliRunner) -> None:
     assert runner.invoke(retrofit, ["--version"]).output.startswith("retrofit, version ")
 
 
-def test_an_internal_error_is_one_line(
+def test_an_error_of_a_command_is_reported_in_one_line(
     runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETROFIT_CONTROL_PLANE", str(tmp_path / "absent"))

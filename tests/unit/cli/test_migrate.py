@@ -67,10 +67,10 @@ def moved(text: str, *arguments: str) -> str:
 
 
 class TestTexts:
-    def test_only_the_group_changes_of_a_policy(self):
+    def test_only_the_api_group_of_a_policy_changes(self):
         assert moved(POLICY) == POLICY.replace('"kyverno.io/v1"', '"kube-retrofit.dev/v1"')
 
-    def test_and_back(self):
+    def test_a_policy_is_migrated_back_to_its_original_text(self):
         assert moved(moved(POLICY), "--to", "kyverno.io") == POLICY
 
     @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ class TestTexts:
         head = "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {name: b}\n---\n"
         assert moved(head + text).endswith(text.replace(api_version, becomes))
 
-    def test_a_request_moves_to_the_namespace_of_the_programs(self):
+    def test_a_request_moves_to_the_namespace_of_the_installation(self):
         text = (
             "apiVersion: kyverno.io/v2\nkind: UpdateRequest\n"
             "metadata: {name: a, namespace: kyverno}\n"
@@ -101,7 +101,7 @@ class TestTexts:
         assert "policyRef: {apiVersion: kube-retrofit.dev/v1, kind: Policy" in found
         assert moved(found, "--to", "kyverno.io") == text
 
-    def test_so_do_objects_in_a_list_and_in_tests_of_others(self):
+    def test_policies_in_lists_and_in_tests_of_other_tools_are_migrated(self):
         text = (
             "apiVersion: v1\nkind: List\nitems:\n"
             "- apiVersion: kyverno.io/v1\n  kind: Policy\n  metadata: {name: a}\n"
@@ -109,7 +109,7 @@ class TestTexts:
         )
         assert moved(text) == text.replace("kyverno.io/v1", "kube-retrofit.dev/v1")
 
-    def test_json_anchors_carriage_returns_and_marks_stay(self):
+    def test_json_anchors_carriage_returns_and_byte_order_marks_are_kept(self):
         for text in (
             '{"apiVersion": "kyverno.io/v1", "kind": "Policy", "metadata": {"name": "ä"}}',
             "apiVersion: &group kyverno.io/v1\r\nkind: Policy\r\nmetadata: {name: *group}\r\n",
@@ -120,20 +120,20 @@ class TestTexts:
 
 
 class TestRoles:
-    def test_the_label_for_the_controller(self):
+    def test_the_aggregation_label_and_name_of_a_role_are_migrated(self):
         found = moved(ROLE % ("kyverno:deploys", LABEL))
         label = LABEL.replace("rbac.kyverno.io", "rbac.kube-retrofit.dev")
         assert found == ROLE % ("kube-retrofit-beside:deploys", label)
         assert moved(found, "--to", "kyverno.io") == ROLE % ("kyverno:deploys", LABEL)
 
-    def test_the_three_labels_that_mean_the_same(self):
+    def test_the_three_labels_of_the_background_controller_are_migrated(self):
         text = (ROLE % ("r", "x: y")).replace("\n    x: y", f" {OWN_LABELS}")
         assert moved(text) == text.replace("kyverno", "kube-retrofit")
 
-    def test_a_name_that_stays_would_take_the_place_of_the_other_one(self):
+    def test_a_role_that_keeps_its_name_gives_a_warning(self):
         assert "keeps its name" in run("-", text=ROLE % ("deploys", LABEL)).stderr
 
-    def test_what_it_grants_of_the_group(self):
+    def test_rights_of_a_role_on_the_api_group_are_migrated(self):
         text = (
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r}\nrules:\n"
             "- apiGroups: [kyverno.io]\n  resources: [policies, updaterequests/status]\n"
@@ -143,7 +143,7 @@ class TestRoles:
         assert "[retrofitpolicies, retrofitupdaterequests/status]" in found
         assert moved(found, "--to", "kyverno.io") == text
 
-    def test_a_rule_for_several_groups_is_for_its_author_to_divide(self):
+    def test_a_role_with_several_groups_in_a_rule_is_left_to_its_author(self):
         text = (
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r}\nrules:\n"
             "- {apiGroups: [kyverno.io, apps], resources: ['*'], verbs: [get]}\n"
@@ -153,11 +153,11 @@ class TestRoles:
         assert "rules[0].apiGroups: divide it" in result.stderr
         assert result.stdout == text
 
-    def test_a_role_of_others_is_none_of_it(self):
+    def test_an_unrelated_role_is_unchanged(self):
         text = (ROLE % ("kyverno:other", "a: b")) + "---\n" + POLICY
         assert (ROLE % ("kyverno:other", "a: b")) in moved(text)
 
-    def test_a_binding_of_the_account(self):
+    def test_a_binding_of_the_controller_account_is_migrated(self):
         text = (
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n"
             "metadata: {name: kyverno:more}\n"
@@ -171,7 +171,7 @@ class TestRoles:
         assert "name: robot, namespace: kyverno}" in found
         assert moved(found, "--to", "kyverno.io") == text
 
-    def test_the_settings(self):
+    def test_the_settings_config_map_is_migrated(self):
         text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kyverno, namespace: kyverno}\n"
         assert "{name: kube-retrofit, namespace: kube-retrofit}" in moved(text)
         other = text.replace("name: kyverno,", "name: other,")
@@ -179,23 +179,23 @@ class TestRoles:
 
 
 class TestWhatMayMove:
-    def test_a_policy_that_changes_nothing_stays_with_kyverno(self):
+    def test_a_policy_without_mutate_rules_stays_with_kyverno(self):
         result = run("-", text=policy(VALIDATE) + "---\n" + POLICY)
         assert result.exit_code == 0
         assert "ClusterPolicy p stays" in result.stderr
         assert result.stdout.startswith(policy(VALIDATE))
 
-    def test_one_that_does_both_is_for_its_author_to_divide(self):
+    def test_a_policy_with_mutate_and_other_rules_is_left_to_its_author(self):
         result = run("-", text=policy(VALIDATE, MUTATE))
         assert result.exit_code == 1
         assert "spec.rules[0]: only mutate rules move" in result.stderr
         assert result.stdout == policy(VALIDATE, MUTATE)
 
-    def test_back_to_kyverno_everything_moves(self):
+    def test_every_rule_is_migrated_back_to_kyverno(self):
         text = policy(VALIDATE, MUTATE).replace("kyverno.io/v1", "kube-retrofit.dev/v1")
         assert moved(text, "--to", "kyverno.io") == policy(VALIDATE, MUTATE)
 
-    def test_what_would_be_refused_is_said_with_its_place(self):
+    def test_a_policy_that_would_be_refused_is_reported_with_its_place(self):
         bad = MUTATE.replace("mutate: {", "mutate: {targets: [{kind: Pod}], ")
         result = run("-", text=policy(bad))
         assert result.exit_code == 1
@@ -203,18 +203,18 @@ class TestWhatMayMove:
 
 
 class TestWhatIsSaid:
-    def test_of_each_rule_what_will_be_different(self):
+    def test_differences_are_reported_for_each_rule(self):
         said = run("-", text=POLICY).stderr
         assert "rule settings: works as ServiceAccount kube-retrofit/kube-retrofit-back" in said
         assert "rbac.kube-retrofit.dev/aggregate-to-background-controller" in said
         assert "rule settings: what kyverno/kyverno-background-controller writes" in said
         assert "rule label: changes objects before Kyverno's own rules do" in said
 
-    def test_annotations_that_kyverno_does_not_know(self):
+    def test_annotations_that_kyverno_ignores_are_reported(self):
         said = run("-", "--to", "kyverno.io", text=moved(POLICY)).stderr
         assert "Kyverno ignores kube-retrofit.dev/run" in said
 
-    def test_accounts_in_match(self):
+    def test_accounts_of_the_kyverno_namespace_in_match_are_reported(self):
         text = policy(
             MUTATE.replace(
                 "match: {any: [{",
@@ -226,7 +226,7 @@ class TestWhatIsSaid:
 
 
 class TestFiles:
-    def test_nothing_is_written_unless_asked_for(self, tmp_path: Path):
+    def test_without_a_flag_nothing_is_written_and_a_diff_is_shown(self, tmp_path: Path):
         file = tmp_path / "p.yaml"
         file.write_text(POLICY)
         result = run(tmp_path)
@@ -235,12 +235,12 @@ class TestFiles:
         assert '+apiVersion: "kube-retrofit.dev/v1"' in result.stdout
         assert "nothing is written: give --write or -o DIR" in result.stderr
 
-    def test_written_where_it_was(self, tmp_path: Path):
+    def test_write_replaces_the_file_in_place(self, tmp_path: Path):
         (tmp_path / "p.yaml").write_text(POLICY)
         assert run(tmp_path / "p.yaml", "--write").exit_code == 0
         assert (tmp_path / "p.yaml").read_text() == moved(POLICY)
 
-    def test_a_test_folder_goes_on_working_elsewhere(self, tmp_path: Path):
+    def test_a_migrated_test_folder_still_passes(self, tmp_path: Path):
         source, copy = tmp_path / "source", tmp_path / "copy"
         (source / "below").mkdir(parents=True)
         (source / "below/policy.yaml").write_text(policy(MUTATE))
@@ -259,7 +259,7 @@ class TestFiles:
         tested = CliRunner().invoke(retrofit, ["test", str(copy)])
         assert tested.exit_code == 0, tested.output
 
-    def test_two_files_of_one_name_do_not_overwrite_each_other(self, tmp_path: Path):
+    def test_two_files_with_the_same_name_do_not_overwrite_each_other(self, tmp_path: Path):
         for folder in ("a", "b"):
             (tmp_path / folder).mkdir()
             (tmp_path / folder / "p.yaml").write_text(POLICY)
@@ -278,14 +278,16 @@ class TestFiles:
             (b"", "found nothing of kyverno.io, and no role for its programs"),
         ],
     )
-    def test_what_cannot_be_read_is_one_line(self, tmp_path: Path, content: bytes, said: str):
+    def test_a_file_that_cannot_be_migrated_is_reported_in_one_line(
+        self, tmp_path: Path, content: bytes, said: str
+    ):
         (tmp_path / "p.yaml").write_bytes(content)
         result = run(tmp_path / "p.yaml")
         assert result.exit_code == 2
         assert said in result.stderr.splitlines()[-1]
         assert "Traceback" not in result.output
 
-    def test_a_file_that_cannot_be_read_stops_no_other(self, tmp_path: Path):
+    def test_an_unreadable_file_does_not_stop_the_migration_of_others(self, tmp_path: Path):
         (tmp_path / "a.yaml").write_text("a: [")
         (tmp_path / "b.yaml").write_text(POLICY)
         assert run(tmp_path, "--write").exit_code == 2
@@ -300,5 +302,5 @@ class TestFiles:
             (".", "--write", "-o", "x"),
         ],
     )
-    def test_wrong_usage(self, arguments):
+    def test_invalid_arguments_exit_with_2(self, arguments):
         assert run(*arguments).exit_code == 2

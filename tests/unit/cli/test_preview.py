@@ -121,7 +121,7 @@ def run(*words: str) -> Result:
     return done
 
 
-def test_counts_come_first_and_then_the_diffs() -> None:
+def test_counts_are_shown_before_the_diffs() -> None:
     found = text_of(rule_summary(patched(config_map("settings"), "web"), Chunk(read=2)))
     table, counts, empty, summary, *rest = found.splitlines()
     # Outcomes that did not occur have no column.
@@ -148,14 +148,14 @@ def test_counts_come_first_and_then_the_diffs() -> None:
     ]
 
 
-def test_colours_are_for_terminals() -> None:
+def test_colours_are_used_only_on_a_coloured_screen() -> None:
     whole = report(rule_summary(patched(config_map("settings"), "web")))
     coloured = list(lines_of(whole, Screen(coloured=True)))
     assert styled("\x1b[32m+  mode: strict\x1b[0m") in coloured
     assert "\x1b" not in "".join(lines_of(whole, Screen()))
 
 
-def test_what_the_limit_leaves_out_is_counted_and_said() -> None:
+def test_changes_and_problems_above_the_limit_are_counted() -> None:
     chunks = [patched(config_map(f"s{n}"), f"web{n}") for n in range(5)]
     errors = tuple(touch(f"bad{n}", Outcome.FAILED, f"fault {n}") for n in range(4))
     chunks.append(Chunk(read=1, seen=(Seen(trigger=config_map("t"), touches=errors),)))
@@ -169,7 +169,7 @@ def test_what_the_limit_leaves_out_is_counted_and_said() -> None:
     assert "--limit" not in everything
 
 
-def test_a_target_counts_once_however_many_triggers_mean_it() -> None:
+def test_a_target_of_several_triggers_is_counted_once() -> None:
     unchanged = Seen(trigger=config_map("b"), touches=(touch("web", Outcome.UNCHANGED),))
     found = rule_summary(
         patched(config_map("a"), "web"),
@@ -180,7 +180,7 @@ def test_a_target_counts_once_however_many_triggers_mean_it() -> None:
     assert "triggered by ConfigMap shop/a and 1 more" in text_of(found)
 
 
-def test_what_went_wrong_at_one_trigger_is_said_of_the_target() -> None:
+def test_a_refusal_for_one_trigger_is_reported_for_the_target() -> None:
     refused = touch("web", Outcome.INVALID, "field is immutable", refused=True)
     chunk = Chunk(read=1, seen=(Seen(trigger=config_map("b"), touches=(refused,)),))
     found = rule_summary(patched(config_map("a"), "web"), chunk)
@@ -193,7 +193,7 @@ def test_what_went_wrong_at_one_trigger_is_said_of_the_target() -> None:
     assert not report(found).incomplete
 
 
-def test_errors_without_a_target_and_lists_that_cannot_be_read() -> None:
+def test_errors_without_a_target_and_unreadable_lists_are_reported() -> None:
     seen = Seen(trigger=config_map("a"), errors=("no such variable",))
     found = rule_summary(Chunk(read=1, seen=(seen,)), Chunk(failure="list configmaps: forbidden"))
     text = text_of(found, permissions=["list configmaps"])
@@ -204,7 +204,7 @@ def test_errors_without_a_target_and_lists_that_cannot_be_read() -> None:
     assert report(found).incomplete
 
 
-def test_one_reason_is_said_once_however_many_triggers_meet_it() -> None:
+def test_a_reason_shared_by_many_triggers_is_reported_once() -> None:
     chunks = [
         Chunk(seen=(Seen(trigger=config_map(f"a{n}"), errors=("no such variable",)),))
         for n in range(5)
@@ -218,7 +218,7 @@ def test_one_reason_is_said_once_however_many_triggers_meet_it() -> None:
     assert "refused (2 times): ConfigMap shop/web0, ConfigMap shop/web1: no" in text
 
 
-def test_reasons_are_counted_and_not_kept_one_by_one() -> None:
+def test_reasons_for_skipping_are_counted_and_their_number_is_limited() -> None:
     chunks = [
         Chunk(seen=(Seen(trigger=config_map(f"a{n}"), unmet=f"reason {n}"),)) for n in range(90)
     ]
@@ -231,12 +231,12 @@ def test_reasons_are_counted_and_not_kept_one_by_one() -> None:
     assert "targets skipped (1): not now" in text
 
 
-def test_a_rule_that_does_not_settle_says_so() -> None:
+def test_a_rule_that_does_not_converge_is_reported() -> None:
     text = text_of(rule_summary(patched(config_map("a"), "web", repeats=True)))
     assert "the rule does not settle" in text
 
 
-def test_without_a_dry_run_there_is_a_hint() -> None:
+def test_without_a_server_dry_run_a_hint_is_shown() -> None:
     rule = rule_summary(patched(config_map("a"), "web"))
     assert "--server-dry-run" in text_of(rule, tried=False)
     assert "--server-dry-run" not in text_of(rule, tried=True)
@@ -254,7 +254,7 @@ def test_the_content_of_secrets_is_not_shown() -> None:
         assert word not in text
 
 
-def test_what_a_rule_copies_out_of_a_secret_is_not_shown() -> None:
+def test_data_that_a_rule_copies_from_a_secret_is_not_shown() -> None:
     target = key("ConfigMap", "web")
     write = Write(
         before=config_map("web"),
@@ -271,7 +271,7 @@ def test_what_a_rule_copies_out_of_a_secret_is_not_shown() -> None:
     assert "cannot use ***" in text
 
 
-async def test_what_an_entry_reads_out_of_secrets_is_not_shown() -> None:
+async def test_data_that_an_entry_reads_from_secrets_is_masked() -> None:
     class Loader:
         def acting_as(self, _account: ServiceAccount | None) -> Self:
             return self
@@ -285,7 +285,7 @@ async def test_what_an_entry_reads_out_of_secrets_is_not_shown() -> None:
     assert watched.mask.text("open sesame") == "open ***"
 
 
-def test_values_for_programs() -> None:
+def test_structured_output_contains_counts_changes_and_problems() -> None:
     refused = touch("bad", Outcome.DENIED, "no", refused=True)
     chunk = Chunk(read=1, seen=(Seen(trigger=config_map("b"), touches=(refused,)),))
     data = data_of(report(rule_summary(patched(config_map("a"), "web"), chunk)))
@@ -308,7 +308,7 @@ def test_values_for_programs() -> None:
     assert (problem["verdict"], problem["message"]) == ("refused", "no")
 
 
-def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_written_baseline_is_read_unchanged(tmp_path: Path) -> None:
     name = str(tmp_path / "touched.yaml")
     targets = {key("ConfigMap", "b"), ("apps/v1", "Deployment", "shop", "web", "scale")}
     write_baseline(name, targets)
@@ -316,7 +316,7 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert not compare(read_baseline(name), targets)
 
 
-def test_the_difference_from_a_baseline() -> None:
+def test_the_difference_from_a_baseline_is_reported() -> None:
     difference = compare({key("ConfigMap", "a")}, {key("ConfigMap", "b")})
     assert difference
     text = text_of(rule_summary(), difference=difference)
@@ -336,20 +336,24 @@ def test_the_difference_from_a_baseline() -> None:
         ("kind: PreviewBaseline\nobjects: [{name: 1}]", r"objects\[0\].name"),
     ],
 )
-def test_a_baseline_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_baseline_is_refused_with_its_place(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = tmp_path / "touched.yaml"
     path.write_text(text)
     with pytest.raises(InvalidSetting, match=said):
         read_baseline(str(path))
 
 
-def test_an_empty_baseline_allows_nothing(tmp_path: Path) -> None:
+def test_an_empty_baseline_is_read_as_an_empty_set(tmp_path: Path) -> None:
     name = str(tmp_path / "touched.yaml")
     write_baseline(name, [])
     assert read_baseline(name) == frozenset()
 
 
-def test_names_of_stored_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_are_split_into_files_and_names_of_stored_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names = ["p.yaml", "clusterpolicy/a", "cpol/b", "policy/shop/c", "pol/shop/d", "x/y.yaml"]
     assert split_names(names) == (["p.yaml", "x/y.yaml"], ["a", "b", "shop/c", "shop/d"])
@@ -364,7 +368,7 @@ def test_names_of_stored_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         split_names(["policy/b"])
 
 
-async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
+async def test_a_missing_stored_policy_is_reported_in_one_line() -> None:
     class Policies:
         async def get(self, ref: PolicyRef) -> Object:
             raise (NotFound if ref.key == "a" else NoKindMatch)("404", status=404)
@@ -383,7 +387,7 @@ async def test_a_stored_policy_that_is_not_there_is_one_line() -> None:
         await read_stored(["b"], Policies(), REPLACING)
 
 
-def test_an_exception_that_is_wrong_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_exception_is_refused_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "exception.yaml"
     path.write_text(
         "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: e}\nspec: {}\n"
@@ -392,7 +396,7 @@ def test_an_exception_that_is_wrong_is_refused_with_its_place(tmp_path: Path) ->
         read_exceptions([str(path)])
 
 
-def test_a_refused_policy_stops_no_other() -> None:
+def test_an_invalid_policy_does_not_stop_the_others() -> None:
     broken = {**POLICY, "spec": {"rules": [{"name": "r", "mutate": {"targets": [{}]}}]}}
     chosen = compile_found([("a.yaml:1", broken), ("b.yaml:1", POLICY)])
     assert [item.key for item in chosen.compiled] == ["reload"]
@@ -411,14 +415,16 @@ def test_a_refused_policy_stops_no_other() -> None:
         (["-", "--exception", "-"], "can be read once only"),
     ],
 )
-def test_flags_that_do_not_go_together(words: list[str], said: str) -> None:
+def test_invalid_or_incompatible_flags_are_refused(words: list[str], said: str) -> None:
     done = run("policy.yaml", *words)
     assert done.exit_code == 2
     assert said in done.stderr
 
 
 @pytest.mark.parametrize("command", [["preview"], ["apply", "--cluster"]])
-def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path, command: list[str]) -> None:
+def test_an_unreachable_cluster_is_reported_in_one_line(
+    tmp_path: Path, command: list[str]
+) -> None:
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
     (tmp_path / "policy.json").write_text(json.dumps(POLICY))
     words = [str(tmp_path / "policy.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]
@@ -439,7 +445,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path, command: lis
         (["--kubeconfig", "kubeconfig", "--as", "a\nb"], r"--as 'a\nb'"),
     ],
 )
-def test_an_address_that_cannot_be_used(
+def test_an_invalid_kubeconfig_context_or_user_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -451,11 +457,13 @@ def test_an_address_that_cannot_be_used(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_subresource_is_part_of_a_place() -> None:
+def test_the_place_of_a_target_shows_its_subresource() -> None:
     assert place_of(("v1", "Node", "", "n", "status")) == "Node n (status)"
 
 
-def test_a_bar_is_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_progress_bar_is_not_shown_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with Bar() as bar:
         bar.begin("reload / stamp")
         bar.advance(1, 3)

@@ -51,7 +51,7 @@ NO_CODES = {("completion",), ("jp", "parse"), ("jp", "function"), ("jp", "query"
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_the_help_says_what_the_exit_codes_mean(words: tuple[str, ...]) -> None:
+def test_the_help_explains_the_exit_codes(words: tuple[str, ...]) -> None:
     # The exit codes of the commands of `jp` are in the help of the group.
     shown = run(*(words[:1] if words in NO_CODES else words), "--help").stdout
     if words != ("completion",):
@@ -91,7 +91,7 @@ MISSING = [
 
 
 @pytest.mark.parametrize("words", MISSING, ids=" ".join)
-def test_a_missing_file_is_the_same_everywhere(words: list[str]) -> None:
+def test_a_missing_file_is_reported_alike_by_all_commands(words: list[str]) -> None:
     done = run(*words)
     (name,) = [word for word in words if word.startswith("absent")]
     assert (done.exit_code, done.stdout) == (2, "")
@@ -110,7 +110,9 @@ LIVE = [
 
 
 @pytest.mark.parametrize("words", LIVE, ids=" ".join)
-def test_no_cluster_is_the_same_everywhere(words: list[str], tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_reported_alike_by_all_commands(
+    words: list[str], tmp_path: Path
+) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
     done = run(*words, "--kubeconfig", str(kubeconfig))
@@ -163,7 +165,7 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
-def test_a_terminal_has_colours_unless_nobody_wants_them(words: list[str]) -> None:
+def test_a_terminal_gets_colours_unless_no_color_is_set(words: list[str]) -> None:
     coloured = in_terminal(words)
     assert ESCAPE in coloured
     without = in_terminal(words, environment={"NO_COLOR": "1"})
@@ -172,7 +174,7 @@ def test_a_terminal_has_colours_unless_nobody_wants_them(words: list[str]) -> No
 
 
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
-def test_a_pipe_has_none_and_says_the_same(words: list[str]) -> None:
+def test_a_pipe_gets_the_same_text_without_colours(words: list[str]) -> None:
     piped = run(*words)
     said = piped.stdout + piped.stderr
     assert ESCAPE not in said
@@ -181,7 +183,7 @@ def test_a_pipe_has_none_and_says_the_same(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
-def test_a_terminal_of_eighty_columns_cuts_no_word(words: list[str]) -> None:
+def test_no_word_is_cut_on_a_terminal_of_eighty_columns(words: list[str]) -> None:
     lines = in_terminal(words, environment={"NO_COLOR": "1"}).splitlines()
     assert [line for line in lines if len(line) > 80] == []
     piped = run(*words)
@@ -189,7 +191,7 @@ def test_a_terminal_of_eighty_columns_cuts_no_word(words: list[str]) -> None:
     assert sorted(" ".join(lines).split()) == sorted(whole)
 
 
-def test_what_a_terminal_shows() -> None:
+def test_apply_shows_a_coloured_diff_folded_to_the_terminal() -> None:
     words = ["apply", POLICY, "-r", TRIGGER, "-t", TARGETS]
     assert in_terminal(words, columns=60) == (
         "\x1b[1mreload-web / settings-changed: Deployment shop/web,\x1b[0m\n"

@@ -31,7 +31,7 @@ def lines(found: Board, **more: Any) -> list[str]:
     return list(picture(found, NARROW, **more))
 
 
-def test_the_busiest_policy_comes_first() -> None:
+def test_the_busiest_policy_is_shown_first() -> None:
     found = look(
         policy("idle"),
         policy("busy", pending=1200, triggers=40, skippedTriggers=2, patched=38),
@@ -46,7 +46,7 @@ def test_the_busiest_policy_comes_first() -> None:
     assert max(map(len, shown)) <= 80
 
 
-def test_a_rate_is_what_ended_between_two_looks() -> None:
+def test_a_rate_counts_triggers_that_ended_between_two_samples() -> None:
     before = look(policy("a", triggers=100), policy("b", triggers=7), policy("gone", triggers=1))
     later = NOW + timedelta(seconds=2)
     # The spec of b changed, so its counters started again from zero.
@@ -59,7 +59,7 @@ def test_a_rate_is_what_ended_between_two_looks() -> None:
     assert shown[3].split() == ["a", "yes", "0", "30.0", "160", "0", "0"]
 
 
-def test_a_rollout_shows_how_far_it_is_and_why_it_waits() -> None:
+def test_a_rollout_shows_its_progress_and_why_it_waits() -> None:
     running = {"existing": 120, "total": 480, "eta": "8s"}
     message = "120 of 480 existing objects looked at; it waits: canaries are done"
     found = look(policy("a", pending=1, running=running, message=message))
@@ -73,7 +73,7 @@ def test_a_rollout_shows_how_far_it_is_and_why_it_waits() -> None:
     assert look(policy("a", running={"patched": 2})).policies[0].rollout is None
 
 
-def test_what_is_in_the_way_is_said_of_each_policy() -> None:
+def test_the_obstacle_of_each_policy_is_shown() -> None:
     right = "update deployments.apps in namespace shop"
     found = look(
         policy("a", pending=3, missingPermissions=[right], lastError="no right"),
@@ -96,7 +96,7 @@ def test_what_is_in_the_way_is_said_of_each_policy() -> None:
     assert "of long ago" not in shown
 
 
-def test_a_screen_shows_as_much_as_fits() -> None:
+def test_the_display_fits_the_height_of_the_screen() -> None:
     many = [policy(f"p-{n:03}", pending=n, failed=1, lastError="x") for n in range(200)]
     shown = lines(look(*many), rates={}, height=24)
     assert len(shown) <= 24
@@ -106,7 +106,7 @@ def test_a_screen_shows_as_much_as_fits() -> None:
     assert len(lines(look(*many))) > 400
 
 
-def test_a_lease_that_nobody_renews_is_held_by_nobody() -> None:
+def test_a_lease_that_is_not_renewed_has_no_holder() -> None:
     spec = {
         "holderIdentity": "one",
         "leaseDurationSeconds": 15,
@@ -121,5 +121,5 @@ def test_a_lease_that_nobody_renews_is_held_by_nobody() -> None:
     assert "you may not list all kinds" in "\n".join(lines(blind))
 
 
-def test_no_policy_is_said() -> None:
+def test_the_absence_of_policies_is_reported() -> None:
     assert lines(look())[-1] == "no policy found"

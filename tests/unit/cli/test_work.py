@@ -67,12 +67,12 @@ def forbidden(name: str, seconds: float) -> UpdateRequest:
         ("modrules/shop/restart", "modrule/shop/restart"),
     ],
 )
-def test_a_policy_is_named_as_kubectl_does(name: str, key: str) -> None:
+def test_policy_names_have_the_forms_of_kubectl(name: str, key: str) -> None:
     assert policy_key(name) == key
 
 
 @pytest.mark.parametrize("name", ["policy/restart", "pol/x", "a/b/c", "", "/"])
-def test_what_names_no_policy_is_refused(name: str) -> None:
+def test_an_invalid_policy_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidSetting, match="NAMESPACE/NAME"):
         policy_key(name)
 
@@ -86,7 +86,7 @@ def test_a_request_is_distinguished_from_a_policy_by_its_name() -> None:
     assert request_name("ur-of-mine") == ""
 
 
-def test_what_waits_for_one_right_is_one_trouble() -> None:
+def test_requests_that_wait_for_one_right_are_one_trouble() -> None:
     found = overview(
         [forbidden("a", 30), forbidden("b", 12), forbidden("c", 99), forbidden("d", 60)],
         policies=[("p", "")],
@@ -104,7 +104,7 @@ def test_what_waits_for_one_right_is_one_trouble() -> None:
     )
 
 
-def test_failed_work_that_is_done_again_is_no_trouble() -> None:
+def test_a_failed_request_that_was_retried_is_not_a_trouble() -> None:
     failed: dict[str, Any] = {"state": State.FAILED, "reason": "TargetNotFound"}
     pair = [request("a", **failed), request("b", retried="c", **failed)]
     found = overview(pair, policies=[("p", "")])
@@ -113,7 +113,7 @@ def test_failed_work_that_is_done_again_is_no_trouble() -> None:
     assert "kubectl retrofit retry p --failed" in "\n".join(lines_of(found, Screen(), now=NOW))
 
 
-def test_nobody_is_sent_to_a_policy_that_was_deleted() -> None:
+def test_requests_of_a_deleted_policy_get_no_advice() -> None:
     failed = request("a", state=State.FAILED, reason="TargetNotFound", message="not found")
     found = overview([failed, request("b", reason="PatchWar")], policies=[("other", "")])
     text = "\n".join(lines_of(found, Screen(), now=NOW))
@@ -125,7 +125,7 @@ def test_nobody_is_sent_to_a_policy_that_was_deleted() -> None:
     assert "to do: correct the cause" in "\n".join(lines_of(found, Screen(), now=NOW))
 
 
-def test_a_sweep_shows_how_far_it_is() -> None:
+def test_a_sweep_shows_its_progress() -> None:
     progress = SweepProgress(done=120, total=500, failed=2, eta="8s")
     swept = replace(request("s", sweep=True), status=RequestStatus(sweep=progress))
     found = overview([swept], policies=[], namespace="elsewhere")
@@ -136,27 +136,27 @@ def test_a_sweep_shows_how_far_it_is() -> None:
     assert (data["done"], data["total"], data["timeLeft"]) == (120, 500, "8s")
 
 
-def test_only_triggers_of_a_namespace_count() -> None:
+def test_only_triggers_of_the_given_namespace_are_counted() -> None:
     found = overview([forbidden("a", 1)], policies=[("p", "")], namespace="elsewhere")
     assert found.troubles == []
     assert not found.policies[0].states
 
 
-def test_a_policy_that_is_not_ready_says_why() -> None:
+def test_a_policy_that_is_not_ready_is_shown_with_the_reason() -> None:
     found = overview([], policies=[("p", "spec.rules[0]: wrong")])
     assert "policy p is not ready: spec.rules[0]: wrong" in list(
         lines_of(found, Screen(), now=NOW)
     )
 
 
-def test_nothing_is_said_to_be_nothing() -> None:
+def test_an_empty_overview_is_reported_as_empty() -> None:
     found = overview([], policies=[])
     assert list(lines_of(found, Screen(), now=NOW)) == ["no policy and no request found"]
     assert json.dumps(data_of(found))
 
 
 @pytest.mark.parametrize("words", [["run", "p"], ["status"], ["retry", "p"]])
-def test_an_unreachable_cluster_is_one_line(words: list[str], tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_reported_in_one_line(words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG)
     done = CliRunner().invoke(retrofit, [*words, "--kubeconfig", str(path)])
@@ -165,13 +165,13 @@ def test_an_unreachable_cluster_is_one_line(words: list[str], tmp_path: Path) ->
     assert "127.0.0.1:1" in done.stderr
 
 
-def test_retry_wants_to_know_what() -> None:
+def test_retry_requires_a_policy_a_request_or_a_flag() -> None:
     done = CliRunner().invoke(retrofit, ["retry"])
     assert done.exit_code == 2
     assert "--failed" in done.stderr
 
 
-def test_a_patch_war_names_the_way_on() -> None:
+def test_a_patch_war_is_shown_with_the_command_to_retry() -> None:
     war = "Secret a/s: /data/color was undone 10 times within 5m"
     found = overview([request("a", reason="PatchWar", message=war)], policies=[("p", "")])
     lines = list(lines_of(found, Screen(), now=NOW))
@@ -180,7 +180,7 @@ def test_a_patch_war_names_the_way_on() -> None:
     assert cure.endswith("kubectl retrofit retry p")
 
 
-def test_a_queue_that_is_held_up_is_explained_in_one_line() -> None:
+def test_a_blocked_queue_is_explained_in_one_line() -> None:
     hook = {
         "apiVersion": "kube-retrofit.dev/v1alpha1",
         "kind": "Hook",

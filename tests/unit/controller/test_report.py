@@ -48,7 +48,7 @@ def report() -> Callable[..., Callable[..., float]]:
     return run
 
 
-def test_a_request_whose_work_another_one_did_is_coalesced(report):
+def test_a_request_that_is_the_same_as_another_is_counted_as_coalesced(report):
     message = "same as ur-0"
     value = report(
         RequestStatus(state=State.SKIP, reason="SameAsOther", message=message),
@@ -59,7 +59,7 @@ def test_a_request_whose_work_another_one_did_is_coalesced(report):
     assert value("admission_to_patched_seconds_count", policy="p") == 0
 
 
-def test_from_the_stored_request_to_the_patched_target(report):
+def test_the_time_from_the_stored_request_to_the_patch_is_measured(report):
     value = report(RequestStatus(state=State.COMPLETED, counts=Counts(patched=1)), Done())
     assert value("admission_to_patched_seconds_sum", policy="p") == 3
     assert value("requests_coalesced_total", policy="p") == 0

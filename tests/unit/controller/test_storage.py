@@ -14,7 +14,7 @@ BODY = kopf.Body(
 )
 
 
-def test_an_object_has_no_essence():
+def test_no_essence_of_an_object_is_stored():
     storage, patch = NoEssence(), kopf.Patch()
     essence = storage.build(body=BODY, extra_fields=())
     assert dict(essence) == {}
@@ -23,7 +23,7 @@ def test_an_object_has_no_essence():
     assert not patch
 
 
-def test_a_handler_has_no_progress():
+def test_no_progress_of_a_handler_is_stored():
     storage, patch = NoProgress(), kopf.Patch()
     assert storage.fetch(key="handler", body=BODY) is None
     storage.store(key="handler", record={"retries": 1}, body=BODY, patch=patch)
@@ -39,7 +39,7 @@ def test_a_handler_has_no_progress():
     ("storage", "base"),
     [(NoEssence, kopf.DiffBaseStorage), (NoProgress, kopf.ProgressStorage)],
 )
-def test_everything_that_kopf_asks_for_is_answered_here(storage, base):
+def test_every_method_that_kopf_calls_is_overridden(storage, base):
     asked = {name for name in vars(base) if not name.startswith("_")} - {"flush"}
     own = {name for name in vars(storage) if not name.startswith("_")}
     assert {name for name in asked if callable(getattr(base, name))} <= own

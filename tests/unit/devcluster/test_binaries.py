@@ -49,7 +49,9 @@ def found(environ: dict[str, str]) -> str:
     return there.command("etcd")[0]
 
 
-def test_the_order_of_the_sources(environ: dict[str, str], tmp_path: Path) -> None:
+def test_binaries_are_searched_in_the_order_of_their_sources(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     assert found(environ) == str(tmp_path / "named/etcd")
     del environ["RETROFIT_CONTROL_PLANE"]
     assert found(environ).endswith(f"cache/kube-retrofit/control-plane/{SOURCE.key}/controlplane")
@@ -81,12 +83,12 @@ def test_without_xdg_the_cache_is_in_the_home_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", NEEDED)
-def test_path_counts_only_with_all_programs(tmp_path: Path, missing: str) -> None:
+def test_path_is_used_only_if_it_has_all_programs(tmp_path: Path, missing: str) -> None:
     folder = programs(tmp_path, *(name for name in NEEDED if name != missing))
     assert binaries.installed({"PATH": str(folder)}) is None
 
 
-def test_assets_and_path_complete_each_other(tmp_path: Path) -> None:
+def test_assets_and_path_complement_each_other(tmp_path: Path) -> None:
     assets = programs(tmp_path / "assets", "etcd", "kube-apiserver", "kubectl")
     path = programs(tmp_path / "bin", "kube-controller-manager", "kubectl")
     there = binaries.installed({"KUBEBUILDER_ASSETS": str(assets), "PATH": str(path)})
@@ -95,7 +97,7 @@ def test_assets_and_path_complete_each_other(tmp_path: Path) -> None:
     assert there.command("kube-controller-manager") == (str(path / "kube-controller-manager"),)
 
 
-def test_a_bundle_is_configured_which_program_to_be(tmp_path: Path) -> None:
+def test_a_bundle_receives_the_name_of_the_program_as_an_argument(tmp_path: Path) -> None:
     bundle = programs(tmp_path, "controlplane") / "controlplane"
     for value in (tmp_path, bundle):
         there = binaries.named({"RETROFIT_CONTROL_PLANE": str(value)})
@@ -103,13 +105,15 @@ def test_a_bundle_is_configured_which_program_to_be(tmp_path: Path) -> None:
         assert there.command("kube-scheduler") == (str(bundle), "kube-scheduler")
 
 
-def test_a_kubeconfig_stands_for_its_cluster(tmp_path: Path) -> None:
+def test_a_kubeconfig_can_be_named_in_place_of_binaries(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("kind: Config\n")
     assert binaries.named({"RETROFIT_CONTROL_PLANE": str(kubeconfig)}) == kubeconfig
 
 
-def test_a_wrong_setting_is_not_passed_over(environ: dict[str, str], tmp_path: Path) -> None:
+def test_an_invalid_setting_is_reported_and_not_ignored(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     environ["RETROFIT_CONTROL_PLANE"] = str(tmp_path / "absent")
     with pytest.raises(InvalidSetting, match="absent does not exist"):
         binaries.locate(environ, SOURCE)
@@ -118,14 +122,14 @@ def test_a_wrong_setting_is_not_passed_over(environ: dict[str, str], tmp_path: P
         binaries.locate(environ, SOURCE)
 
 
-def test_a_program_that_did_not_come_along_is_named(tmp_path: Path) -> None:
+def test_a_program_that_a_folder_lacks_is_reported(tmp_path: Path) -> None:
     there = binaries.in_folder(programs(tmp_path, *NEEDED), "a folder")
     assert there
     with pytest.raises(InvalidSetting, match=r"kube-scheduler is not part of .* a folder"):
         there.command("kube-scheduler")
 
 
-def test_the_source_tells_its_versions() -> None:
+def test_the_versions_are_read_from_the_source() -> None:
     source = binaries.read_source()
     assert source.kubernetes.startswith("v1.")
     assert source.etcd.startswith("v3.")
@@ -137,7 +141,7 @@ SOURCES = ("go.mod", "go.sum", "main.go", "node_linux.go")
 
 
 @given(st.sampled_from(SOURCES), st.text(min_size=1))
-def test_every_change_of_the_source_is_another_key(
+def test_every_change_of_the_source_changes_the_key(
     tmp_path_factory: pytest.TempPathFactory, name: str, addition: str
 ) -> None:
     folder = tmp_path_factory.mktemp("source")

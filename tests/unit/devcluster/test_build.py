@@ -81,7 +81,9 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_only_the_program_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_build_leaves_only_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = obtain(fake_go(tmp_path, 'echo program > "$2"'), SOURCE)
     assert isinstance(found, Binaries)
     assert Path(found.command("etcd")[0]) == cache(tmp_path) / SOURCE.key / "controlplane"
@@ -92,7 +94,7 @@ def test_only_the_program_stays(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert str(cache(tmp_path) / SOURCE.key) in said
 
 
-def test_go_uses_no_cache_of_the_user_and_loads_no_other_go(tmp_path: Path) -> None:
+def test_go_uses_no_cache_of_the_user_and_downloads_no_other_toolchain(tmp_path: Path) -> None:
     obtain(fake_go(tmp_path, 'echo program > "$2"'), SOURCE)
     lines = (tmp_path / "env").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines if line.startswith(("GO", "CGO")))
@@ -110,7 +112,7 @@ def test_go_uses_no_cache_of_the_user_and_loads_no_other_go(tmp_path: Path) -> N
         ("compile: signal: killed", "out of memory"),
     ],
 )
-def test_a_failed_build_says_what_to_do(tmp_path: Path, printed: str, cure: str) -> None:
+def test_a_failed_build_reports_a_remedy(tmp_path: Path, printed: str, cure: str) -> None:
     environ = fake_go(tmp_path, f"echo '{printed}'; exit 1")
     with pytest.raises(Unavailable, match=cure) as caught:
         obtain(environ, SOURCE)
@@ -119,7 +121,9 @@ def test_a_failed_build_says_what_to_do(tmp_path: Path, printed: str, cure: str)
     assert left(tmp_path) == ["lock"]
 
 
-def test_a_go_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_go_version_that_is_too_old_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     environ = fake_go(tmp_path, "exit 0", version="go1.25.9")
@@ -143,7 +147,7 @@ def test_an_interrupted_build_leaves_nothing(
     assert not alive(go_pids(tmp_path)[0])
 
 
-def test_a_killed_build_is_cleared_away_by_the_next(tmp_path: Path) -> None:
+def test_the_next_build_removes_the_files_of_a_killed_build(tmp_path: Path) -> None:
     environ = fake_go(tmp_path, f'[ -e {tmp_path}/second ] && echo program > "$2" || sleep 60')
     with run(environ) as building:
         wait_until(lambda: go_pids(tmp_path), within=20.0, what="Go runs")
@@ -157,7 +161,7 @@ def test_a_killed_build_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     assert left(tmp_path) == ["lock", SOURCE.key]
 
 
-def test_of_two_builders_one_waits_for_the_other(tmp_path: Path) -> None:
+def test_two_builders_at_once_build_only_once(tmp_path: Path) -> None:
     go = f'while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo program > "$2"'
     environ = fake_go(tmp_path, go)
     with run(environ) as first, run(environ) as second:

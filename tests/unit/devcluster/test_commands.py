@@ -18,14 +18,16 @@ from reconciler.errors import Unavailable
 @pytest.mark.parametrize(
     ("words", "code"), [(["status"], 1), (["down"], 0), (["logs", "etcd"], 2)]
 )
-def test_a_folder_where_nothing_runs(tmp_path: Path, words: list[str], code: int) -> None:
+def test_commands_report_a_folder_where_nothing_runs(
+    tmp_path: Path, words: list[str], code: int
+) -> None:
     done = CliRunner().invoke(retrofit, ["dev", *words, "--dir", str(tmp_path / "absent")])
     assert done.exit_code == code
     assert "Nothing runs in" in done.stderr or "there are: none" in done.stderr
     assert not (tmp_path / "absent").exists()
 
 
-def test_logs_name_their_part_when_there_are_several(tmp_path: Path) -> None:
+def test_lines_of_several_logs_are_prefixed_with_their_program(tmp_path: Path) -> None:
     (tmp_path / "etcd.log").write_text("one\ntwo\n")
     (tmp_path / "kube-apiserver.log").write_text("three\n")
     said: list[str] = []
@@ -46,7 +48,7 @@ class _Time(SystemClock):
         return self.seconds
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+def test_progress_without_a_terminal_is_printed_at_intervals() -> None:
     clock, out = _Time(), io.StringIO()
     with Progress(stream=out, clock=clock) as progress:
         for second in range(41):
@@ -55,7 +57,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     assert out.getvalue() == "  0:15  step 15\n  0:30  step 30\n"
 
 
-def test_waiting_ends_with_the_reason() -> None:
+def test_a_wait_that_times_out_reports_what_it_waited_for() -> None:
     with pytest.raises(Unavailable, match="waited 0 s in vain until the sun rises"):
         wait_until(lambda: False, within=0.0, what="the sun rises")
     assert wait_until(lambda: "light", within=0.0, what="the sun rises") == "light"

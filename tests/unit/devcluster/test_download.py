@@ -74,7 +74,9 @@ def fetch(address: str, folder: Path) -> list[Path]:
         return fetch_releases(SOURCE, folder, {"RETROFIT_RELEASES": address}, progress)
 
 
-def test_all_programs_come_and_the_archive_goes(address: str, tmp_path: Path) -> None:
+def test_all_programs_are_downloaded_and_the_archive_is_deleted(
+    address: str, tmp_path: Path
+) -> None:
     files = fetch(address, tmp_path / "into")
     assert {file.name: file.read_text() for file in files} == {n: f"program {n}" for n in NEEDED}
     assert sorted(file.name for file in (tmp_path / "into").iterdir()) == sorted(NEEDED)
@@ -95,24 +97,26 @@ def test_a_missing_checksum_is_refused(releases: Path, address: str, tmp_path: P
         fetch(address, tmp_path / "into")
 
 
-def test_a_missing_release_is_said(releases: Path, address: str, tmp_path: Path) -> None:
+def test_a_missing_release_is_reported(releases: Path, address: str, tmp_path: Path) -> None:
     (releases / PROGRAMS / "kubectl").unlink()
     with pytest.raises(Unavailable, match=r"releases are not reachable .*404"):
         fetch(address, tmp_path / "into")
 
 
 @pytest.mark.parametrize("address", ["http://192.0.2.1/x", "file:///etc", "ftp://127.0.0.1:1"])
-def test_only_https_or_loopback(address: str, tmp_path: Path) -> None:
+def test_only_https_and_loopback_addresses_are_accepted(address: str, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"neither https nor on 127\.0\.0\.1"):
         fetch(address, tmp_path / "into")
 
 
-def test_off_is_off(tmp_path: Path) -> None:
+def test_downloads_can_be_disabled(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="RETROFIT_RELEASES=off"):
         fetch("off", tmp_path / "into")
 
 
-def test_what_was_loaded_is_cached_and_nothing_else_stays(address: str, tmp_path: Path) -> None:
+def test_downloaded_programs_are_cached_and_nothing_else_is_left(
+    address: str, tmp_path: Path
+) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "RETROFIT_RELEASES": address}
     first = obtain(environ, SOURCE)
     assert isinstance(first, Binaries)

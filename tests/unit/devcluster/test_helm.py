@@ -11,7 +11,7 @@ from tests.unit.devcluster.test_build import fake_go
 BUILD = 'echo helm > "$2"'
 
 
-def test_it_is_built_once_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_helm_is_built_once_and_nothing_else_is_left(tmp_path: Path) -> None:
     environ = fake_go(tmp_path, BUILD)
     assert locate_helm(environ) is None
     built = obtain_helm(environ)
@@ -23,14 +23,14 @@ def test_it_is_built_once_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert obtain_helm(environ) == built
 
 
-def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     environ = fake_go(tmp_path, "echo no space left on device; exit 1")
     with pytest.raises(Unavailable, match="free about 5 GB"):
         obtain_helm(environ)
     assert [item.name for item in (tmp_path / "cache/kube-retrofit/helm").iterdir()] == ["lock"]
 
 
-def test_the_one_of_path_will_do(tmp_path: Path) -> None:
+def test_helm_on_the_path_is_used_without_a_build(tmp_path: Path) -> None:
     environ = fake_go(tmp_path, BUILD)
     helm = tmp_path / "bin/helm"
     helm.write_text("#!/bin/sh\n")

@@ -23,7 +23,7 @@ def gone(pid: int) -> bool:
     return not process_mark(pid)
 
 
-def test_the_end_of_a_program_is_known(tmp_path: Path) -> None:
+def test_the_exit_code_of_a_program_is_reported(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Supervision(tmp_path / "supervisor.log") as supervision:
         supervision.start("a", ("/bin/sh", "-c", "echo said; exit 3"), log=log)
@@ -36,14 +36,14 @@ def test_the_end_of_a_program_is_known(tmp_path: Path) -> None:
     assert last_lines(log) == "  said"
 
 
-def test_a_name_is_free_again_after_the_end(tmp_path: Path) -> None:
+def test_a_name_can_be_reused_after_its_program_ends(tmp_path: Path) -> None:
     with Supervision(tmp_path / "supervisor.log") as supervision:
         for _ in range(3):
             supervision.start("a", ("/bin/sh", "-c", "exit 7"), log=tmp_path / "log")
             assert supervision.wait_exit("a", 10.0) == 7
 
 
-def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     with (
         Supervision(tmp_path / "supervisor.log") as supervision,
         pytest.raises(Unavailable, match=r"a does not start: .*No such file"),
@@ -51,7 +51,7 @@ def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
         supervision.start("a", ("/nonexistent/program",), log=tmp_path / "log")
 
 
-def test_one_that_does_not_want_to_end_is_killed(tmp_path: Path) -> None:
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Supervision(tmp_path / "supervisor.log") as supervision:
         pid = supervision.start("a", STUBBORN, log=log, grace=0.2)
@@ -90,7 +90,7 @@ def test_a_detached_group_outlives_its_starter_until_it_is_stopped(tmp_path: Pat
     assert (tmp_path / "kept").is_dir()
 
 
-def test_a_group_without_its_supervisor_is_killed_all_the_same(tmp_path: Path) -> None:
+def test_a_group_without_its_supervisor_is_still_killed(tmp_path: Path) -> None:
     with Supervision(tmp_path / "supervisor.log") as supervision:
         pid = supervision.start("a", SLEEP, log=tmp_path / "log")
         group = Group(
@@ -122,13 +122,13 @@ def test_a_state_is_read_back_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"kubeconfig": "", "server": "", "cluster": 1}']
 )
-def test_a_foreign_state_file_is_named(tmp_path: Path, text: str) -> None:
+def test_an_invalid_state_file_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(InvalidSetting, match=r"state\.json is not a state"):
         state.load(tmp_path)
 
 
-def test_a_folder_has_one_worker_at_a_time(tmp_path: Path) -> None:
+def test_a_folder_is_locked_by_one_process_at_a_time(tmp_path: Path) -> None:
     with (
         locked(tmp_path / "lock", wait=False),
         pytest.raises(InvalidSetting, match="another process is at work"),

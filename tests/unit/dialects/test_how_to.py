@@ -49,7 +49,7 @@ def pod(made: Any) -> Any:
     return made["spec"]["template"]["spec"]
 
 
-def test_what_an_operator_makes() -> None:
+def test_owner_references_set_by_an_operator_are_removed() -> None:
     owned = obj(
         "PersistentVolumeClaim",
         {},
@@ -59,17 +59,17 @@ def test_what_an_operator_makes() -> None:
     assert once(("keep-claims",), owned)["metadata"]["ownerReferences"] == []
 
 
-def test_metadata_for_somebody_else() -> None:
+def test_an_annotation_for_a_mesh_is_set_by_label() -> None:
     made = once(("no-mesh",), deployment(labels={"app": "web"}))
     assert made["metadata"]["annotations"] == {"mesh.example.com/inject": "false"}
 
 
-def test_a_sidecar() -> None:
+def test_a_sidecar_is_added_to_an_annotated_deployment() -> None:
     made = once(("agent",), deployment(annotations={"trace": "true"}))
     assert pod(made)["containers"][2]["args"] == ["--name=web.shop"]
 
 
-def test_security_contexts_and_ports() -> None:
+def test_capabilities_are_dropped_and_low_ports_are_raised() -> None:
     made = once(("drop-capabilities", "high-ports"), deployment())
     web, log = pod(made)["containers"]
     assert web["securityContext"] == {"capabilities": {"drop": ["ALL"]}}
@@ -77,13 +77,13 @@ def test_security_contexts_and_ports() -> None:
     assert [port["containerPort"] for port in web["ports"]] == [8080, 443]
 
 
-def test_a_mirror_and_its_credentials() -> None:
+def test_images_are_mirrored_and_pull_secrets_added() -> None:
     made = once(("mirror-credentials", "mirror"), deployment())
     assert pod(made)["containers"][0]["image"] == "mirror.example.com/web:2"
     assert pod(made)["imagePullSecrets"] == [{"name": "mirror"}]
 
 
-def test_values_of_the_namespace_and_the_node() -> None:
+def test_labels_are_copied_from_the_namespace_and_the_node() -> None:
     made = once(("cost-center",), obj("Pod", {}))
     assert made["metadata"]["labels"] == {"cost-center": "47"}
     asking = once(("ask-for-node",), obj("Pod", {}), "CREATE")
@@ -105,11 +105,11 @@ def test_values_of_the_namespace_and_the_node() -> None:
         ("no-root", deployment(), "Deployment web has to say runAsNonRoot"),
     ],
 )
-def test_what_is_refused(rule: str, given: Object, said: str) -> None:
+def test_reject_rules_refuse_with_their_message(rule: str, given: Object, said: str) -> None:
     wanted = [f'shop/{rule}: "{said}"'] if said else []
     assert refusals(request(rules(rule), given)) == wanted
 
 
-def test_what_exists() -> None:
+def test_a_config_map_without_a_team_label_gets_one() -> None:
     made = once(("team",), obj("ConfigMap", {}))
     assert made["metadata"]["labels"] == {"team": "blue"}

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 
-def test_a_language_is_imported_when_there_is_a_policy_of_it() -> None:
+def test_a_language_is_imported_only_when_a_policy_uses_it() -> None:
     script = (
         "import sys\nfrom reconciler.dialects.registry import KNOWN_KINDS, compile_policy\n"
         "names = {'gval', 'gotemplate'}\n"

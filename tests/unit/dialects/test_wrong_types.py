@@ -183,7 +183,7 @@ def test_a_wrong_type_is_an_error_of_the_policy(wrong: Any) -> None:
                     assert finding.text
 
 
-def test_annotations_that_are_no_object() -> None:
+def test_annotations_that_are_not_an_object_are_refused() -> None:
     for policy in examples():
         dialect = dialect_of(policy)
         assert dialect.examine(policy)[1] == ()

@@ -67,7 +67,7 @@ def reported(chain: Chain) -> list[tuple[str, str, str]]:
     return [(item.policy.key, item.rule, item.status.value) for item in chain.results]
 
 
-def test_each_rule_sees_what_the_one_before_made():
+def test_each_rule_sees_the_changes_of_the_one_before():
     given = make_object(a="1")
     chain = drive(
         alone(
@@ -89,13 +89,13 @@ def test_each_rule_sees_what_the_one_before_made():
     assert given == make_object(a="1")
 
 
-def test_a_rule_that_changes_nothing_says_so():
+def test_a_rule_that_changes_nothing_is_reported_as_unchanged():
     chain = drive(alone(make_rule("same", label(a="1"))), make_object(a="1"))
     (result,) = chain.results
     assert (result.status, result.unchanged, result.fired) == (RuleStatus.SKIP, True, True)
 
 
-def test_rules_of_a_group_are_matched_on_the_same_object_and_applied_one_after_the_other():
+def test_rules_of_a_group_are_matched_on_one_object_and_applied_in_sequence():
     group = (
         make_rule("first", label(x="first"), policy="a", match={"go": "1"}),
         make_rule("second", label(go="0"), policy="b", match={"go": "1"}),
@@ -114,7 +114,7 @@ def test_rules_of_a_group_are_matched_on_the_same_object_and_applied_one_after_t
     assert labels_of(drive([group, later], make_object(go="1")).obj)["z"] == "1"
 
 
-def test_names_of_a_rule_are_not_those_of_the_next():
+def test_names_of_a_rule_are_not_visible_to_the_next():
     seen: list[bool] = []
 
     def note(context: Context, obj: Object) -> Object:
@@ -128,7 +128,7 @@ def test_names_of_a_rule_are_not_those_of_the_next():
     assert seen == [True, False]
 
 
-def test_a_step_is_asked_again_with_what_it_needs():
+def test_a_step_is_evaluated_again_with_the_data_it_needs():
     def team(context: Context) -> Any:
         if LOAD not in context.loads:
             raise NeedsLoad(LOAD)
@@ -150,7 +150,7 @@ def first_only(*programs: Program) -> tuple[Group, ...]:
     return alone(*made)
 
 
-def test_with_one_rule_to_apply_the_first_that_changes_something_is_it():
+def test_apply_rules_one_stops_after_the_first_rule_that_changes_something():
     chain = drive(
         first_only(
             make_rule("same", label(a="1")),
@@ -168,7 +168,7 @@ def test_with_one_rule_to_apply_the_first_that_changes_something_is_it():
     ]
 
 
-def test_an_exception_keeps_a_rule_from_the_object_as_it_is_then():
+def test_an_exception_is_matched_on_the_object_as_earlier_rules_left_it():
     chain = drive(
         alone(make_rule("first", label(b="1")), make_rule("second", label(c="1"))),
         make_object(),
@@ -192,7 +192,7 @@ def unevaluable(_: Context) -> bool:
     "failing",
     [make_rule("bad", fail, policy="b"), make_rule("bad", policy="b", condition=unevaluable)],
 )
-def test_what_fails_changes_nothing_and_the_next_goes_on(failing):
+def test_a_failing_rule_changes_nothing_and_the_next_rules_run(failing):
     rules = alone(
         make_rule("one", label(a="1"), policy="a"),
         make_rule("two", label(b="1"), policy="b"),
@@ -215,7 +215,7 @@ def test_what_fails_changes_nothing_and_the_next_goes_on(failing):
     assert {policy.name for policy in chain.left_out} == {"b"}
 
 
-def test_each_policy_that_fails_is_taken_back_to_what_the_one_before_it_left():
+def test_the_changes_of_each_failing_policy_that_is_left_out_are_undone():
     rules = alone(
         make_rule("one", label(a="1"), policy="a"),
         make_rule("same", label(a="1"), policy="b"),
@@ -247,7 +247,7 @@ def test_a_policy_whose_changes_others_have_seen_cannot_be_left_out():
         chain.leave_out(chain.results[0].policy)
 
 
-def test_a_rule_with_targets_is_settled_by_who_changes_them():
+def test_a_rule_with_targets_is_settled_by_the_caller():
     far = make_rule("far", targets=True)
     chain = Chain(
         groups=alone(far, make_rule("near", label(a="1"), before=(far,))), obj=make_object()
@@ -262,7 +262,7 @@ def test_a_rule_with_targets_is_settled_by_who_changes_them():
     assert chain.obj == make_object()
 
 
-def test_policies_go_by_key_and_rules_as_they_are_written():
+def test_policies_are_ordered_by_key_and_rules_as_written():
     rules = [
         make_rule("z", policy="b"),
         make_rule("a", policy="b"),
@@ -272,7 +272,7 @@ def test_policies_go_by_key_and_rules_as_they_are_written():
     assert order == [["m"], ["z"], ["a"]]
 
 
-def test_rules_of_a_tier_are_matched_on_the_same_object_the_lowest_tier_first() -> None:
+def test_rules_of_a_tier_are_matched_on_one_object_and_lower_tiers_come_first() -> None:
     rules = [
         make_rule("late", label(d="1"), policy="a", tier=1, match={"b": "1", "c": "1"}),
         make_rule("twin", label(c="1"), policy="z", tier=-5),
@@ -286,7 +286,7 @@ def test_rules_of_a_tier_are_matched_on_the_same_object_the_lowest_tier_first() 
     assert labels_of(chain.obj) == {"b": "1", "c": "1", "d": "1"}
 
 
-def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
+def test_verdicts_come_last_and_see_the_changes_of_other_rules() -> None:
     rules = [
         make_rule("no", policy="a", tier=0, match={"team": "blue"}, verdict=Says()),
         make_rule("yes", policy="b", tier=0, match={"team": "red"}, verdict=Says()),
@@ -301,7 +301,7 @@ def test_what_refuses_comes_last_and_sees_what_the_others_made() -> None:
 
 
 @pytest.mark.parametrize("made", ["text", None, {"metadata": "text"}, {"metadata": ["x"]}])
-def test_what_is_no_object_any_more_is_an_error_and_not_passed_on(made: Any) -> None:
+def test_a_result_that_is_not_an_object_is_an_error_and_not_passed_on(made: Any) -> None:
     broken = make_rule("break", lambda _context, _obj: made)
     chain = drive(alone(broken, make_rule("next", label(b="1"))), make_object())
     assert reported(chain) == [("p", "break", "error"), ("p", "next", "pass")]

@@ -29,7 +29,7 @@ def search(source, context):
     return context.search(compile_expression(source))
 
 
-def test_what_a_request_holds():
+def test_the_context_of_a_request_has_all_of_its_fields():
     context = request(roles=["shop:r"], cluster_roles=("c",), extra={"uid": "u1", "dryRun": False})
     expected = {
         "request.object.metadata.name": "new",
@@ -49,7 +49,7 @@ def test_what_a_request_holds():
     assert {source: search(source, context) for source in expected} == expected
 
 
-def test_an_unknown_user_leaves_no_field():
+def test_the_context_without_a_user_has_no_user_info():
     context = request(user_info=None)
     assert search("serviceAccountName", context) == ""
     with pytest.raises(MissingKey):
@@ -66,25 +66,25 @@ def test_an_unknown_user_leaves_no_field():
         (None, ("", "")),
     ],
 )
-def test_a_service_account_is_known_by_its_name(username, expected):
+def test_a_service_account_is_parsed_from_the_user_name(username, expected):
     assert service_account({"username": username}) == expected
 
 
-def test_what_was_deleted_is_the_object():
+def test_the_object_of_a_deletion_is_the_deleted_object():
     context = request("DELETE", obj=None)
     assert search("request.object.metadata.name", context) == "old"
     assert search("request.oldObject.metadata.name", context) == "old"
     assert search("request.object.metadata.name", context.bind(element=1)) == "old"
 
 
-def test_a_deletion_that_is_bound_later_is_seen():
+def test_a_deletion_that_is_bound_later_provides_the_object_as_well():
     request_value = {"operation": "DELETE", "object": None, "oldObject": OLD}
     context = Context({}).bind(request=request_value)
     assert search("request.object.metadata.name", context) == "old"
     assert request_value["object"] is None
 
 
-def test_binding_leaves_the_earlier_context_as_it_was():
+def test_binding_does_not_change_the_earlier_context():
     before = request()
     after = before.bind(element={"x": 1}, elementIndex=0)
     assert search("element.x", after) == 1
@@ -93,7 +93,7 @@ def test_binding_leaves_the_earlier_context_as_it_was():
     assert after.data["request"] is before.data["request"]
 
 
-def test_images_are_made_when_asked_for():
+def test_images_are_computed_on_demand():
     context = with_images(request())
     assert search("images.containers.c.tag", context) == "1"
     assert "images" not in context.data

@@ -29,5 +29,5 @@ from reconciler.engine.values.gotext import go_text
         ({"b": 1, "a": [1.5, None, "x y", True]}, "map[a:[1.5 <nil> x y true] b:1]"),
     ],
 )
-def test_text(value: Any, text: str) -> None:
+def test_values_are_printed_as_in_go(value: Any, text: str) -> None:
     assert go_text(value) == text

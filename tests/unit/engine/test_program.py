@@ -33,7 +33,7 @@ TREE: Object = {
         ([("metadata", "name"), ()], TREE),
     ],
 )
-def test_only_what_is_named_is_kept(paths, kept):
+def test_a_projection_keeps_only_the_named_paths(paths, kept):
     assert project(TREE, paths) == kept
 
 
@@ -55,7 +55,7 @@ def read(tree, path):
 
 
 @given(TREES, PATHS)
-def test_a_projection_reads_as_the_whole_does(tree, paths):
+def test_a_projection_has_the_same_values_at_its_paths_as_the_whole(tree, paths):
     before = repr(tree)
     kept = project(tree, paths)
     for path in paths:
@@ -67,7 +67,7 @@ def test_a_projection_reads_as_the_whole_does(tree, paths):
 @pytest.mark.parametrize(
     ("namespace", "name", "key"), [("", "p", "p"), ("shop", "p", "shop/p"), ("a", "b", "a/b")]
 )
-def test_a_rule_says_where_its_policy_stands(namespace, name, key):
+def test_an_origin_has_the_namespace_and_key_of_its_policy(namespace, name, key):
     ref = PolicyRef(api_version="kyverno.io/v1", kind="Policy", namespace=namespace, name=name)
     origin = Origin(
         dialect="kyverno",

@@ -38,7 +38,7 @@ def fails(_: Context) -> bool:
         (UNDECIDED, does_not, True, NO_MATCH),
     ],
 )
-def test_what_is_known_early(matched, condition, decidable, decision):
+def test_match_and_condition_are_decided_early(matched, condition, decidable, decision):
     run = run_of(make_rule("r", decision=matched, condition=condition), OBJECT)
     assert run.decide_early(lambda _: decidable) is decision
 
@@ -63,12 +63,12 @@ def excepting(condition=None, **labels: str) -> PolicyException:
         (make_exception("p", "other"), True, MATCH),
     ],
 )
-def test_exceptions_that_are_known_early(exception, decidable, decision):
+def test_exceptions_are_decided_early(exception, decidable, decision):
     run = run_of(make_rule("r"), OBJECT, exception)
     assert run.decide_early(lambda _: decidable) is decision
 
 
-def test_an_exception_that_may_be_gone_decides_nothing():
+def test_an_exception_that_may_be_gone_leaves_the_decision_open():
     run = run_of(make_rule("r"), OBJECT, excepting())
     assert run.decide_early(lambda _: True, certain=False) is UNDECIDED
     other = run_of(make_rule("r"), OBJECT, excepting(z="1"))
@@ -92,7 +92,7 @@ def test_names_are_evaluated_once_for_all_steps():
     assert asked == ["team"]
 
 
-def test_another_rule_sees_the_same_trigger_and_no_name_of_the_first():
+def test_a_run_for_another_rule_keeps_the_trigger_but_not_the_names():
     run = run_of(make_rule("r", names={"team": lambda _: "blue"}), OBJECT, excepting())
     other = run.of_rule(make_rule("s", condition=lambda seen: "team" not in seen.deferred))
     assert (other.subject, other.exceptions) == (run.subject, ())

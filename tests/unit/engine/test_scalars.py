@@ -27,7 +27,7 @@ def test_reads_a_duration(text: str, nanoseconds: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "10", "1d", "s", ".s", "1h.s", " 1s", "1s ", "h1", "2562048h"]
 )
-def test_refuses_what_is_no_duration(text: str) -> None:
+def test_refuses_invalid_durations(text: str) -> None:
     assert scalars.parse_duration(text) is None
 
 
@@ -53,7 +53,7 @@ def test_orders_quantities(smaller: str, larger: str) -> None:
         ("1.G", "1G"),
     ],
 )
-def test_tells_equal_quantities(left: str, right: str) -> None:
+def test_recognizes_equal_quantities(left: str, right: str) -> None:
     one, other = scalars.parse_quantity(left), scalars.parse_quantity(right)
     assert one is not None
     assert other is not None
@@ -75,7 +75,7 @@ def test_rounds_below_a_billionth_away_from_zero() -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", ".", "Gi", "1 Gi", "1gi", "1KiB", "0x10", "1e", "1_000"]
 )
-def test_refuses_what_is_no_quantity(text: str) -> None:
+def test_refuses_invalid_quantities(text: str) -> None:
     assert scalars.parse_quantity(text) is None
 
 
@@ -98,7 +98,7 @@ def test_ignores_the_build_of_a_version() -> None:
 @pytest.mark.parametrize(
     "text", ["v1.2.3", "1.2", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "1.2.3 "]
 )
-def test_refuses_what_is_no_strict_version(text: str) -> None:
+def test_refuses_versions_that_are_not_strict(text: str) -> None:
     assert scalars.parse_semver(text) is None
 
 

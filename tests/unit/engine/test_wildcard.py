@@ -61,7 +61,7 @@ def test_does_not_match(pattern: str, text: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["*a?" * 40 + "b", "*" + "a?" * 400 + "b*", "*" + "a" * 2_000 + "b*", "*?" * 2_000]
 )
-def test_time_grows_with_the_text_only(pattern: str) -> None:
+def test_hostile_patterns_are_matched_in_bounded_time(pattern: str) -> None:
     matches(pattern, "a" * 200_000)
     began = time.process_time()
     matches(pattern, "a" * 200_000)
@@ -69,7 +69,7 @@ def test_time_grows_with_the_text_only(pattern: str) -> None:
 
 
 @given(st.text("ab*?", max_size=12), st.text("ab", max_size=14))
-def test_means_what_a_regular_expression_means(pattern: str, text: str) -> None:
+def test_matches_as_the_equivalent_regular_expression_does(pattern: str, text: str) -> None:
     written = "".join({"*": ".*", "?": "."}.get(letter, letter) for letter in pattern)
     assert matches(pattern, text) is (re.fullmatch(written, text) is not None)
 

@@ -123,7 +123,7 @@ def world(executables: Executables, tmp_path: Path) -> World:
     return World(executables, tmp_path)
 
 
-async def test_a_script_sees_the_review_and_answers(world: World) -> None:
+async def test_a_script_reads_the_review_and_its_response_is_returned(world: World) -> None:
     verdict = await world.review(
         'grep -q \'"binding":"a.example.com"\' $BINDING_CONTEXT_PATH || exit 1',
         'grep -q \'"review":{"kind":"AdmissionReview"\' $BINDING_CONTEXT_PATH || exit 2',
@@ -147,7 +147,7 @@ async def test_a_script_sees_the_review_and_answers(world: World) -> None:
         (("echo '{' > $METRICS_PATH", ANSWER), "failed ($METRICS_PATH"),
     ],
 )
-async def test_the_failure_policy_decides_about_a_hook_that_fails(
+async def test_the_failure_policy_decides_when_a_hook_fails(
     world: World, lines: Sequence[str], said: str
 ) -> None:
     refused = await world.review(*lines)
@@ -170,7 +170,7 @@ async def test_the_failure_policy_decides_about_a_hook_that_fails(
         (("echo '{\"allowed\": 1}' > $VALIDATING_RESPONSE_PATH",), "expected true or false"),
     ],
 )
-async def test_a_hook_that_ends_well_without_an_answer_has_refused(
+async def test_a_successful_hook_without_a_valid_response_refuses(
     world: World, lines: Sequence[str], said: str, policy: str
 ) -> None:
     verdict = await world.review(*lines, policy=policy)
@@ -180,7 +180,7 @@ async def test_a_hook_that_ends_well_without_an_answer_has_refused(
     assert failure is not None
 
 
-async def test_a_file_that_cannot_be_read_is_a_failure(world: World) -> None:
+async def test_a_response_file_that_is_not_regular_is_a_failure(world: World) -> None:
     lines = "rm $VALIDATING_RESPONSE_PATH; mkfifo $VALIDATING_RESPONSE_PATH"
     verdict = await world.review(lines)
     assert "is no longer a regular file" in verdict.answer.message
@@ -193,13 +193,13 @@ async def test_a_hook_that_takes_too_long_is_ended_in_time(world: World) -> None
     assert "took longer than 0.5 s" in verdict.answer.message
 
 
-async def test_waiting_for_a_turn_counts(world: World) -> None:
+async def test_waiting_for_a_free_process_counts_towards_the_timeout(world: World) -> None:
     verdict = await world.review(ANSWER, seconds=1, parallel=0, policy="Ignore")
     assert verdict.answer.allowed
     assert "no process was free for 0.5 s" in verdict.answer.warnings[0]
 
 
-async def test_operations_are_left_out_and_that_is_said(world: World) -> None:
+async def test_operations_of_an_admission_hook_are_dropped_and_reported(world: World) -> None:
     verdict = await world.review("echo 'operation: Create' > $KUBERNETES_PATCH_PATH", ANSWER)
     assert verdict.answer.allowed
     assert world.heard.problems == ["its operations are left out: a webhook changes nothing"]
@@ -217,7 +217,7 @@ async def test_operations_are_left_out_and_that_is_said(world: World) -> None:
         },
     ],
 )
-async def test_nobody_is_asked_about_what_the_cluster_stands_on(
+async def test_no_hook_is_run_for_objects_in_system_namespaces(
     world: World, request_: dict[str, Any]
 ) -> None:
     verdict = await world.review("exit 1", **request_)
@@ -237,7 +237,7 @@ def crontab(version: str, name: str) -> dict[str, Any]:
     return {"apiVersion": f"g/{version}", "kind": "CronTab", "metadata": {"name": name}}
 
 
-async def test_objects_of_several_versions_go_their_own_ways(world: World) -> None:
+async def test_objects_of_several_versions_are_converted_in_separate_chains(world: World) -> None:
     objects = [crontab("v1", "a"), crontab("v3", "b"), crontab("v2", "c"), crontab("v1", "d")]
     found = await world.convert(STEP, objects=objects)
     assert found == [crontab("v3", name) for name in "abcd"]
@@ -258,7 +258,7 @@ async def test_objects_of_several_versions_go_their_own_ways(world: World) -> No
         ),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_converted_is_refused(
+async def test_a_failed_conversion_is_refused_with_the_reason(
     world: World, lines: Sequence[str], said: str
 ) -> None:
     with pytest.raises(ConversionFailed, match=r".") as caught:
@@ -266,6 +266,6 @@ async def test_what_cannot_be_converted_is_refused(
     assert said in str(caught.value)
 
 
-async def test_a_way_that_is_not_there_is_named(world: World) -> None:
+async def test_a_missing_conversion_is_reported_with_the_available_ones(world: World) -> None:
     with pytest.raises(ConversionFailed, match="no hook converts g/v9 to g/v3; available: v1"):
         await world.convert("true", objects=[crontab("v9", "a")])

@@ -14,7 +14,7 @@ def put(path: Path, *, executable: bool = True) -> None:
     path.chmod(0o755 if executable else 0o644)
 
 
-def test_paths_are_in_the_order_of_their_texts(tmp_path: Path) -> None:
+def test_executables_are_sorted_by_path(tmp_path: Path) -> None:
     for name in ("b.sh", "a/z.py", "a.sh", "a/b/c", "B.sh"):
         put(tmp_path / name)
     found = find_executables(tmp_path)
@@ -27,7 +27,7 @@ def test_paths_are_in_the_order_of_their_texts(tmp_path: Path) -> None:
     ]
 
 
-def test_hidden_files_libraries_and_documents_are_none(tmp_path: Path) -> None:
+def test_hidden_files_libraries_and_documents_are_not_hooks(tmp_path: Path) -> None:
     for name in (".x.sh", ".git/x.sh", "lib/x.sh", "a/lib/x.sh", "x.yaml", "x.json", "x.md"):
         put(tmp_path / name)
     put(tmp_path / "x.txt")
@@ -37,13 +37,13 @@ def test_hidden_files_libraries_and_documents_are_none(tmp_path: Path) -> None:
     assert found.skipped == ()
 
 
-def test_what_cannot_be_executed_is_named(tmp_path: Path) -> None:
+def test_a_file_without_execute_permission_is_reported(tmp_path: Path) -> None:
     put(tmp_path / "a/forgotten.sh", executable=False)
     put(tmp_path / "notes.md", executable=False)
     assert find_executables(tmp_path).skipped == ("a/forgotten.sh",)
 
 
-def test_a_mounted_configmap_has_links(tmp_path: Path) -> None:
+def test_links_of_a_mounted_config_map_are_followed(tmp_path: Path) -> None:
     put(tmp_path / "..2026_11_23/hook.sh")
     (tmp_path / "..data").symlink_to("..2026_11_23")
     (tmp_path / "hook.sh").symlink_to("..data/hook.sh")
@@ -53,6 +53,6 @@ def test_a_mounted_configmap_has_links(tmp_path: Path) -> None:
     assert found.skipped == ("gone.sh",)
 
 
-def test_a_folder_that_is_not_there_is_a_setting(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_invalid_setting(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="No such file"):
         find_executables(tmp_path / "hooks")

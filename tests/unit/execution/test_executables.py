@@ -39,7 +39,7 @@ async def run(
     return answer, said.lines
 
 
-async def test_a_hook_reads_its_context_and_answers(
+async def test_a_hook_reads_its_context_and_writes_its_response_files(
     executables: Executables, tmp_path: Path
 ) -> None:
     hook = script(
@@ -63,7 +63,7 @@ async def test_a_hook_reads_its_context_and_answers(
     assert list(executables.folder.iterdir()) == []
 
 
-async def test_nobody_else_reads_its_files(executables: Executables, tmp_path: Path) -> None:
+async def test_files_of_a_run_are_private(executables: Executables, tmp_path: Path) -> None:
     hook = script(tmp_path, 'touch "$TMPDIR/own"', "exit 1")
     await replace(executables, keep_files=True).run(hook, "[]", Said())
     (folder,) = executables.folder.iterdir()
@@ -73,7 +73,7 @@ async def test_nobody_else_reads_its_files(executables: Executables, tmp_path: P
     assert list(executables.folder.iterdir()) == []
 
 
-async def test_its_environment_has_nothing_of_the_programs_own(
+async def test_the_environment_of_a_hook_has_no_variables_of_the_program(
     executables: Executables, tmp_path: Path
 ) -> None:
     answer, said = await run(executables, script(tmp_path, "env; umask; pwd; ulimit -c"))
@@ -85,7 +85,7 @@ async def test_its_environment_has_nothing_of_the_programs_own(
     assert shown[-3:] == ["0077", str(tmp_path / "hooks/some"), "0"]
 
 
-def test_the_environment_has_what_leads_to_the_cluster_and_what_is_named() -> None:
+def test_the_environment_has_cluster_and_listed_variables_only() -> None:
     given = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "RETROFIT_X": "1", "HTTPS_PROXY": "p", "A": ""}
     assert clean_environment(given, ["HTTPS_PROXY", "B"]) == {
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
@@ -118,7 +118,7 @@ def test_the_environment_has_what_leads_to_the_cluster_and_what_is_named() -> No
         ),
     ],
 )
-async def test_a_run_that_fails_says_why_in_one_line(
+async def test_a_failed_run_reports_its_reason_in_one_line(
     executables: Executables, tmp_path: Path, lines: tuple[str, ...], said: str
 ) -> None:
     answer, _ = await run(executables, script(tmp_path, *lines))
@@ -126,19 +126,23 @@ async def test_a_run_that_fails_says_why_in_one_line(
     assert len(str(answer.failure).splitlines()) == 1
 
 
-async def test_a_failed_run_may_have_answered(executables: Executables, tmp_path: Path) -> None:
+async def test_a_failed_run_still_returns_its_operations(
+    executables: Executables, tmp_path: Path
+) -> None:
     hook = script(tmp_path, 'echo patch > "$KUBERNETES_PATCH_PATH"', "exit 1")
     answer, _ = await run(executables, hook)
     assert (str(answer.failure), answer.operations) == ("exit 1", "patch\n")
 
 
-async def test_a_hook_that_does_not_end_is_ended(executables: Executables, tmp_path: Path) -> None:
+async def test_a_hook_that_exceeds_its_time_limit_is_ended(
+    executables: Executables, tmp_path: Path
+) -> None:
     hook = script(tmp_path, "trap '' TERM", "while :; do sleep 0.05; done")
     answer, _ = await run(executables, hook, seconds=0.2)
     assert str(answer.failure) == "took longer than 0.2 s and was ended"
 
 
-async def test_what_a_hook_leaves_behind_ends_with_it(
+async def test_processes_left_behind_by_a_hook_are_ended(
     executables: Executables, tmp_path: Path
 ) -> None:
     hook = script(tmp_path, "sleep 1000 & echo $!", "sleep 1000 > /dev/null 2>&1 & echo $!")
@@ -149,7 +153,7 @@ async def test_what_a_hook_leaves_behind_ends_with_it(
     await until(lambda: not any(is_running(int(pid)) for _, pid in said))
 
 
-async def test_what_leaves_the_group_holds_nobody_up(
+async def test_a_process_that_leaves_the_group_does_not_delay_the_run(
     executables: Executables, tmp_path: Path
 ) -> None:
     answer, said = await run(executables, script(tmp_path, "setsid sleep 1000 & echo $!"))
@@ -158,7 +162,7 @@ async def test_what_leaves_the_group_holds_nobody_up(
     os.kill(int(pid), signal.SIGKILL)
 
 
-async def test_whoever_gives_up_a_run_ends_it(executables: Executables, tmp_path: Path) -> None:
+async def test_cancelling_a_run_ends_its_process(executables: Executables, tmp_path: Path) -> None:
     hook = script(tmp_path, "echo $$", "trap 'echo asked; exit' TERM", "sleep 1000 & wait")
     said = Said()
     task = asyncio.ensure_future(executables.run(hook, "[]", said))
@@ -187,7 +191,7 @@ async def test_ten_megabytes_of_output_are_cut(executables: Executables, tmp_pat
     assert answer.left_out > 1_000_000
 
 
-async def test_a_process_has_so_much_memory_and_file(
+async def test_memory_and_file_size_of_a_process_are_limited(
     executables: Executables, tmp_path: Path
 ) -> None:
     limits = replace(executables.limits, memory=64 * MIB, file=MIB)
@@ -200,7 +204,9 @@ async def test_a_process_has_so_much_memory_and_file(
     assert answer.failure.exit_code is not None
 
 
-async def test_a_configuration_is_what_it_prints(executables: Executables, tmp_path: Path) -> None:
+async def test_the_configuration_is_read_from_standard_output(
+    executables: Executables, tmp_path: Path
+) -> None:
     hook = script(
         tmp_path,
         'test "$1" = --config || exit 9',
@@ -225,7 +231,7 @@ async def test_a_configuration_is_what_it_prints(executables: Executables, tmp_p
         (("echo jq: not found >&2", "exit 127"), "exit 127: jq: not found"),
     ],
 )
-async def test_a_bad_configuration_is_named(
+async def test_an_invalid_configuration_output_is_reported(
     executables: Executables, tmp_path: Path, lines: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(InvalidPolicy) as error:
@@ -233,7 +239,9 @@ async def test_a_bad_configuration_is_named(
     assert (error.value.location, error.value.reason) == ("--config", said)
 
 
-async def test_a_configuration_has_its_time(executables: Executables, tmp_path: Path) -> None:
+async def test_printing_the_configuration_has_a_time_limit(
+    executables: Executables, tmp_path: Path
+) -> None:
     limits = replace(executables.limits, config_seconds=0.2)
     with pytest.raises(InvalidPolicy, match=r"took longer than 0\.2 s and was ended"):
         await replace(executables, limits=limits).config(script(tmp_path, "sleep 1000"))
@@ -249,7 +257,7 @@ async def test_a_configuration_has_its_time(executables: Executables, tmp_path: 
         (b"#!\n", "its interpreter '' does not exist"),
     ],
 )
-async def test_what_cannot_be_started_is_said_before(
+async def test_a_file_that_cannot_be_started_is_reported_with_the_reason(
     executables: Executables, tmp_path: Path, content: bytes, said: str
 ) -> None:
     hook = script(tmp_path)

@@ -10,7 +10,7 @@ from reconciler.execution.naming import object_names
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def test_a_name_is_the_path() -> None:
+def test_a_name_is_derived_from_the_path() -> None:
     assert object_names(["pods-hook.sh", "002-pods/My_hook.py", "-a/_b"]) == {
         "pods-hook.sh": "pods-hook.sh",
         "002-pods/My_hook.py": "002-pods.my-hook.py",
@@ -18,7 +18,7 @@ def test_a_name_is_the_path() -> None:
     }
 
 
-def test_paths_that_would_have_one_name_have_two() -> None:
+def test_paths_with_the_same_derived_name_get_different_names() -> None:
     names = object_names(["a/b.sh", "a.b.sh", "c.sh"])
     assert names["c.sh"] == "c.sh"
     assert names["a/b.sh"] != names["a.b.sh"]
@@ -26,7 +26,7 @@ def test_paths_that_would_have_one_name_have_two() -> None:
 
 
 @given(st.sets(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)))
-def test_every_path_has_a_name_of_its_own_that_the_api_server_takes(paths: set[str]) -> None:
+def test_every_path_has_a_unique_name_that_the_api_server_accepts(paths: set[str]) -> None:
     names = object_names(paths)
     assert len(set(names.values())) == len(paths)
     for name in names.values():

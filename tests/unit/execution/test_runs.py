@@ -65,7 +65,7 @@ def world(executables: Executables, tmp_path: Path) -> World:
     return World(executables, tmp_path)
 
 
-async def test_a_run_answers_and_is_seen(world: World) -> None:
+async def test_a_run_returns_its_operations_and_is_reported(world: World) -> None:
     result = await world.run(
         "grep -o Added $BINDING_CONTEXT_PATH",
         'echo "operation: Delete" > $KUBERNETES_PATCH_PATH',
@@ -77,7 +77,7 @@ async def test_a_run_answers_and_is_seen(world: World) -> None:
     assert 'n{hook="some/hook.sh"} 2.0\n' in world.metrics.exposition()
 
 
-async def test_of_a_failed_run_operations_are_handed_on_and_metrics_are_not(world: World) -> None:
+async def test_a_failed_run_returns_its_operations_but_records_no_metrics(world: World) -> None:
     result = await world.run(
         'echo "operation: MergePatch" > $KUBERNETES_PATCH_PATH',
         'echo \'{"name":"n","add":2}\' > $METRICS_PATH',
@@ -98,14 +98,14 @@ async def test_of_a_failed_run_operations_are_handed_on_and_metrics_are_not(worl
         ("echo '{\"a\": [' > $KUBERNETES_PATCH_PATH", "operations: "),
     ],
 )
-async def test_an_answer_that_cannot_be_read_fails_the_run(
+async def test_output_that_cannot_be_parsed_fails_the_run(
     world: World, line: str, said: str
 ) -> None:
     result = await world.run(line)
     assert str(result.failure).startswith(said)
 
 
-async def test_what_does_not_fail_a_run_is_said(world: World) -> None:
+async def test_problems_that_do_not_fail_a_run_are_reported(world: World) -> None:
     await world.run(
         'echo \'{"name":"n","set":1}{"name":"n","add":1}\' > $METRICS_PATH', "sleep 9 &"
     )
@@ -115,7 +115,7 @@ async def test_what_does_not_fail_a_run_is_said(world: World) -> None:
     ]
 
 
-async def test_an_executable_that_is_gone_fails(world: World) -> None:
+async def test_a_missing_executable_fails_the_run(world: World) -> None:
     gone = PolicyRef(
         api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="gone.sh"
     )

@@ -19,7 +19,7 @@ def places(text: str) -> list[str]:
     return [caught.value.location, *(error.location for error in caught.value.others)]
 
 
-def test_every_error_has_its_place() -> None:
+def test_every_error_is_reported_with_its_location() -> None:
     text = """
 configVersion: v1
 onStartup: soon
@@ -89,11 +89,11 @@ kubernetes:
         ),
     ],
 )
-def test_what_is_refused_names_its_place(text: str, place: str) -> None:
+def test_an_invalid_configuration_is_refused_with_its_location(text: str, place: str) -> None:
     assert places(text) == [place]
 
 
-def test_defaults_and_what_takes_their_place() -> None:
+def test_defaults_apply_unless_a_binding_sets_other_values() -> None:
     config = load_config(
         f"{MONITOR}  executeHookOnEvent: []\n  watchEvent: [Added]\n"
         "- {kind: Node, name: nodes, watchEvent: [Deleted], waitForSynchronization: false}\n"
@@ -107,14 +107,14 @@ def test_defaults_and_what_takes_their_place() -> None:
     assert config.pace == Pace(interval=90.0, burst=4)
 
 
-def test_booleans_are_those_of_the_original() -> None:
+def test_booleans_are_parsed_as_in_the_original() -> None:
     (binding,) = load_config(
         f"{MONITOR}  keepFullObjectsInMemory: off\n  allowFailure: yes\n"
     ).kubernetes
     assert (binding.keep_full_objects, binding.allow_failure) == (False, True)
 
 
-def test_a_group_adds_its_monitors_after_what_is_named() -> None:
+def test_monitors_of_a_group_are_added_after_the_named_snapshots() -> None:
     config = load_config(
         "configVersion: v1\n"
         "kubernetes:\n"
@@ -127,7 +127,7 @@ def test_a_group_adds_its_monitors_after_what_is_named() -> None:
     assert [item.snapshots for item in config.schedules] == [("a", "b"), ()]
 
 
-def test_a_selection_says_what_it_takes() -> None:
+def test_a_selection_accepts_only_matching_objects() -> None:
     (binding,) = load_config(
         f"{MONITOR}  nameSelector: {{matchNames: [a, b]}}\n"
         "  labelSelector: {matchLabels: {app: web}, matchExpressions:"
@@ -170,7 +170,9 @@ def test_a_selection_says_what_it_takes() -> None:
         ("scope: All", "rules[0].scope"),
     ],
 )
-def test_a_validating_rule_is_what_the_api_server_takes(rule: str, place: str) -> None:
+def test_a_validating_rule_that_the_api_server_would_reject_is_refused(
+    rule: str, place: str
+) -> None:
     whole = {
         "operations": "[CREATE]",
         "apiGroups": "['']",
@@ -190,7 +192,7 @@ def test_a_validating_rule_is_what_the_api_server_takes(rule: str, place: str) -
     "resources",
     ["'*/*'", "'*', pods/status", "pods, '*'", "pods/status, pods/*", "pods/*, '*/scale', pods"],
 )
-def test_wildcards_beside_what_they_do_not_cover(resources: str) -> None:
+def test_a_wildcard_is_accepted_beside_resources_that_it_does_not_cover(resources: str) -> None:
     (binding,) = load_config(
         "configVersion: v1\nkubernetesValidating:\n- name: a.example.com\n  rules:\n  - "
         f"{{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [{resources}]}}"

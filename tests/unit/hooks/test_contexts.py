@@ -28,14 +28,14 @@ def said(changes: list[Change]) -> list[tuple[str, str]]:
     return [(change.event, change.observed.name) for change in changes]
 
 
-def test_a_list_says_what_happened_since_the_last_one() -> None:
+def test_a_new_list_reports_the_changes_since_the_last_one() -> None:
     monitor = Monitor(binding())
     monitor.replace(seen(monitor, pod(name)) for name in ("a", "b", "c"))
     changes = monitor.replace(seen(monitor, obj) for obj in (pod("d"), pod("b", x=1), pod("c")))
     assert said(changes) == [("Added", "d"), ("Modified", "b"), ("Deleted", "a")]
 
 
-def test_what_the_filter_does_not_show_is_no_change_but_is_remembered() -> None:
+def test_a_change_outside_the_filter_updates_the_snapshot_without_an_event() -> None:
     monitor = Monitor(binding(", jqFilter: .x"))
     monitor.take("Added", seen(monitor, pod("a", x=1, y=1), [1]))
     assert monitor.take("Modified", seen(monitor, pod("a", x=1, y=2), [1])) is None
@@ -45,14 +45,14 @@ def test_what_the_filter_does_not_show_is_no_change_but_is_remembered() -> None:
     assert changed.event == "Modified"
 
 
-def test_a_deletion_is_said_of_an_object_that_was_never_seen() -> None:
+def test_the_deletion_of_an_unknown_object_is_reported() -> None:
     monitor = Monitor(binding())
     change = monitor.take("Deleted", seen(monitor, pod("a")))
     assert change is not None
     assert change.event == "Deleted"
 
 
-def test_snapshots_are_in_order_and_as_small_as_they_may_be() -> None:
+def test_snapshots_are_sorted_and_contain_only_filter_results_if_set() -> None:
     monitor = Monitor(binding(", jqFilter: .x, keepFullObjectsInMemory: false"))
     for name, namespace in (("b", "a"), ("a", "b"), ("a", "a")):
         monitor.take("Added", seen(monitor, pod(name, namespace), [f"{namespace}/{name}"]))
@@ -63,7 +63,7 @@ def test_snapshots_are_in_order_and_as_small_as_they_may_be() -> None:
     ]
 
 
-def test_all_contexts_of_a_run_show_the_objects_of_its_beginning() -> None:
+def test_all_contexts_of_a_run_share_one_snapshot_of_each_binding() -> None:
     asked: list[str] = []
 
     def snapshot(name: str) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def test_all_contexts_of_a_run_show_the_objects_of_its_beginning() -> None:
     ]
 
 
-def test_only_neighbours_of_a_group_become_one() -> None:
+def test_only_adjacent_contexts_of_a_group_are_merged() -> None:
     def of(name: str, group: str = "") -> Context:
         return Context(type=ContextType.SCHEDULE, binding=name, group=group)
 
@@ -108,11 +108,11 @@ def test_only_neighbours_of_a_group_become_one() -> None:
     assert [context.get("groupName") for context in shown[:2]] == ["g", None]
 
 
-def test_a_run_without_objects_at_the_start_can_be_left_out() -> None:
+def test_the_synchronization_run_can_be_disabled() -> None:
     assert contexts.of_synchronization(binding(", executeHookOnSynchronization: false")) is None
 
 
-def test_the_document_is_json_as_the_original_writes_it() -> None:
+def test_the_document_is_json_in_the_format_of_the_original() -> None:
     context = Context(
         type=ContextType.EVENT, binding="m", event="Added", shown={"object": {"b": 1.0, "a": "<"}}
     )
@@ -133,7 +133,7 @@ def asked(field):
     return load_config(text)
 
 
-def test_a_review_is_shown_as_it_came_and_never_as_a_group():
+def test_a_review_is_passed_unchanged_and_never_as_a_group():
     config = asked(
         "kubernetesValidating: [{name: a.example.com, group: all, rules: [{apiGroups: [''],"
         " apiVersions: [v1], resources: [pods], operations: [CREATE]}]}]"
@@ -151,7 +151,7 @@ def test_a_review_is_shown_as_it_came_and_never_as_a_group():
     assert contexts.render([changing], lambda _: [])[0]["type"] == "Mutating"
 
 
-def test_a_conversion_names_its_step():
+def test_a_conversion_context_names_its_versions():
     config = asked(
         "kubernetesCustomResourceConversion: [{name: up, crdName: crontabs.example.com,"
         " conversions: [{fromVersion: v1, toVersion: v2}]}]"

@@ -30,7 +30,7 @@ def chain(text, start, goal):
         ("a/v1beta1", "v1", False),
     ],
 )
-def test_a_version_is_the_same_with_its_group_and_without(one, other, same):
+def test_a_version_matches_with_and_without_its_group(one, other, same):
     assert is_version(one, other) is same
 
 
@@ -60,7 +60,7 @@ def test_the_shortest_chain_is_found(steps, start, goal, found):
     assert chain(steps, start, goal) == found
 
 
-def test_many_steps_are_no_work():
+def test_a_chain_is_found_among_many_conversions():
     steps = [
         ConversionStep(f"v{a}", f"v{b}", 0) for a in range(60) for b in range(60) if 0 < b - a < 9
     ]
@@ -76,7 +76,7 @@ def make(version="g/v1", **meta):
     }
 
 
-def test_labels_and_whatever_is_no_metadata_may_change():
+def test_a_conversion_can_change_labels_and_fields_outside_of_metadata():
     new = {**make("g/v2", labels={"a": "b"}), "spec": {"x": 1}}
     assert check_converted([make()], [new], ("v2",)) == (new,)
     assert check_converted([make()], [make("g/v3")], ("v2", "g/v3")) == (make("g/v3"),)
@@ -97,11 +97,11 @@ def test_labels_and_whatever_is_no_metadata_may_change():
         ([make("g/v2", uid="v")], "[0].metadata.uid: is 'v'"),
     ],
 )
-def test_what_a_conversion_may_not_do_is_refused_with_its_place(after, said):
+def test_a_forbidden_change_by_a_conversion_is_refused_with_its_location(after, said):
     with pytest.raises(InvalidPolicy) as caught:
         check_converted([make()], after, ("g/v2",))
     assert said in str(caught.value)
 
 
-def test_the_versions_of_objects_are_named_once():
+def test_each_version_of_the_objects_is_listed_once():
     assert versions_of([make(), make("g/v2"), make()]) == ("g/v1", "g/v2")

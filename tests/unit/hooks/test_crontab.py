@@ -39,7 +39,7 @@ def following(crontab: str, count: int, start: datetime = START) -> list[str]:
         ("*-5-x/30 * * * *", ["02-27 10:30:00", "02-27 11:00:00"]),
     ],
 )
-def test_the_moments_that_follow(crontab: str, first: list[str]) -> None:
+def test_the_next_times_of_a_crontab_are_calculated(crontab: str, first: list[str]) -> None:
     assert following(crontab, len(first)) == first
 
 
@@ -66,16 +66,16 @@ def test_the_moments_that_follow(crontab: str, first: list[str]) -> None:
         "@every 1d",
     ],
 )
-def test_what_is_no_crontab_is_refused(crontab: str) -> None:
+def test_an_invalid_crontab_is_refused(crontab: str) -> None:
     with pytest.raises(InvalidPolicy, match=r"^here: "):
         parse_crontab(crontab, location="here")
 
 
-def test_a_date_that_never_comes_is_never_due() -> None:
+def test_a_date_that_does_not_exist_is_never_due() -> None:
     assert following("0 0 31 4,6 *", 1) == []
 
 
-def test_an_hour_that_is_left_out_is_not_due_and_one_that_is_repeated_is_due_twice() -> None:
+def test_an_hour_skipped_by_dst_is_not_due_and_a_repeated_one_is_due_twice() -> None:
     schedule = parse_crontab("30 2 * * *", location="crontab", zone=BERLIN)
     spring = datetime(2024, 3, 30, 12, tzinfo=UTC)
     first = schedule.next(spring)
@@ -86,7 +86,7 @@ def test_an_hour_that_is_left_out_is_not_due_and_one_that_is_repeated_is_due_twi
     assert schedule.next(first) == first + timedelta(hours=1)
 
 
-def test_a_midnight_that_does_not_exist_loses_no_day() -> None:
+def test_a_midnight_skipped_by_dst_does_not_skip_the_day() -> None:
     # In Asuncion the clocks went from 0:00 to 1:00 on that day.
     schedule = parse_crontab("TZ=America/Asuncion 0 5 6 10 *", location="crontab")
     before = datetime(2024, 10, 5, 12, tzinfo=UTC)

@@ -51,12 +51,12 @@ CREATE = {"operation": "Create", "object": {"apiVersion": "v1", "kind": "Pod"}}
 JSON_PATCH = {"operation": "JSONPatch", "kind": "Pod", "name": "x"}
 
 
-def test_namespaces_may_be_chosen_by_label_for_the_whole_cluster() -> None:
+def test_a_cluster_hook_can_select_namespaces_by_label() -> None:
     (binding,) = hook("", kubernetes=[BY_LABEL], run=RUN).config.kubernetes
     assert binding.selection.namespace_labels is not None
 
 
-def test_a_hook_never_leaves_its_namespace() -> None:
+def test_a_namespaced_hook_is_confined_to_its_namespace() -> None:
     assert hook(kubernetes=PODS, run=RUN).confined_to == "shop"
     assert not hook("", kubernetes=PODS, run=RUN).confined_to
 
@@ -107,7 +107,9 @@ def test_a_hook_never_leaves_its_namespace() -> None:
         ({"kubernetes": [BY_LABEL], "run": RUN}, ["spec.kubernetes[0].namespace.labelSelector"]),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(spec: dict[str, Any], wrong: list[str]) -> None:
+def test_an_invalid_hook_is_refused_with_its_location(
+    spec: dict[str, Any], wrong: list[str]
+) -> None:
     assert places(**spec) == wrong
 
 
@@ -122,11 +124,11 @@ def test_what_is_wrong_is_named_with_its_place(spec: dict[str, Any], wrong: list
         {**JSON_PATCH, "kind": "{{ element.kind }}", "jsonPatch": "[{op: remove, path: /spec}]"},
     ],
 )
-def test_what_a_variable_gives_is_for_the_run(fields: dict[str, Any]) -> None:
+def test_fields_set_by_variables_are_not_checked_before_the_run(fields: dict[str, Any]) -> None:
     assert hook(**operation(**fields)).run is not None
 
 
-def test_all_programs_that_are_written_out_have_a_place() -> None:
+def test_all_literal_jq_programs_are_listed_with_their_location() -> None:
     patches = [{**JQ_PATCH, "jqFilter": ".spec"}, {**JQ_PATCH, "jqFilter": "{{ element }}"}]
     found = hook(kubernetes=[{"kind": "Pod", "jqFilter": ".a"}], run={"operations": patches})
     assert found.programs == (
@@ -136,7 +138,7 @@ def test_all_programs_that_are_written_out_have_a_place() -> None:
     assert hook(kubernetes=PODS, run={"jq": ".b"}).programs == (("spec.run.jq", ".b"),)
 
 
-def test_each_element_gives_the_operations_with_its_values() -> None:
+def test_each_element_produces_the_operations_with_its_values() -> None:
     run = run_of(
         foreach="contexts[].objects[]",
         operations=[{**DELETE, "namespace": "{{ element.place }}-{{ elementIndex }}"}],
@@ -148,19 +150,19 @@ def test_each_element_gives_the_operations_with_its_values() -> None:
     ]
 
 
-def test_what_a_variable_gives_is_no_template() -> None:
+def test_the_value_of_a_variable_is_not_rendered_as_a_template() -> None:
     run = run_of(operations=[DELETE])
     (found,) = run.answer([{"name": "{{ contexts }}"}], Allowance())
     assert found["name"] == "{{ contexts }}"
 
 
-def test_a_value_that_is_not_there_is_an_error_with_its_place() -> None:
+def test_a_missing_value_is_an_error_with_its_location() -> None:
     run = run_of(operations=[DELETE])
     with pytest.raises(EvaluationError, match=r"spec\.run\.operations\[0\]\.name"):
         run.answer([{}], Allowance())
 
 
-def test_more_operations_than_a_run_may_have_are_refused() -> None:
+def test_the_number_of_operations_of_a_run_is_limited() -> None:
     run = run_of(foreach="contexts[].many[]", operations=[DELETE])
     with pytest.raises(EvaluationError, match="10000 operations"):
         run.answer([{"many": [1] * 10_001}], Allowance())

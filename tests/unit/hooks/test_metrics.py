@@ -25,7 +25,7 @@ def values(metrics: HookMetrics) -> dict[str, float]:
     }
 
 
-def test_operations_come_one_after_the_other() -> None:
+def test_several_operations_in_one_text_are_parsed() -> None:
     text = (
         '{"name":"a","action":"add","value":1,"labels":{"y":"2","x":"1"}}'
         '{"name":"b","set":3}\n\n{"name":"c","add":0.5}'
@@ -40,7 +40,7 @@ def test_operations_come_one_after_the_other() -> None:
     assert parse_metrics(" \n") == ()
 
 
-def test_what_is_empty_means_what_it_means_to_the_original() -> None:
+def test_empty_buckets_and_null_labels_are_read_as_in_the_original() -> None:
     (found,) = parse_metrics(
         '{"name":"h","action":"observe","value":3,"buckets":[],"labels":{"a":null}}'
     )
@@ -79,13 +79,13 @@ def test_what_is_empty_means_what_it_means_to_the_original() -> None:
         ),
     ],
 )
-def test_what_is_no_operation_is_named(text: str, said: str) -> None:
+def test_an_invalid_operation_is_refused_with_its_location(text: str, said: str) -> None:
     with pytest.raises(InvalidPolicy) as error:
         parse_metrics(text)
     assert str(error.value).startswith(said)
 
 
-def test_values_add_up_and_hooks_share_a_name() -> None:
+def test_counters_add_up_for_each_hook_under_a_shared_name() -> None:
     metrics = HookMetrics()
     for hook in ("a.sh", "b.sh", "a.sh"):
         text = lines({"name": "n", "add": 1}, {"name": "g", "set": 5, "labels": {"x": '"\\\n'}})
@@ -98,7 +98,7 @@ def test_values_add_up_and_hooks_share_a_name() -> None:
     }
 
 
-def test_a_histogram_counts() -> None:
+def test_a_histogram_counts_values_in_its_buckets() -> None:
     metrics = HookMetrics()
     for value in (0.5, 1, 7):
         text = lines({"name": "h", "action": "observe", "value": value, "buckets": [1, 2.5]})
@@ -112,7 +112,7 @@ def test_a_histogram_counts() -> None:
     }
 
 
-def test_a_run_replaces_its_groups_and_nothing_else() -> None:
+def test_a_run_replaces_only_the_values_of_its_groups() -> None:
     metrics = HookMetrics()
     first = lines(
         {"group": "one", "name": "n", "add": 1, "labels": {"kind": "pod"}},
@@ -133,7 +133,7 @@ def test_a_run_replaces_its_groups_and_nothing_else() -> None:
     assert values(metrics) == {"n hook=a.sh kind=pod": 2, "n hook=a.sh kind=node": 1}
 
 
-def test_ten_thousand_values_of_a_label_are_too_many() -> None:
+def test_the_number_of_series_of_a_hook_is_limited() -> None:
     metrics = HookMetrics(most=100)
     text = lines(
         *({"name": "n", "set": 1, "labels": {"id": str(number)}} for number in range(10_000))
@@ -145,7 +145,7 @@ def test_ten_thousand_values_of_a_label_are_too_many() -> None:
     assert metrics.take("b.sh", parse_metrics(lines({"name": "n", "set": 1}))) == []
 
 
-def test_a_name_has_one_type() -> None:
+def test_a_second_type_for_a_metric_name_is_refused() -> None:
     metrics = HookMetrics()
     assert metrics.take("a.sh", parse_metrics(lines({"name": "n", "set": 1}))) == []
     assert metrics.take("b.sh", parse_metrics(lines({"name": "n", "add": 1}))) == [

@@ -26,7 +26,7 @@ def places(text: str) -> list[str]:
         '{"operation": "Delete", "kind": "Pod",\n"name": "a"}\n' * 2 + "\n",
     ],
 )
-def test_documents_come_as_yaml_or_as_json_one_after_the_other(text: str) -> None:
+def test_several_documents_in_yaml_or_json_are_parsed(text: str) -> None:
     found = parse_operations(text)
     assert [(item.type, item.kind, item.name) for item in found] == [
         (OperationType.DELETE, "Pod", "a")
@@ -34,7 +34,7 @@ def test_documents_come_as_yaml_or_as_json_one_after_the_other(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", " \n", "# nothing\n"])
-def test_no_text_is_no_operation(text: str) -> None:
+def test_an_empty_text_has_no_operations(text: str) -> None:
     assert parse_operations(text) == ()
 
 
@@ -79,7 +79,7 @@ def test_no_text_is_no_operation(text: str) -> None:
         ("{" * 100_000, ["operations"]),
     ],
 )
-def test_one_that_is_none_stops_all_with_its_place(text: str, wrong: list[str]) -> None:
+def test_an_invalid_operation_is_refused_with_its_location(text: str, wrong: list[str]) -> None:
     assert places(text) == wrong
 
 
@@ -92,17 +92,17 @@ def test_one_that_is_none_stops_all_with_its_place(text: str, wrong: list[str]) 
         '{{"operation": "Delete", "kind": "Pod", "name": {}, "namespace": {}}}',
     ],
 )
-def test_a_name_is_what_is_written(text: str, name: str) -> None:
+def test_a_name_is_read_as_it_is_written(text: str, name: str) -> None:
     (found,) = parse_operations(text.format(name, name))
     assert (found.name, found.namespace) == (name, name)
 
 
-def test_what_json_does_not_know_is_a_text_of_yaml() -> None:
+def test_a_value_that_is_not_valid_json_is_a_yaml_string() -> None:
     (found,) = parse_operations('{"operation": "Create", "object": {"a": NaN, "b": 1}}')
     assert found.object() == {"a": "NaN", "b": 1}
 
 
-def test_a_name_that_a_program_counted_is_a_name() -> None:
+def test_a_numeric_name_is_converted_to_a_string() -> None:
     (found,) = read_operations([{"operation": "Delete", "kind": "Pod", "name": 12}])
     assert found.name == "12"
 
@@ -110,12 +110,12 @@ def test_a_name_that_a_program_counted_is_a_name() -> None:
 @pytest.mark.parametrize(
     ("word", "flag"), [("yes", True), ("'on'", True), ("off", False), ("n", False), ("~", False)]
 )
-def test_a_flag_may_be_a_word(word: str, flag: object) -> None:
+def test_a_flag_can_be_a_yaml_boolean_word(word: str, flag: object) -> None:
     (found,) = parse_operations(f"{DELETE[:-1]}, ignoreMissingObject: {word}}}")
     assert found.ignore_missing is flag
 
 
-def test_a_text_inside_is_read_as_the_tools_of_kubernetes_read_it() -> None:
+def test_a_patch_in_a_string_is_parsed_as_kubernetes_yaml() -> None:
     (found,) = parse_operations(
         "{operation: MergePatch, kind: a, name: a, mergePatch: 'a: on\n\na: {b: 010}\n'}"
     )
@@ -133,7 +133,7 @@ def test_only_the_first_step_of_a_json_patch_needs_a_value() -> None:
     ]
 
 
-def test_what_stands_as_text_is_read_when_its_turn_comes() -> None:
+def test_a_patch_in_a_string_is_parsed_only_when_it_is_used() -> None:
     good, bad = parse_operations(
         "{operation: MergePatch, kind: a, name: a, mergePatch: 'a: 1'}\n---\n"
         "{operation: MergePatch, kind: a, name: a, mergePatch: '- 1'}"
@@ -143,7 +143,7 @@ def test_what_stands_as_text_is_read_when_its_turn_comes() -> None:
         bad.patch()
 
 
-def test_after_a_failure_only_such_patches_of_a_status_are_left() -> None:
+def test_only_status_patches_that_ignore_hook_errors_run_after_a_failure() -> None:
     fields = "kind: a, name: a, mergePatch: {status: {a: 1}}"
     text = "\n---\n".join(
         (

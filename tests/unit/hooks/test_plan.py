@@ -22,7 +22,7 @@ def needs(*documents: dict[str, Any]) -> bool:
     return needs_plan(read_operations(documents))
 
 
-def test_one_operation_that_repeats_itself_needs_no_plan() -> None:
+def test_one_idempotent_operation_needs_no_plan() -> None:
     assert not needs()
     assert not needs(MERGE)
     assert needs(MERGE, MERGE)
@@ -30,7 +30,7 @@ def test_one_operation_that_repeats_itself_needs_no_plan() -> None:
     assert needs(create(name="a"))
 
 
-def test_a_plan_is_stored_and_read_as_it_is() -> None:
+def test_a_rendered_plan_is_parsed_unchanged() -> None:
     documents = [MERGE, create(name="a")]
     plan = planned(documents, read_operations(documents), ["hook-1", "hook-2"])
     plan = plan.with_step(
@@ -39,7 +39,7 @@ def test_a_plan_is_stored_and_read_as_it_is() -> None:
     assert parse_plan(render_plan(plan)) == plan
 
 
-def test_what_the_api_server_would_name_has_the_same_name_each_time() -> None:
+def test_a_generated_name_is_the_same_each_time() -> None:
     documents = [create(generateName="pod-"), create(generateName="pod-")]
     operations = read_operations(documents)
     first = planned(documents, operations, ["hook-1"])
@@ -50,7 +50,7 @@ def test_what_the_api_server_would_name_has_the_same_name_each_time() -> None:
     assert planned(documents, operations, ["hook-2"]) != first
 
 
-def test_what_gets_a_name_here_is_what_an_earlier_run_made_if_it_is_there() -> None:
+def test_a_create_step_with_a_generated_name_is_uncertain() -> None:
     def only(**meta: Any) -> Step:
         documents = [create(**meta)]
         (step,) = planned(documents, read_operations(documents), ["hook-1"]).steps
@@ -63,7 +63,7 @@ def test_what_gets_a_name_here_is_what_an_earlier_run_made_if_it_is_there() -> N
     assert made.document["object"]["metadata"]["name"] not in str(other.document)
 
 
-def test_a_new_process_does_not_know_whether_the_first_open_step_was_sent() -> None:
+def test_the_first_open_step_is_uncertain_in_a_new_process() -> None:
     steps = tuple(Step(document=MERGE, outcome=outcome) for outcome in ("Patched", "", ""))
     resumed = Plan(steps=steps, covers=("hook-1",)).resumed()
     assert [step.uncertain for step in resumed.steps] == [False, True, False]
@@ -74,7 +74,7 @@ def shares(*documents: dict[str, Any]) -> list[list[int]]:
     return Plan(steps=steps, covers=("hook-1",)).shares()
 
 
-def test_what_may_be_done_again_in_its_order_is_stored_together() -> None:
+def test_steps_that_can_be_repeated_in_order_are_stored_together() -> None:
     creates = [create(name=f"pod-{number}") for number in range(70)]
     assert [len(share) for share in shares(*creates)] == [32, 32, 6]
     assert shares(create(name="b"), MERGE, create(name="c")) == [[0, 1, 2]]
@@ -86,14 +86,14 @@ def test_what_may_be_done_again_in_its_order_is_stored_together() -> None:
     assert shares(MERGE, text, create(name="c")) == [[0], [1], [2]]
 
 
-def test_a_new_process_takes_all_for_sent_that_would_have_been_stored_together() -> None:
+def test_all_steps_stored_together_are_uncertain_in_a_new_process() -> None:
     documents = [create(name="a"), create(name="b"), JSON, create(name="c")]
     steps = tuple(Step(document=document) for document in documents)
     resumed = Plan(steps=steps, covers=("hook-1",)).resumed()
     assert [step.uncertain for step in resumed.steps] == [True, True, False, False]
 
 
-def test_a_new_process_does_again_what_had_failed() -> None:
+def test_a_new_process_repeats_failed_steps() -> None:
     steps = (
         Step(document=MERGE, outcome="Invalid", message="no"),
         Step(document=MERGE, outcome="Patched"),
@@ -104,7 +104,7 @@ def test_a_new_process_does_again_what_had_failed() -> None:
         assert [step.uncertain for step in resumed.steps] == [False, False, *(True for _ in more)]
 
 
-def test_another_attempt_leaves_what_is_done() -> None:
+def test_another_attempt_repeats_only_failed_steps() -> None:
     steps = (
         Step(document=MERGE, outcome="Patched"),
         Step(document=MERGE, outcome="Forbidden", message="no"),

@@ -25,7 +25,7 @@ def begun(queue: Queue, now: float = 0.0) -> Queue:
     return queue.begin(run)
 
 
-def test_neighbours_of_a_hook_run_together() -> None:
+def test_adjacent_tasks_of_a_hook_run_together() -> None:
     queue = Queue.of([task(1), task(2), task(3, "b"), task(4)])
     run = queue.next(0)
     assert orders(run) == [1, 2]
@@ -34,19 +34,19 @@ def test_neighbours_of_a_hook_run_together() -> None:
     assert orders(begun(queue).succeed().next(0)) == [3]
 
 
-def test_what_may_fail_does_not_run_with_what_must_not_be_lost() -> None:
+def test_tasks_that_may_fail_run_separately_from_tasks_that_may_not() -> None:
     queue = Queue.of([task(1, allow=True), task(2), task(3)])
     assert orders(queue.next(0)) == [1]
     assert orders(begun(queue).fail(0).next(0)) == [2, 3]
 
 
-def test_the_run_at_the_start_is_one_of_its_own() -> None:
+def test_the_startup_task_runs_separately() -> None:
     queue = Queue.of([task(1), task(2, startup=True), task(3)])
     assert orders(queue.next(0)) == [1]
     assert orders(begun(queue).succeed().next(0)) == [2]
 
 
-def test_a_run_that_failed_holds_up_what_is_behind_it_ever_longer() -> None:
+def test_a_failing_run_delays_its_queue_for_increasing_times() -> None:
     queue, now, pauses = Queue.of([task(1), task(2, "b")]), 100.0, []
     for _ in range(6):
         queue = begun(queue, now).fail(now)
@@ -61,23 +61,23 @@ def test_a_run_that_failed_holds_up_what_is_behind_it_ever_longer() -> None:
     assert (queue.failures, orders(queue.next(now))) == (0, [2])
 
 
-def test_what_comes_while_a_run_fails_joins_the_next_one() -> None:
+def test_a_task_added_during_a_failing_run_joins_the_retry() -> None:
     queue = begun(Queue.of([task(1)])).add(task(2))
     assert queue.next(0) is None
     assert orders(queue.fail(0).next(5)) == [1, 2]
 
 
-def test_a_task_that_comes_twice_runs_once() -> None:
+def test_a_task_that_is_added_twice_runs_once() -> None:
     queue = begun(Queue.of([task(1), task(2)])).add(task(2)).add(task(1))
     assert queue.succeed().next(0) is None
 
 
-def test_a_task_that_comes_late_takes_its_place() -> None:
+def test_a_task_that_is_added_late_runs_in_its_order() -> None:
     queue = begun(Queue.of([task(2)])).add(task(5)).add(task(3)).add(task(1))
     assert orders(queue.succeed().next(0)) == [1, 3, 5]
 
 
-def test_the_pace_of_a_hook_holds_its_queue() -> None:
+def test_the_pace_of_a_hook_limits_its_queue() -> None:
     pace, now = Pace(interval=3.0, burst=2), 50.0
     bucket = Bucket.full(pace, now)
     starts = []

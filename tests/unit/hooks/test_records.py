@@ -53,27 +53,27 @@ def test_events_of_a_queue_share_a_request() -> None:
     assert sizes([record(number) for number in range(50)]) == [50]
 
 
-def test_a_request_holds_no_more_than_it_may() -> None:
+def test_the_size_of_a_request_is_limited() -> None:
     assert sizes([record(number) for number in range(9)], most=500) == [3, 3, 3]
     assert sizes([record(1), record(2)], most=1) == [1, 1]
 
 
-def test_another_queue_or_answer_to_failures_begins_another_request() -> None:
+def test_another_queue_or_allow_failure_starts_another_request() -> None:
     given = [record(1), record(2, queue="slow"), record(3, queue="slow", allow_failure=True)]
     assert sizes(given) == [1, 1, 1]
 
 
-def test_what_is_recorded_again_after_a_crash_is_alone_in_its_request() -> None:
+def test_a_startup_record_is_alone_in_its_request() -> None:
     start = record(2, context=STARTUP)
     assert sizes([start, record(3), record(4)]) == [1, 2]
 
 
-def test_of_a_group_the_last_is_enough() -> None:
+def test_only_the_last_of_adjacent_records_of_a_group_is_kept() -> None:
     given = [record(1, group="g"), record(2, group="g"), record(3), record(4, group="g")]
     assert [item.at for item in compacted(given)] == ["2", "3", "4"]
 
 
-def test_a_request_gives_back_what_was_recorded() -> None:
+def test_the_recorded_events_are_read_back_from_a_request() -> None:
     records = [record(1), record(2)]
     spec = spec_of(HOOK, records, 7)
     meta = {"name": "hook-1", "namespace": "kyverno"}
@@ -91,12 +91,12 @@ def test_a_request_gives_back_what_was_recorded() -> None:
     assert [item.version for item in passed_of(request.spec.recorded or {})] == ["1", "2"]
 
 
-def test_a_request_that_says_it_came_by_hand_is_none() -> None:
+def test_a_manual_request_is_not_a_hook_request() -> None:
     stored = {"spec": {**render_spec(spec_of(HOOK, [record(1)], 7)), "source": "manual"}}
     assert read_hook_request(stored) is None
 
 
-def test_of_an_object_that_no_request_can_hold_its_name_is_recorded() -> None:
+def test_only_the_name_of_an_object_too_large_for_a_request_is_recorded() -> None:
     obj = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -21,7 +21,7 @@ def names(monitor: Monitor) -> list[str]:
 
 
 @pytest.mark.parametrize("event", [ADDED, MODIFIED])
-def test_a_replayed_event_is_what_the_watch_calls_it(event: str) -> None:
+def test_a_replayed_event_keeps_its_type(event: str) -> None:
     monitor = Monitor(BINDING)
     monitor.resume(pod("a", x=2), given=False)
     change = monitor.take(event, pod("a", x=2), replayed=True)
@@ -29,7 +29,7 @@ def test_a_replayed_event_is_what_the_watch_calls_it(event: str) -> None:
     assert change.event == event
 
 
-def test_a_replayed_deletion_is_given_and_what_is_there_again_stays_in_the_snapshot() -> None:
+def test_a_replayed_deletion_is_reported_and_keeps_a_recreated_object() -> None:
     monitor = Monitor(BINDING)
     monitor.resume(pod("a", x=2), given=False)
     change = monitor.take(DELETED, pod("a", x=1), replayed=True)
@@ -41,7 +41,7 @@ def test_a_replayed_deletion_is_given_and_what_is_there_again_stays_in_the_snaps
     assert again.event == ADDED
 
 
-def test_what_was_given_before_is_not_given_again() -> None:
+def test_an_object_that_was_reported_before_is_not_reported_again() -> None:
     monitor = Monitor(BINDING)
     monitor.resume(pod("a", x=1), given=True)
     assert monitor.take(MODIFIED, pod("a", x=1), replayed=False) is None
@@ -50,7 +50,7 @@ def test_what_was_given_before_is_not_given_again() -> None:
     assert changed.event == MODIFIED
 
 
-def test_a_replay_of_several_changes_gives_each_of_them() -> None:
+def test_each_change_of_a_replay_is_reported() -> None:
     monitor = Monitor(BINDING)
     monitor.resume(pod("a", x=3), given=False)
     seen = [monitor.take(ADDED, pod("a", x=1), replayed=True)]
@@ -58,7 +58,7 @@ def test_a_replay_of_several_changes_gives_each_of_them() -> None:
     assert [change.event for change in seen if change] == [ADDED, MODIFIED, MODIFIED]
 
 
-def test_the_size_follows_the_snapshot() -> None:
+def test_the_size_of_a_monitor_follows_its_snapshot() -> None:
     monitor = Monitor(BINDING)
     monitor.resume(pod("a"), given=True)
     small = monitor.size

@@ -52,12 +52,12 @@ def wrapped(patch):
         (json.dumps({"allowed": True, "patch": in_base64([])}), AdmissionAnswer(allowed=True)),
     ],
 )
-def test_an_answer_is_read(text, answer):
+def test_an_admission_response_is_parsed(text, answer):
     assert parse_admission(text) == answer
 
 
 @pytest.mark.parametrize("text", ["{}", "null", '{"alowed": true}'])
-def test_an_answer_that_does_not_say_it_refuses_and_says_so(text):
+def test_a_response_without_allowed_refuses_with_a_message(text):
     answer = parse_admission(text)
     assert not answer.allowed
     assert "did not set allowed" in answer.message
@@ -85,7 +85,7 @@ def test_an_answer_that_does_not_say_it_refuses_and_says_so(text):
         (json.dumps({"patch": in_base64([1])}), "patch: must be a list of operations"),
     ],
 )
-def test_what_is_no_answer_is_refused_with_its_place(text, said):
+def test_an_invalid_admission_response_is_refused_with_its_location(text, said):
     with pytest.raises(InvalidPolicy) as caught:
         parse_admission(text)
     assert str(caught.value).startswith("$VALIDATING_RESPONSE_PATH")
@@ -100,12 +100,12 @@ def test_what_is_no_answer_is_refused_with_its_place(text, said):
         ("{}", ConversionAnswer()),
     ],
 )
-def test_the_answer_to_a_conversion_is_read(text, answer):
+def test_a_conversion_response_is_parsed(text, answer):
     assert parse_conversion(text) == answer
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"convertedObjects": {}}', '{"failedMessage": []}'])
-def test_what_is_no_answer_to_a_conversion_is_refused(text):
+def test_an_invalid_conversion_response_is_refused(text):
     with pytest.raises(InvalidPolicy) as caught:
         parse_conversion(text)
     assert str(caught.value).startswith("$CONVERSION_RESPONSE_PATH")

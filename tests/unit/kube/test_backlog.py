@@ -24,7 +24,7 @@ def store(client: Client) -> KubeBacklogStore:
     return KubeBacklogStore(KubeLeases(client, "kyverno"), StillClock())
 
 
-async def test_it_is_published_with_one_patch(api, store):
+async def test_the_backlog_is_published_with_one_patch(api, store):
     api.answer(f"PATCH {LEASE}", lease())
     await store.write(Backlog(waiting=12, seen=345, of={"namespace/a": 7}))
     (call,) = api.seen
@@ -37,7 +37,7 @@ async def test_it_is_published_with_one_patch(api, store):
     assert call.body["spec"]["renewTime"].endswith("Z")
 
 
-async def test_where_it_is_missing_it_is_made(api, store):
+async def test_a_missing_lease_is_created(api, store):
     api.answer(f"PATCH {LEASE}", ABSENT)
     api.answer(f"POST {COLLECTION}", (201, lease()))
     await store.write(Backlog(waiting=1))
@@ -46,23 +46,23 @@ async def test_where_it_is_missing_it_is_made(api, store):
     assert made["metadata"]["annotations"]["kube-retrofit.dev/waiting"] == "1"
 
 
-async def test_before_anything_was_published_nothing_waits(api, store):
+async def test_an_absent_lease_is_read_as_an_empty_backlog(api, store):
     api.answer(f"GET {LEASE}", ABSENT)
     assert await store.read() == Backlog()
 
 
-async def test_it_is_read_as_it_was_published(api, store):
+async def test_the_backlog_is_read_as_it_was_published(api, store):
     api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "seen": "345", "waiting-of": '{"a":7}'}))
     assert await store.read() == Backlog(waiting=12, seen=345, of={"a": 7})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"a":"many"}'])
-async def test_shares_that_somebody_else_wrote_are_nobody_s(api, store, text):
+async def test_invalid_shares_in_the_lease_are_ignored(api, store, text):
     api.answer(f"GET {LEASE}", lease(**{"waiting": "12", "waiting-of": text}))
     assert await store.read() == Backlog(waiting=12)
 
 
-def test_what_somebody_else_wrote_there_is_no_number():
+def test_invalid_numbers_in_the_lease_are_read_as_an_empty_backlog():
     taken = []
     on_event = backlog_handler(taken.append)
     on_event("MODIFIED", lease(waiting="many", seen="-3"))

@@ -61,7 +61,7 @@ class Stubborn:
         return str(file)
 
 
-def test_whoever_breaks_a_watch_off_leaves_no_connection(tmp_path):
+def test_a_cancelled_watch_leaves_no_connection_open(tmp_path):
     async def watch(kubeconfig):
         client = await connect(kubeconfig)
         stream = client.stream("/api/v1/pods", query={}, accept="application/json", idle=10.0)

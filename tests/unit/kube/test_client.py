@@ -33,7 +33,7 @@ async def hang(_request):
     await asyncio.Event().wait()
 
 
-async def test_a_request_carries_what_it_was_given(api, client):
+async def test_a_request_sends_the_given_query_body_and_headers(api, client):
     api.answer(f"PATCH {PATH}", {"kind": "ConfigMap"})
     answer = await client.json(
         "PATCH", PATH, query={"fieldManager": "a b"}, body=b'{"x":1}', content_type=MERGE_PATCH
@@ -47,7 +47,7 @@ async def test_a_request_carries_what_it_was_given(api, client):
     assert seen.headers["User-Agent"].startswith("kube-retrofit/")
 
 
-async def test_an_address_may_have_a_path(api, open_client):
+async def test_the_address_of_the_server_can_have_a_path(api, open_client):
     client = await open_client(prefix="/k8s/clusters/one")
     api.answer(f"GET /k8s/clusters/one{PATH}", {})
     assert await client.json("GET", PATH) == {}
@@ -63,7 +63,7 @@ async def test_an_address_may_have_a_path(api, open_client):
         ("DELETE", (504, b"busy")),
     ],
 )
-async def test_what_passes_by_itself_is_tried_again(api, client, method, failure):
+async def test_temporary_failures_are_retried(api, client, method, failure):
     api.answer(f"{method} {PATH}", failure, {"ok": True})
     assert await client.json(method, PATH, body=b"{}") == {"ok": True}
     assert len(api.calls(f"{method} {PATH}")) == 2
@@ -73,42 +73,42 @@ async def test_what_passes_by_itself_is_tried_again(api, client, method, failure
     ("failure", "error"),
     [((500, b"x"), Unavailable), ((409, b"x"), Conflict), ((422, b"x"), Invalid)],
 )
-async def test_what_does_not_pass_is_not(api, client, failure, error):
+async def test_other_failures_are_not_retried(api, client, failure, error):
     api.answer(ROUTE, failure)
     with pytest.raises(error):
         await client.json("GET", PATH)
     assert len(api.seen) == 1
 
 
-async def test_a_refusal_right_after_an_outage_is_tried_again(api, client):
+async def test_a_forbidden_call_right_after_an_outage_is_retried(api, client):
     """A just started API server refuses every call until its authorizer has loaded the roles."""
     refused = (403, b'{"message": "configmaps is forbidden: User \\"a\\" cannot list"}')
     api.answer(ROUTE, (503, b"busy"), refused, refused, {"ok": True})
     assert await client.json("GET", PATH) == {"ok": True}
 
 
-async def test_a_refusal_without_an_outage_is_not(api, client):
+async def test_a_forbidden_call_without_an_outage_is_not_retried(api, client):
     api.answer(ROUTE, (403, b"no"), {"ok": True})
     with pytest.raises(Forbidden):
         await client.json("GET", PATH)
     assert len(api.seen) == 1
 
 
-async def test_repeating_is_bounded(api, client):
+async def test_the_number_of_retries_is_limited(api, client):
     api.answer(ROUTE, BUSY)
     with pytest.raises(Throttled, match="slow down"):
         await client.json("GET", PATH)
     assert len(api.seen) == 5
 
 
-async def test_a_caller_may_repeat_by_itself(api, client):
+async def test_a_caller_can_disable_retries(api, client):
     api.answer(ROUTE, BUSY)
     with pytest.raises(Throttled):
         await client.json("GET", PATH, repeat=False)
     assert len(api.seen) == 1
 
 
-async def test_a_wait_beyond_the_deadline_is_not_begun(api, client):
+async def test_a_retry_beyond_the_deadline_is_not_waited_for(api, client):
     api.answer(ROUTE, (429, b"", {"Retry-After": "60"}))
     with pytest.raises(Throttled) as caught:
         await client.json("GET", PATH)
@@ -122,13 +122,13 @@ async def test_a_call_has_a_deadline(api, client):
         await client.json("GET", PATH, timeout=0.2)
 
 
-async def test_an_answer_that_is_not_json_is_no_answer(api, client):
+async def test_a_response_that_is_not_json_counts_as_unavailable(api, client):
     api.answer(ROUTE, b"<html>")
     with pytest.raises(Unavailable, match="not JSON"):
         await client.json("GET", PATH)
 
 
-async def test_nobody_there(open_client, free_address):
+async def test_a_refused_connection_counts_as_unavailable(open_client, free_address):
     client = await open_client(address=free_address)
     with pytest.raises(Unavailable, match=f"{free_address} does not answer .connection refused"):
         await client.request("GET", PATH, repeat=False)
@@ -181,7 +181,7 @@ async def test_a_token_is_read_again_after_a_minute(api, open_client, tmp_path, 
     assert sent == ["Bearer old", "Bearer new"]
 
 
-async def test_a_token_that_vanished_is_used_on(api, open_client, tmp_path, clock):
+async def test_the_last_token_is_used_after_its_file_is_deleted(api, open_client, tmp_path, clock):
     token = tmp_path / "token"
     token.write_text("old")
     client = await open_client(tokenFile=str(token))
@@ -199,7 +199,7 @@ async def test_a_wrong_token_is_unauthorized(api, client):
     assert len(api.seen) == 1
 
 
-async def test_waiting_for_the_api_server(api, client):
+async def test_waiting_for_the_api_server_reports_why_it_is_not_ready(api, client):
     api.answer("GET /readyz", (500, b""), {})
     said = []
     await client.wait_until_served(said.append)
@@ -207,7 +207,7 @@ async def test_waiting_for_the_api_server(api, client):
     assert sentence.startswith("the API server answered 500; trying again in ")
 
 
-async def test_waiting_for_an_address_where_nobody_is(open_client, free_address):
+async def test_waiting_for_an_unreachable_api_server_ends_at_the_limit(open_client, free_address):
     client = await open_client(address=free_address)
     said = []
     with pytest.raises(Unavailable, match="connection refused"):
@@ -215,31 +215,31 @@ async def test_waiting_for_an_address_where_nobody_is(open_client, free_address)
     assert said[0].startswith(f"the API server at {free_address} does not answer (connection re")
 
 
-async def test_a_wrong_token_is_not_waited_for(api, client):
+async def test_waiting_ends_at_once_with_a_wrong_token(api, client):
     api.answer("GET /readyz", (401, b""))
     with pytest.raises(Unauthorized):
         await client.wait_until_served(print)
 
 
-async def test_who_may_not_ask_is_served(api, client):
+async def test_waiting_ends_if_the_readiness_check_is_forbidden(api, client):
     api.answer("GET /readyz", (403, b""))
     await client.wait_until_served(print)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"clusters: [", b"apiVersion: v1"])
-async def test_a_kubeconfig_that_cannot_be_used(tmp_path, content):
+async def test_an_unusable_kubeconfig_is_an_invalid_setting(tmp_path, content):
     file = tmp_path / "kubeconfig"
     file.write_bytes(content)
     with pytest.raises(InvalidSetting):
         await connect(str(file))
 
 
-async def test_a_kubeconfig_that_is_not_there(tmp_path):
+async def test_a_missing_kubeconfig_is_an_invalid_setting(tmp_path):
     with pytest.raises(InvalidSetting, match="no kubeconfig"):
         await connect(str(tmp_path / "missing"))
 
 
-async def test_a_context_that_is_not_there(open_client, tmp_path):
+async def test_a_missing_context_is_an_invalid_setting(open_client, tmp_path):
     await open_client()
     with pytest.raises(InvalidSetting, match="elsewhere"):
         await connect(str(tmp_path / "kubeconfig"), "elsewhere")
@@ -248,7 +248,7 @@ async def test_a_context_that_is_not_there(open_client, tmp_path):
 class TestSpeakingForSomebodyElse:
     WORKER = "system:serviceaccount:kyverno:kyverno-background-controller"
 
-    async def test_each_asks_in_its_own_name(self, api, client):
+    async def test_each_client_sends_its_own_impersonated_user(self, api, client):
         api.answer(ROUTE, {})
         worker = client.speaking_for(self.WORKER)
         for one in (client, worker, client):
@@ -256,19 +256,21 @@ class TestSpeakingForSomebodyElse:
         names = [item.headers.get("Impersonate-User") for item in api.seen]
         assert names == [None, self.WORKER, None]
 
-    async def test_who_must_not_write_any_more_does_not_in_another_name_either(self, api, client):
+    async def test_writes_as_another_user_are_refused_when_writes_are_not_allowed(
+        self, api, client
+    ):
         worker = client.speaking_for(self.WORKER)
         client.allow_writes(lambda: False)
         with pytest.raises(ClusterError, match="no longer holds the Lease"):
             await worker.request("PUT", PATH, body=b"{}")
         assert not api.seen
 
-    async def test_what_time_it_is_is_heard_by_both(self, api, client):
+    async def test_the_date_of_a_response_to_another_user_is_recorded(self, api, client):
         api.answer(ROUTE, (200, {}, {"Date": "Mon, 01 Jun 2026 12:00:00 GMT"}))
         await client.speaking_for(self.WORKER).json("GET", PATH)
         assert client.date[0] == "Mon, 01 Jun 2026 12:00:00 GMT"
 
-    async def test_a_missing_right_to_speak_for_it_is_named(self, api, client):
+    async def test_a_missing_right_to_impersonate_is_named(self, api, client):
         said = (
             'serviceaccounts "kyverno-background-controller" is forbidden: User "u" cannot'
             ' impersonate resource "serviceaccounts" in API group "" in the namespace "kyverno"'

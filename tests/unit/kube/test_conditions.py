@@ -10,7 +10,7 @@ ROUTE = f"PATCH /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicie
 CONDITIONS = [{"name": "a", "expression": "tru("}]
 
 
-async def test_nothing_is_stored(api, client):
+async def test_conditions_are_checked_with_a_dry_run(api, client):
     api.answer(ROUTE, {})
     await KubeConditions(client).check(CONDITIONS)
     (call,) = api.calls(ROUTE)
@@ -19,7 +19,7 @@ async def test_nothing_is_stored(api, client):
     assert call.body["spec"]["matchConditions"] == CONDITIONS
 
 
-async def test_what_does_not_compile_is_named_by_its_place(api, client):
+async def test_a_condition_that_does_not_compile_is_reported_with_its_location(api, client):
     said = 'spec.matchConditions[0].expression: Invalid value: "tru(": compilation failed'
     answer = {
         "kind": "Status",
@@ -33,6 +33,6 @@ async def test_what_does_not_compile_is_named_by_its_place(api, client):
     assert str(caught.value) == f"{found}, {found}"
 
 
-async def test_a_server_without_the_kind_objects_to_nothing(api, client):
+async def test_conditions_are_accepted_if_the_server_does_not_serve_the_kind(api, client):
     api.answer(ROUTE, (404, b"404 page not found"))
     await KubeConditions(client).check(CONDITIONS)

@@ -15,20 +15,20 @@ def deep(levels: int, name: str = "deep") -> bytes:
     return b'{"metadata":{"name":"%s","namespace":"n"},"spec":%s}' % (name.encode(), inside)
 
 
-def test_what_can_be_read_is_read_as_it_is() -> None:
+def test_a_body_within_the_depth_limit_is_decoded_unchanged() -> None:
     for body in (b"[1]", b'{"a":"[[["}', deep(400)):
         assert decode(body) == orjson.loads(body)
         assert cut_deep(body) is body or orjson.loads(cut_deep(body)) == orjson.loads(body)
 
 
 @pytest.mark.parametrize("levels", [600, 1_100, MANY])
-def test_what_is_too_deep_is_cut_where_it_stands(levels: int) -> None:
+def test_a_deeply_nested_value_is_cut_in_place(levels: int) -> None:
     shallow = orjson.loads(cut_deep(deep(levels)))
     assert is_cut(shallow)
     assert shallow["metadata"] == {"name": "deep", "namespace": "n"}
 
 
-def test_the_others_of_a_list_are_there() -> None:
+def test_the_other_objects_of_a_list_are_kept() -> None:
     body = b'{"items":[%s,%s,%s]}' % (deep(3, "first"), deep(MANY), deep(3, "last"))
     with pytest.raises(TooDeep, match="nested deeper than 500 levels") as caught:
         decode(body)
@@ -39,6 +39,6 @@ def test_the_others_of_a_list_are_there() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{]", b'{"a":}', b"[" * 5_000])
-def test_what_is_no_json_is_no_json(body: bytes) -> None:
+def test_an_invalid_body_is_a_json_error(body: bytes) -> None:
     with pytest.raises(orjson.JSONDecodeError):
         decode(body)

@@ -40,7 +40,7 @@ def names(objects):
     return [obj["metadata"]["name"] for obj in objects]
 
 
-async def test_a_list_has_all_others(api, client):
+async def test_a_list_leaves_out_only_the_deeply_nested_object(api, client):
     said = []
     client.tell_left_out(said.append)
     api.answer(ROUTE, listed(plain("one"), deep("evil"), plain("two")))
@@ -49,13 +49,13 @@ async def test_a_list_has_all_others(api, client):
     assert said == ["list configmaps: left out, because nested deeper than 500 levels: n/evil"]
 
 
-async def test_one_object_is_refused_for_good(api, client):
+async def test_a_deeply_nested_object_is_invalid(api, client):
     api.answer("GET /api/v1/namespaces/n/configmaps/evil", deep("evil"))
     with pytest.raises(Invalid, match="nested deeper than 500 levels"):
         await KubeReader(client).get(CONFIG_MAPS, "n", "evil")
 
 
-async def test_a_watch_forgets_what_became_unreadable(api, client):
+async def test_a_watch_reports_an_object_that_became_too_deep_as_deleted(api, client):
     async def follow(_request):
         lines = event("MODIFIED", deep("one", 10)) + event("ADDED", plain("two", 11))
         return web.Response(body=lines)
@@ -70,7 +70,7 @@ async def test_a_watch_forgets_what_became_unreadable(api, client):
     assert seen == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "two")]
 
 
-async def test_another_library_reads_what_it_can(api, client):
+async def test_another_library_receives_deep_objects_in_a_parsable_form(api, client):
     api.answer(ROUTE, listed(plain("one"), deep("evil")))
     api.answer("GET /watch", event("ADDED", deep("evil")) + event("ADDED", plain("one")))
     async with client.open_session(lambda *_: None) as session:

@@ -33,7 +33,7 @@ def users(api):
     return [item.headers.get("Impersonate-User") for item in api.seen]
 
 
-def test_the_adapter_that_nobody_asked_for_longest_is_left_out():
+def test_the_least_recently_used_adapter_is_dropped():
     made = []
     adapters = PerAccount(lambda user: made.append(user) or object())
     accounts = [ServiceAccount(namespace="n", name=f"a{number}") for number in range(MOST + 1)]
@@ -47,7 +47,7 @@ def test_the_adapter_that_nobody_asked_for_longest_is_left_out():
     assert len(made) == MOST + 2
 
 
-async def test_reads_and_entries_are_asked_for_in_an_accounts_name(api, client):
+async def test_reads_and_context_entries_are_requested_as_the_account(api, client):
     api.answer(f"GET {PATH}", CONFIG_MAP)
     reader, loader = KubeReader(client), KubeLoader(client, ())
     for account in (None, BOT, OTHER):
@@ -57,7 +57,7 @@ async def test_reads_and_entries_are_asked_for_in_an_accounts_name(api, client):
     assert users(api) == [user for user in own for _ in range(2)]
 
 
-async def test_what_one_account_may_not_another_still_tries(api, client, clock):
+async def test_a_missing_right_of_one_account_does_not_affect_another(api, client, clock):
     api.answer(f"PATCH {PATH}", (403, NOT_ALLOWED), CONFIG_MAP)
     api.answer(f"PUT {PATH}", CONFIG_MAP)
     writer = KubeWriter(client, clock)
@@ -72,7 +72,7 @@ async def test_what_one_account_may_not_another_still_tries(api, client, clock):
     ]
 
 
-async def test_the_controller_asks_as_the_account_but_about_working_as_it_as_itself(api, client):
+async def test_access_is_reviewed_as_the_account_but_impersonation_as_the_controller(api, client):
     api.answer(SELF, ALLOWED)
     access = ProgramAccess(client, namespace="kyverno", worker="w")
     assert await access.of(BOT).may(GET)
@@ -84,13 +84,13 @@ async def test_the_controller_asks_as_the_account_but_about_working_as_it_as_its
     assert api.seen[1].body["spec"]["resourceAttributes"]["name"] == "bot"
 
 
-async def test_what_nobody_may_ask_in_its_name_is_not_granted(api, client):
+async def test_a_right_is_not_granted_if_the_review_is_forbidden(api, client):
     api.answer(SELF, (403, NOT_ALLOWED))
     access = ProgramAccess(client, namespace="kyverno", worker="w")
     assert not await access.of(BOT).may(GET)
 
 
-async def test_admission_asks_about_the_account_and_about_who_works_as_it(api, client):
+async def test_admission_checks_the_account_and_the_controller_that_impersonates_it(api, client):
     api.answer(SUBJECT, ALLOWED)
     shared, controller = (
         ServiceAccount(namespace="kyverno", name=name) for name in ("shared", "controller")

@@ -62,7 +62,7 @@ def names(found):
     return [(kind.api_version, kind.kind) for kind in found]
 
 
-async def test_what_is_known_is_not_asked_for_again(api, kinds, clock):
+async def test_known_kinds_are_discovered_again_only_after_some_minutes(api, kinds, clock):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", NONE)
     for _ in range(3):
@@ -74,7 +74,7 @@ async def test_what_is_known_is_not_asked_for_again(api, kinds, clock):
     assert len(api.calls("GET /apis")) == 2
 
 
-async def test_a_new_kind_is_found_at_the_next_look(api, kinds, clock):
+async def test_a_new_kind_is_found_at_the_next_lookup(api, kinds, clock):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", NONE, widgets("v1"))
     assert await kinds.find("x.example/v1", "Widget") == ()
@@ -82,7 +82,7 @@ async def test_a_new_kind_is_found_at_the_next_look(api, kinds, clock):
     assert names(await kinds.find("x.example/v1", "Widget")) == [("x.example/v1", "Widget")]
 
 
-async def test_an_unknown_kind_makes_no_storm(api, kinds, clock):
+async def test_an_unknown_kind_does_not_cause_many_discovery_requests(api, kinds, clock):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", NONE)
     for _ in range(600):
@@ -91,7 +91,7 @@ async def test_an_unknown_kind_makes_no_storm(api, kinds, clock):
     assert 5 <= len(api.calls("GET /apis")) <= 9
 
 
-async def test_an_invalidated_answer_is_not_given(api, kinds):
+async def test_an_invalidated_result_is_not_returned(api, kinds):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", widgets("v1"), widgets("v2", "v1"))
     assert names(await kinds.find("*", "Widget")) == [("x.example/v1", "Widget")]
@@ -99,7 +99,7 @@ async def test_an_invalidated_answer_is_not_given(api, kinds):
     assert names(await kinds.find("*", "Widget")) == [("x.example/v2", "Widget")]
 
 
-async def test_what_is_known_answers_while_the_server_does_not(api, kinds, clock):
+async def test_known_kinds_are_returned_while_the_server_fails(api, kinds, clock):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", NONE, (500, b""))
     await kinds.find("v1", "Pod")
@@ -110,7 +110,7 @@ async def test_what_is_known_answers_while_the_server_does_not(api, kinds, clock
         await kinds.find("v1", "Pod")
 
 
-async def test_a_wildcard_finds_only_what_can_be_changed(api, kinds):
+async def test_a_wildcard_finds_only_kinds_that_can_be_changed(api, kinds):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", NONE)
     assert names(await kinds.find("*", "*")) == [("v1", "Pod")]
@@ -118,14 +118,14 @@ async def test_a_wildcard_finds_only_what_can_be_changed(api, kinds):
     assert names(await kinds.find("v1", "Binding")) == [("v1", "Binding")]
 
 
-async def test_a_server_without_the_aggregated_form_is_too_old(api, kinds):
+async def test_a_server_without_aggregated_discovery_is_reported_as_too_old(api, kinds):
     api.answer("GET /api", {"kind": "APIVersions", "versions": ["v1"]})
     api.answer("GET /apis", NONE)
     with pytest.raises(Unavailable, match=r"get /api: .*Kubernetes 1\.31 or newer"):
         await kinds.find("v1", "Pod")
 
 
-async def test_who_gives_up_does_not_end_the_look_for_those_who_wait(api, kinds):
+async def test_a_cancelled_lookup_does_not_end_discovery_for_other_callers(api, kinds):
     go_on = asyncio.Event()
 
     async def slowly(_request):

@@ -27,7 +27,7 @@ PATH = "/api/v1/namespaces/a/configmaps/b"
 GONE = (404, {"kind": "Status", "reason": "NotFound", "details": {"name": "b"}})
 
 
-async def test_paths(client):
+async def test_a_path_is_built_from_kind_namespace_and_escaped_name(client):
     roles, scale = client.resource(ROLES), client.resource(SCALE)
     assert scale.path("b", "a") == "/apis/apps/v1/namespaces/a/deployments/b/scale"
     assert scale.path(namespace="a") == "/apis/apps/v1/namespaces/a/deployments"
@@ -41,14 +41,14 @@ async def test_paths(client):
     ("namespace", "name"),
     [("", "a"), ("a", ""), ("a", ".."), ("..", "a"), ("a", "b/c"), ("a/b", "c"), ("a", "%2e")],
 )
-async def test_a_name_that_would_lead_elsewhere_is_refused(api, client, namespace, name):
+async def test_a_name_that_would_change_the_path_is_refused(api, client, namespace, name):
     for kind in (DEPLOYMENTS, SCALE):
         with pytest.raises(Invalid):
             await client.resource(kind).get(name, namespace)
     assert not api.seen
 
 
-async def test_verbs_send_what_the_library_calls_them(api, client):
+async def test_verbs_of_the_dynamic_client_send_the_expected_requests(api, client):
     for verb in ("GET", "PUT", "PATCH", "DELETE"):
         api.answer(f"{verb} {PATH}", {"data": {}})
     api.answer("POST /api/v1/namespaces/a/configmaps", {"data": {"new": "1"}})
@@ -77,7 +77,7 @@ async def test_verbs_send_what_the_library_calls_them(api, client):
     assert types == [JSON, STRATEGIC, MERGE_PATCH, JSON, "application/apply-patch+yaml", JSON]
 
 
-async def test_a_list_is_asked_for_in_pages_and_given_as_bytes(api, client):
+async def test_a_list_can_be_limited_by_selectors_and_returned_as_bytes(api, client):
     api.answer("GET /api/v1/namespaces/a/configmaps", {"items": []})
     answer = await client.resource(CONFIG_MAPS).get(
         namespace="a", label_selector="x=1", field_selector="", limit=5, serialize=False
@@ -86,7 +86,7 @@ async def test_a_list_is_asked_for_in_pages_and_given_as_bytes(api, client):
     assert api.seen[0].query == {"labelSelector": "x=1", "limit": "5"}
 
 
-async def test_failures_are_ours(api, client):
+async def test_failures_are_raised_as_own_errors(api, client):
     api.answer(f"GET {PATH}", GONE, (404, b"404 page not found"))
     maps = client.resource(CONFIG_MAPS)
     with pytest.raises(NotFound):
@@ -108,7 +108,7 @@ async def test_a_resource_is_found_by_the_name_of_its_kind(api, client, clock):
         await kinds.get(api_version="v1", kind="Nothing")
 
 
-async def test_the_discoverer_looks_again_when_its_cache_is_dropped(api, client, clock):
+async def test_discovery_is_repeated_after_its_cache_is_invalidated(api, client, clock):
     api.answer("GET /api", CORE)
     api.answer("GET /apis", NONE, widgets("v1"))
     kinds = KubeKinds(client, clock)

@@ -72,7 +72,7 @@ def error_of(call, answer, headers=None, code=None):
         ),
     ],
 )
-def test_every_status_has_its_error(answer, kind):
+def test_every_status_is_mapped_to_its_error(answer, kind):
     error = error_of(PATCH, answer)
     assert type(error) is kind
     assert error.status == answer["code"]
@@ -89,7 +89,7 @@ def test_every_status_has_its_error(answer, kind):
         (502, errors.Unavailable),
     ],
 )
-def test_an_answer_of_something_between_counts_by_its_status(code, kind):
+def test_a_response_of_a_proxy_is_mapped_by_its_status_code(code, kind):
     assert type(error_of(PATCH, b"<html>", code=code)) is kind
 
 
@@ -99,12 +99,12 @@ def test_forbidden_names_the_permission():
     assert "grant: patch deployments.apps in namespace a" in str(error)
 
 
-def test_a_refused_read_is_never_a_denial():
+def test_a_forbidden_read_is_not_a_denial():
     error = error_of(GET, status(403, "Forbidden", "secrets is forbidden: no"))
     assert isinstance(error, errors.Forbidden)
 
 
-def test_unauthorized_names_the_cure():
+def test_unauthorized_says_that_the_token_is_expired_or_wrong():
     assert "token is expired or wrong" in str(error_of(PATCH, b"", code=401))
 
 
@@ -117,11 +117,11 @@ def test_unauthorized_names_the_cure():
         ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, {}, None),
     ],
 )
-def test_the_time_to_wait_is_read(headers, details, seconds):
+def test_the_time_to_wait_is_read_from_the_header_or_the_details(headers, details, seconds):
     assert error_of(PATCH, status(429, **details), headers).retry_after == seconds
 
 
-def test_a_quoted_object_is_left_out():
+def test_a_quoted_object_is_left_out_of_the_message():
     quoted = orjson.dumps(orjson.dumps({"data": {"password": "aHVudGVyMg=="}}).decode()).decode()
     message = f' "" is invalid: patch: Invalid value: {quoted}: unknown field "dota"'
     text = readable(message, secret=False)
@@ -136,11 +136,11 @@ def test_a_quoted_object_is_left_out():
         ('a: Duplicate value: "x"', "a: Duplicate value: (left out)"),
     ],
 )
-def test_of_secrets_no_value_is_quoted(message, text):
+def test_values_of_secrets_are_left_out_of_the_message(message, text):
     assert readable(message, secret=True) == text
 
 
-def test_a_short_value_helps_and_stays():
+def test_a_short_value_stays_in_the_message():
     message = 'spec.replicas: Invalid value: "two": must be an integer'
     assert readable(message, secret=False) == message
 

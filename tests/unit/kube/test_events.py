@@ -79,7 +79,7 @@ async def test_after_the_window_an_event_is_new(api, events, clock):
     assert [call.body["note"] for call in api.seen].count("done") == 2
 
 
-async def test_an_event_stands_in_the_namespace_of_its_object(api, events):
+async def test_an_event_is_created_in_the_namespace_of_its_object(api, events):
     api.answer(ROUTE.replace("default", "a"), {})
     emit(events, regarding={"kind": "Secret", "namespace": "a", "name": "s" * 253})
     await api.until(lambda: bool(api.seen))
@@ -93,14 +93,14 @@ async def test_a_long_note_is_cut(api, events):
     assert len(api.seen[0].body["note"].encode()) <= 1024
 
 
-async def test_what_does_not_fit_is_counted(client, clock):
+async def test_events_beyond_the_buffer_are_dropped_and_counted(client, clock):
     events = KubeEvents(client, clock, instance="x")
     for number in range(1010):
         emit(events, note=str(number))
     assert events.dropped == 10
 
 
-async def test_a_server_that_refuses_harms_nobody(api, events):
+async def test_a_refused_event_does_not_stop_later_events(api, events):
     api.answers.clear()
     api.answer(ROUTE, (403, b""))
     emit(events)
@@ -108,7 +108,7 @@ async def test_a_server_that_refuses_harms_nobody(api, events):
     await api.until(lambda: len(api.calls(ROUTE)) == 2)
 
 
-async def test_the_rest_is_sent_at_the_end(api, client, clock):
+async def test_a_flush_sends_the_remaining_events(api, client, clock):
     api.answer(ROUTE, {})
     events = KubeEvents(client, clock, instance="x")
     emit(events)
@@ -116,7 +116,7 @@ async def test_the_rest_is_sent_at_the_end(api, client, clock):
     assert len(api.calls(ROUTE)) == 1
 
 
-async def test_a_group_is_one_event_whatever_its_notes_say(api, events, clock):
+async def test_events_of_a_group_become_one_even_if_their_notes_differ(api, events, clock):
     for number in range(5):
         emit(events, note=f"object {number}", group="rule r failed")
     await api.until(lambda: bool(api.calls(ROUTE)))

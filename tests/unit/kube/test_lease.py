@@ -42,7 +42,7 @@ async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
         await task
 
 
-async def test_a_server_that_is_away_does_not_end_the_candidate(api, client):
+async def test_a_candidate_survives_errors_of_the_api_server(api, client):
     started = asyncio.Event()
     election = Election(
         client,

@@ -51,54 +51,58 @@ class TestApiServer:
             ("POST", "/api/v1/namespaces/n/configmaps"),
         ],
     )
-    async def test_what_the_programs_stand_on_is_not_asked_for(self, api, loader, method, path):
+    async def test_own_objects_and_protected_paths_are_not_requested(
+        self, api, loader, method, path
+    ):
         api.answer(f"{method} {path}", {"data": {"tls.key": "k"}})
         with pytest.raises(Invalid, match=r"polic|only for access reviews|ConfigMaps"):
             await loader.load(ApiLoad(method=method, path=path))
         assert not api.seen
 
-    async def test_a_list_of_all_namespaces_holds_no_own_objects(self, api, loader):
+    async def test_a_list_across_namespaces_leaves_out_objects_of_the_own_namespace(
+        self, api, loader
+    ):
         places = ("kyverno", "n")
         items = [{"metadata": {"name": "s", "namespace": place}} for place in places]
         api.answer("GET /api/v1/secrets", {"items": items})
         assert (await loader.load(get("/api/v1/secrets")))["items"] == items[1:]
 
-    async def test_a_config_map_is_its_data_and_metadata(self, api, loader):
+    async def test_a_config_map_is_loaded_with_data_and_metadata(self, api, loader):
         meta = {"name": "c", "namespace": "n", "labels": {"a": "b"}}
         stored = {"kind": "ConfigMap", "metadata": meta, "data": {"k": "v"}, "binaryData": {}}
         api.answer("GET /api/v1/namespaces/n/configmaps/c", stored)
         found = await loader.load(ConfigMapLoad(namespace="n", name="c"))
         assert found == {"data": {"k": "v"}, "metadata": meta}
 
-    async def test_a_config_map_without_data_has_an_empty_one(self, api, loader):
+    async def test_a_config_map_without_data_is_loaded_with_empty_data(self, api, loader):
         api.answer("GET /api/v1/namespaces/n/configmaps/c", {"metadata": {"name": "c"}})
         found = await loader.load(ConfigMapLoad(namespace="n", name="c"))
         assert found["data"] == {}
 
-    async def test_a_missing_config_map_is_gone(self, api, loader):
+    async def test_a_missing_config_map_is_not_found(self, api, loader):
         absent = {"kind": "Status", "reason": "NotFound", "details": {"name": "c"}, "code": 404}
         api.answer("GET /api/v1/namespaces/n/configmaps/c", (404, absent))
         with pytest.raises(NotFound):
             await loader.load(ConfigMapLoad(namespace="n", name="c"))
 
     @pytest.mark.parametrize("name", ["../../secrets/s", "a/b", "", "..", "."])
-    async def test_a_name_never_leads_elsewhere(self, api, loader, name):
+    async def test_a_name_cannot_change_the_path(self, api, loader, name):
         with pytest.raises((NotFound, Invalid, NoKindMatch)):
             await loader.load(ConfigMapLoad(namespace="n", name=name))
         assert all(item.path.startswith("/api/v1/namespaces/n/configmaps/") for item in api.seen)
 
     @pytest.mark.parametrize("query", ["watch=true", "a=b&watch=1", "follow=true", "watch"])
-    async def test_what_never_ends_is_not_asked_for(self, api, loader, query):
+    async def test_a_path_whose_response_never_ends_is_refused(self, api, loader, query):
         with pytest.raises(Invalid, match="the answer never ends"):
             await loader.load(get(f"/api/v1/namespaces/n/pods?{query}"))
         assert api.seen == []
 
-    async def test_no_more_of_an_answer_is_read_than_may_be_used(self, api, loader):
+    async def test_a_response_longer_than_the_limit_is_refused(self, api, loader):
         api.answer("GET /api/v1/pods", {"items": ["x" * 1_000_000] * 3})
         with pytest.raises(Invalid, match="longer than 2000000 bytes; ask for less of it"):
             await loader.load(get("/api/v1/pods"))
 
-    async def test_an_answer_is_decoded_and_asked_for_as_ourselves(self, api, loader):
+    async def test_a_call_of_the_api_server_uses_the_own_token(self, api, loader):
         api.answer("GET /apis/apps/v1/deployments", {"items": [1]})
         assert await loader.load(get("/apis/apps/v1/deployments")) == {"items": [1]}
         assert api.seen[0].headers["Authorization"] == "Bearer secret"
@@ -113,12 +117,12 @@ class TestApiServer:
             ("", {}),
         ],
     )
-    async def test_a_query_arrives_as_it_was_meant(self, api, loader, query, expected):
+    async def test_a_query_is_decoded_and_sent(self, api, loader, query, expected):
         api.answer("GET /api/v1/pods", {"items": []})
         await loader.load(get(f"/api/v1/pods?{query}"))
         assert api.seen[0].query == expected
 
-    async def test_data_is_posted(self, api, loader):
+    async def test_the_body_of_a_load_is_posted(self, api, loader):
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         api.answer(f"POST {path}", {"status": {"allowed": True}})
         load = ApiLoad(method="POST", path=path, body='{"spec":{"a":1}}')
@@ -126,7 +130,7 @@ class TestApiServer:
         assert api.seen[0].body == {"spec": {"a": 1}}
 
     @pytest.mark.parametrize("path", ["api/v1/pods", "", "@evil.example/", ".evil.example/"])
-    async def test_a_path_begins_with_a_slash(self, api, loader, path):
+    async def test_a_path_must_begin_with_a_slash(self, api, loader, path):
         with pytest.raises(Invalid, match="must begin with /"):
             await loader.load(get(path))
         assert not api.seen
@@ -138,18 +142,20 @@ class TestApiServer:
             await loader.load(get("/api/v1/namespaces/n/secrets/s"))
         assert caught.value.permission == "get secrets in namespace n"
 
-    async def test_a_text_is_no_answer(self, api, loader):
+    async def test_a_response_that_is_not_json_is_invalid(self, api, loader):
         api.answer("GET /healthz", (200, b"ok"))
         with pytest.raises(Invalid, match="/healthz: the answer is not JSON"):
             await loader.load(get("/healthz"))
 
-    async def test_a_global_entry_is_not_kept(self, loader):
+    async def test_a_load_of_a_global_entry_is_refused(self, loader):
         with pytest.raises(Invalid, match="GlobalContextEntry g"):
             await loader.load(GlobalLoad(name="g"))
 
 
 class TestService:
-    async def test_an_answer_is_decoded_and_no_token_is_sent(self, api, loader, service):
+    async def test_a_response_of_a_service_is_decoded_and_no_token_is_sent(
+        self, api, loader, service
+    ):
         api.answer("GET /answer", {"a": [1]})
         assert await loader.load(service("/answer?q=1%2B1")) == {"a": [1]}
         (seen,) = api.seen
@@ -165,7 +171,7 @@ class TestService:
         assert seen.headers["Content-Type"] == "application/json"
         assert (seen.headers["Authorization"], seen.headers["X-Team"]) == ("Basic abc", "red")
 
-    async def test_a_content_type_of_the_policy_holds(self, api, loader, service):
+    async def test_a_content_type_in_the_policy_overrides_the_default(self, api, loader, service):
         api.answer("POST /answer", {})
         typed = (("Content-Type", "application/x.own+json"),)
         await loader.load(service(method="POST", body="{}", headers=typed))
@@ -182,11 +188,11 @@ class TestService:
             "https://[::1]/",
         ],
     )
-    async def test_a_host_that_is_not_allowed_is_not_asked(self, loader, url):
+    async def test_a_host_that_is_not_allowed_is_not_called(self, loader, url):
         with pytest.raises(Invalid, match="allow it with --service-hosts"):
             await loader.load(ServiceLoad(method="GET", url=url))
 
-    async def test_without_allowed_hosts_nobody_is_asked(self, api, client, service):
+    async def test_without_allowed_hosts_no_service_is_called(self, api, client, service):
         with pytest.raises(Invalid, match=r"service 127\.0\.0\.1 may not be called"):
             await KubeLoader(client, ()).load(service())
         assert not api.seen
@@ -200,11 +206,11 @@ class TestService:
     @pytest.mark.parametrize(
         "url", ["", "answer", "ftp://127.0.0.1/", "file:///etc/passwd", "http://", "http://[x/"]
     )
-    async def test_only_web_addresses_are_asked(self, loader, url):
+    async def test_only_http_and_https_urls_are_called(self, loader, url):
         with pytest.raises(Invalid, match="not an http or https URL"):
             await loader.load(ServiceLoad(method="GET", url=url))
 
-    async def test_a_port_that_none_is_is_refused(self, loader):
+    async def test_an_invalid_port_is_refused(self, loader):
         with pytest.raises(Invalid, match=r"service 127\.0\.0\.1"):
             await loader.load(ServiceLoad(method="GET", url="http://127.0.0.1:99999/"))
 
@@ -223,13 +229,17 @@ class TestService:
         ("status", "error"),
         [(400, Invalid), (404, Invalid), (500, Unavailable), (503, Unavailable)],
     )
-    async def test_a_status_that_is_no_success(self, api, loader, service, status, error):
+    async def test_an_error_status_of_a_service_is_an_error_without_its_body(
+        self, api, loader, service, status, error
+    ):
         api.answer("GET /answer", (status, {"secret": "x"}))
         with pytest.raises(error, match=f"service 127.0.0.1: HTTP {status}") as caught:
             await loader.load(service())
         assert "secret" not in str(caught.value)
 
-    async def test_what_is_not_json_is_said_without_the_url(self, api, loader, service):
+    async def test_an_invalid_response_of_a_service_is_reported_without_the_url(
+        self, api, loader, service
+    ):
         api.answer("GET /answer", (200, b"<html>"))
         with pytest.raises(
             Invalid, match=r"service 127\.0\.0\.1: the answer is not JSON"
@@ -237,7 +247,7 @@ class TestService:
             await loader.load(service("/answer?token=secret"))
         assert "secret" not in str(caught.value)
 
-    async def test_an_answer_in_many_pieces_is_read_to_its_end(self, api, loader, service):
+    async def test_a_response_in_many_chunks_is_read_completely(self, api, loader, service):
         whole = orjson.dumps(["x" * 1000] * 500)
 
         async def slowly(request):
@@ -251,7 +261,7 @@ class TestService:
         api.answer("GET /answer", slowly)
         assert await loader.load(service()) == orjson.loads(whole)
 
-    async def test_a_long_answer_is_refused_before_its_end(self, api, loader, service):
+    async def test_an_endless_response_is_refused_at_the_limit(self, api, loader, service):
         async def for_ever(request):
             response = web.StreamResponse()
             await response.prepare(request)
@@ -264,7 +274,9 @@ class TestService:
         with pytest.raises(Invalid, match="longer than 2000000 bytes"):
             await loader.load(service())
 
-    async def test_a_service_that_does_not_answer_is_given_up(self, api, client, service):
+    async def test_a_service_that_does_not_respond_in_time_is_unavailable(
+        self, api, client, service
+    ):
         over = asyncio.Event()
 
         async def silent(_request):
@@ -277,7 +289,7 @@ class TestService:
             await loader.load(service())
         over.set()
 
-    async def test_nobody_listens(self, loader):
+    async def test_a_service_without_a_listener_is_unavailable(self, loader):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
@@ -303,7 +315,7 @@ class TestCertificates:
         load = ServiceLoad(method="GET", url=url, ca_bundle=ca.certificate.decode())
         assert await loader.load(load) == {"ok": True}
 
-    async def test_another_is_not(self, api, loader, url):
+    async def test_a_certificate_of_another_ca_is_not_trusted(self, api, loader, url):
         other = make_ca(NOW).certificate.decode()
         for bundle in (other, ""):
             load = ServiceLoad(method="GET", url=url, ca_bundle=bundle)
@@ -312,7 +324,7 @@ class TestCertificates:
         assert not api.seen
 
     @pytest.mark.parametrize("bundle", ["none", "-----BEGIN CERTIFICATE-----\nno", "é"])
-    async def test_a_bundle_that_none_is_is_refused(self, loader, bundle):
+    async def test_an_invalid_ca_bundle_is_refused(self, loader, bundle):
         load = ServiceLoad(method="GET", url="https://127.0.0.1/", ca_bundle=bundle)
         with pytest.raises(Invalid, match="caBundle"):
             await loader.load(load)

@@ -28,20 +28,20 @@ def item(name: str, namespace: str = "n") -> dict[str, dict[str, str]]:
     return {"metadata": {"name": name, "namespace": namespace}}
 
 
-async def test_a_name_is_one_read(api: Api, loader):
+async def test_a_load_by_name_reads_one_object(api: Api, loader):
     path = "/apis/apps/v1/namespaces/n/deployments/d"
     api.answer(f"GET {path}", item("d"))
     assert await loader.load(deployment(name="d")) == item("d")
     assert [seen.path for seen in api.seen] == [path]
 
 
-async def test_a_namespace_means_nothing_for_a_kind_without(api: Api, loader):
+async def test_the_namespace_is_ignored_for_cluster_scoped_kinds(api: Api, loader):
     api.answer("GET /api/v1/nodes/a", {"metadata": {"name": "a"}})
     load = ObjectLoad(api_version="v1", kind="Node", namespace="n", name="a")
     assert await loader.load(load) == {"metadata": {"name": "a"}}
 
 
-async def test_labels_are_one_read_of_one_object(api: Api, loader):
+async def test_a_load_by_labels_lists_at_most_one_object(api: Api, loader):
     api.answer("GET /apis/apps/v1/namespaces/n/deployments", {"items": [item("d")]})
     found = await loader.load(deployment(labels="app in (web)"))
     assert found == {"apiVersion": "apps/v1", "kind": "Deployment", **item("d")}
@@ -49,12 +49,12 @@ async def test_labels_are_one_read_of_one_object(api: Api, loader):
     assert seen.query == {"labelSelector": "app in (web)", "limit": "1"}
 
 
-async def test_labels_that_fit_nothing_are_no_error(api: Api, loader):
+async def test_labels_that_match_no_object_return_nothing(api: Api, loader):
     api.answer(f"GET {ALL}", {"items": []})
     assert await loader.load(deployment("", labels="a=b")) is None
 
 
-async def test_what_the_programs_have_is_passed_over(api: Api, loader):
+async def test_objects_of_the_own_namespace_are_skipped(api: Api, loader):
     first = {"items": [item("d", "kyverno")], "metadata": {"continue": "more"}}
     api.answer(f"GET {ALL}", first, {"items": [item("d", "kyverno"), item("d")]})
     found = await loader.load(deployment("", labels="a=b"))
@@ -62,7 +62,7 @@ async def test_what_the_programs_have_is_passed_over(api: Api, loader):
     assert [seen.query["limit"] for seen in api.seen] == ["1", "500"]
 
 
-async def test_what_the_programs_stand_on_is_not_read(api: Api, loader):
+async def test_secrets_of_the_own_namespace_are_not_read(api: Api, loader):
     load = ObjectLoad(api_version="v1", kind="Secret", namespace="kyverno", name="ca")
     with pytest.raises(Invalid, match="only ConfigMaps there"):
         await loader.load(load)
@@ -70,20 +70,20 @@ async def test_what_the_programs_stand_on_is_not_read(api: Api, loader):
 
 
 @pytest.mark.parametrize("kind", ["Deploy*", "*", "Deployment/scale", "deployment", "Nothing"])
-async def test_a_kind_is_exactly_one(api: Api, loader, kind):
+async def test_a_kind_must_be_named_exactly(api: Api, loader, kind):
     with pytest.raises(NoKindMatch, match="the cluster serves no"):
         await loader.load(ObjectLoad(api_version="apps/v1", kind=kind, namespace="n", name="a"))
     assert not api.seen
 
 
-async def test_who_does_not_leave_a_namespace_reads_nothing_outside_of_all(api: Api, loader):
+async def test_a_confined_load_cannot_read_cluster_scoped_objects(api: Api, loader):
     load = ObjectLoad(api_version="v1", kind="Node", namespace="n", name="a", confined=True)
     with pytest.raises(Invalid, match="a Node is in no namespace"):
         await loader.load(load)
     assert not api.seen
 
 
-async def test_what_is_not_there_is_said(api: Api, loader):
+async def test_a_missing_object_is_reported_as_not_found(api: Api, loader):
     absent = {"kind": "Status", "reason": "NotFound", "details": {"name": "none"}, "code": 404}
     api.answer("GET /apis/apps/v1/namespaces/n/deployments/none", (404, absent))
     with pytest.raises(NotFound):
@@ -91,7 +91,7 @@ async def test_what_is_not_there_is_said(api: Api, loader):
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a?b"])
-async def test_a_name_never_leads_elsewhere(api: Api, loader, name):
+async def test_a_name_cannot_change_the_path(api: Api, loader, name):
     with pytest.raises((NotFound, NoKindMatch, Invalid)):
         await loader.load(deployment(name=name))
     assert all(

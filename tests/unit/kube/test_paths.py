@@ -31,9 +31,9 @@ from reconciler.kube.paths import describe
         ("GET", "/readyz", "get /readyz"),
     ],
 )
-def test_requests_are_described_as_rbac_sees_them(method, path, text):
+def test_requests_are_described_by_their_rbac_attributes(method, path, text):
     assert str(describe(method, path)) == text
 
 
-def test_a_watch_is_not_a_list():
+def test_a_watch_is_distinguished_from_a_list():
     assert describe("GET", "/api/v1/pods", watch=True).permission == "watch pods"

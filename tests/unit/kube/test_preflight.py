@@ -15,7 +15,7 @@ REFUSED = {
 }
 
 
-async def test_what_is_in_the_way_is_said_until_all_kinds_can_be_listed(api, client):
+async def test_obstacles_are_reported_until_all_kinds_can_be_listed(api, client):
     api.answer("GET /api/v1/configmaps", NOT_SERVED, LISTED)
     api.answer("GET /api/v1/namespaces", (403, REFUSED), LISTED)
     said: list[str] = []
@@ -26,7 +26,7 @@ async def test_what_is_in_the_way_is_said_until_all_kinds_can_be_listed(api, cli
     assert [item.query for item in api.seen] == [{"limit": "1"}] * 5
 
 
-async def test_what_does_not_pass_by_itself_is_raised_at_once():
+async def test_a_permanent_error_is_raised_at_once():
     tried: list[str] = []
 
     async def refuse() -> None:
@@ -40,7 +40,7 @@ async def test_what_does_not_pass_by_itself_is_raised_at_once():
     assert tried == ["once"]
 
 
-async def test_an_internal_error_is_no_reason_to_wait():
+async def test_an_internal_error_is_raised_without_waiting():
     async def fail() -> None:
         raise KeyError("no error of the cluster")
 

@@ -40,14 +40,14 @@ async def read(reader, limit=500):
             return names, sizes
 
 
-async def test_small_objects_come_in_as_few_pages_as_asked_for(api, client):
+async def test_small_objects_are_read_in_pages_of_the_requested_limit(api, client):
     serve(api, 1000, lambda _: 10)
     names, sizes = await read(KubeReader(client, page_bytes=PAGE))
     assert names == [f"s{n}" for n in range(1000)]
     assert len(sizes) == len(api.seen) == 2
 
 
-async def test_large_objects_come_in_small_pages(api, client):
+async def test_large_objects_are_read_in_small_pages(api, client):
     serve(api, 100, lambda _: 10_000)
     reader = KubeReader(client, page_bytes=PAGE)
     names, sizes = await read(reader)
@@ -59,21 +59,21 @@ async def test_large_objects_come_in_small_pages(api, client):
     assert len(api.seen) - tried == len(sizes), "what is known of a kind is not tried again"
 
 
-async def test_an_object_that_is_larger_than_a_page_comes_alone(api, client):
+async def test_an_object_larger_than_a_page_is_read_alone(api, client):
     serve(api, 5, lambda _: 2 * PAGE)
     names, sizes = await read(KubeReader(client, page_bytes=PAGE))
     assert names == [f"s{n}" for n in range(5)]
     assert len(sizes) == 5
 
 
-async def test_large_objects_after_small_ones(api, client):
+async def test_large_objects_after_small_ones_stay_within_the_page_size(api, client):
     serve(api, 600, lambda n: 10 if n < 500 else 20_000)
     names, sizes = await read(KubeReader(client, page_bytes=PAGE))
     assert names == [f"s{n}" for n in range(600)]
     assert max(sizes) <= PAGE
 
 
-async def test_pages_grow_again(api, client):
+async def test_pages_grow_again_when_objects_become_smaller(api, client):
     serve(api, 50, lambda _: 20_000)
     reader = KubeReader(client, page_bytes=PAGE)
     await read(reader)
@@ -84,13 +84,13 @@ async def test_pages_grow_again(api, client):
     assert len(sizes) == 1
 
 
-async def test_zero_is_no_limit(api, client):
+async def test_a_page_size_of_zero_means_no_limit(api, client):
     serve(api, 100, lambda _: 10_000)
     _, sizes = await read(KubeReader(client, page_bytes=0))
     assert len(sizes) == 1
 
 
-async def test_an_answer_that_is_too_large_is_not_read_to_its_end(api, client):
+async def test_a_response_larger_than_the_limit_is_an_error(api, client):
     serve(api, 100, lambda _: 10_000)
     with pytest.raises(ResponseTooLarge, match="larger than 1000 bytes"):
         await client.request("GET", PATH, query={"limit": "100"}, most=1000)

@@ -14,7 +14,7 @@ def listed(*names, token=""):
     return {"metadata": {"continue": token}, "items": items}
 
 
-async def test_a_list_that_expires_is_begun_again(api, client):
+async def test_a_list_whose_position_expires_is_started_again(api, client):
     api.answer(ROUTE, listed("a", token="more"), (410, b""), listed("a", "b"))
     requests = KubeRequests(client, "kyverno")
     assert [request.name async for request in requests.waiting()] == ["a", "a", "b"]
@@ -22,7 +22,7 @@ async def test_a_list_that_expires_is_begun_again(api, client):
     assert all(call.query["fieldSelector"] == selector for call in api.seen)
 
 
-async def test_requests_of_somebody_else_are_passed_over_unless_adopted(api, client):
+async def test_requests_of_other_programs_are_skipped_unless_adopted(api, client):
     foreign = {"metadata": {"name": "ur-x7k2p", "namespace": "kyverno"}}
     answer = listed("a")
     answer["items"].append(foreign)
@@ -32,13 +32,13 @@ async def test_requests_of_somebody_else_are_passed_over_unless_adopted(api, cli
         assert [request.name async for request in requests.waiting()] == names
 
 
-async def test_a_list_that_cannot_even_begin_is_reported(api, client):
+async def test_an_expired_position_on_the_first_page_is_an_error(api, client):
     api.answer(ROUTE, (410, b""))
     with pytest.raises(Gone):
         _ = [request async for request in KubeRequests(client, "kyverno").waiting()]
 
 
-async def test_requests_are_removed_by_escaped_selectors(api, client):
+async def test_requests_are_removed_with_an_escaped_field_selector(api, client):
     route = ROUTE.replace("GET", "DELETE")
     api.answer(route, {})
     await KubeRequests(client, "kyverno").remove(remove_after="2026-01-31T10:05:00Z", policy="a,b")

@@ -19,7 +19,7 @@ class Clock:
         return self.ticks
 
 
-def test_it_goes_on_from_what_the_api_server_said_whatever_our_clock_says():
+def test_the_time_continues_from_the_date_of_the_api_server():
     client, clock = SimpleNamespace(date=("Sun, 22 Nov 2026 07:03:28 GMT", 990.0)), Clock()
     server = ServerClock(client, clock)
     said = datetime(2026, 11, 22, 7, 3, 28, tzinfo=UTC)
@@ -30,5 +30,5 @@ def test_it_goes_on_from_what_the_api_server_said_whatever_our_clock_says():
 
 
 @pytest.mark.parametrize("text", ["", "soon"])
-def test_before_it_said_anything_it_is_ours(text):
+def test_the_local_clock_is_used_without_a_valid_date_of_the_api_server(text):
     assert ServerClock(SimpleNamespace(date=(text, 0.0)), Clock()).now() == OURS

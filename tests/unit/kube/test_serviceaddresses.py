@@ -67,13 +67,13 @@ def resolver(*hosts, namespace="", search=("shop.svc.cluster.local", "cluster.lo
         "2002:7f00:1::",
     ],
 )
-async def test_an_address_of_the_node_or_its_cloud_is_refused(names, address):
+async def test_loopback_link_local_and_cloud_addresses_are_refused(names, address):
     names(("", "10.0.0.1", address))
     with pytest.raises(Invalid, match="may not be called: it resolves to"):
         await resolver().resolve(ASKED, 80)
 
 
-async def test_an_own_address_is_refused(names):
+async def test_an_address_of_the_own_pod_is_refused(names):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Nothing is sent; the system only reports the source address that it would use.
         try:
@@ -86,7 +86,7 @@ async def test_an_own_address_is_refused(names):
         await resolver().resolve(ASKED, 80)
 
 
-async def test_such_an_address_is_called_where_the_settings_name_it(names):
+async def test_a_loopback_address_is_called_if_the_settings_list_it(names):
     names(("", "127.0.0.1"), ("", "127.0.0.1"))
     (found,) = await resolver("127.0.0.1").resolve("localhost", 80)
     assert found["host"] == "127.0.0.1"
@@ -107,13 +107,13 @@ async def test_a_service_is_called_at_all_its_addresses(names, canonical):
 
 
 @pytest.mark.parametrize("canonical", ["evil.example", f"{ASKED}.evil.example", "kubernetes"])
-async def test_a_name_that_stands_for_another_is_refused(names, canonical):
+async def test_an_alias_of_another_host_is_refused(names, canonical):
     names((canonical, "10.0.0.1"))
     with pytest.raises(Invalid, match=f"it is an alias of {canonical}"):
         await resolver().resolve(ASKED, 80)
 
 
-async def test_another_allowed_service_is_for_policies_of_the_cluster_only(names):
+async def test_an_alias_of_an_allowed_service_is_for_cluster_policies_only(names):
     other = "prices.other.svc.cluster.local"
     names((other, "10.0.0.1"), (other, "10.0.0.1"))
     assert await resolver().resolve(ASKED, 80)
@@ -122,13 +122,13 @@ async def test_another_allowed_service_is_for_policies_of_the_cluster_only(names
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "169.254.169.254"])
-async def test_an_address_in_place_of_a_name_is_no_way_round(client, host):
+async def test_an_address_in_place_of_a_name_is_checked_as_well(client, host):
     loader = KubeLoader(client, ["*"], timeout=5.0)
     with pytest.raises(Invalid, match="may not be called: it resolves to"):
         await loader.load(ServiceLoad(method="GET", url=f"http://{host}:9/"))
 
 
-async def test_the_address_that_was_looked_at_is_the_one_that_is_called(client, names):
+async def test_the_checked_address_is_the_one_that_is_called(client, names):
     # A second lookup would return another address, as in DNS rebinding.
     async with _answering() as port:
         left = names(("", "127.0.0.1"), ("", "127.0.0.2"))

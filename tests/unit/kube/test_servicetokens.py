@@ -38,7 +38,7 @@ def load(api: Api) -> Callable[..., ServiceLoad]:
     return asked
 
 
-async def test_a_token_is_asked_for_once_and_sent(api: Api, loader, load):
+async def test_a_token_is_requested_once_and_sent(api: Api, loader, load):
     api.answer(ASKED, {"token": "t0ken"})
     api.answer("GET /answer", {"a": 1})
     found = await asyncio.gather(*(loader.load(load()) for _ in range(4)))
@@ -50,7 +50,7 @@ async def test_a_token_is_asked_for_once_and_sent(api: Api, loader, load):
     assert "p4ss" not in repr(load())
 
 
-async def test_each_user_has_a_token(api: Api, loader, load):
+async def test_each_user_has_its_own_token(api: Api, loader, load):
     api.answer(ASKED, {"token": "one"}, {"token": "two"})
     api.answer("GET /answer", {})
     for user in ("u", "v", "u"):
@@ -59,7 +59,7 @@ async def test_each_user_has_a_token(api: Api, loader, load):
     assert sent == ["Bearer one", "Bearer two", "Bearer one"]
 
 
-async def test_a_token_that_is_not_taken_any_more_is_asked_for_again(api: Api, loader, load):
+async def test_a_refused_token_is_requested_again(api: Api, loader, load):
     api.answer(ASKED, {"token": "old"}, {"token": "new"})
     api.answer("GET /answer", {"a": 1}, (401, {}), {"a": 2})
     assert await loader.load(load()) == {"a": 1}
@@ -67,7 +67,7 @@ async def test_a_token_that_is_not_taken_any_more_is_asked_for_again(api: Api, l
     assert len(api.calls(ASKED)) == 2
 
 
-async def test_who_never_takes_a_token_is_asked_twice(api: Api, loader, load):
+async def test_a_service_that_refuses_every_token_is_called_twice(api: Api, loader, load):
     api.answer(ASKED, {"token": "t0ken"})
     api.answer("GET /answer", (401, {"why": "p4ss"}))
     with pytest.raises(Invalid, match=r"service 127\.0\.0\.1: HTTP 401") as caught:
@@ -90,7 +90,9 @@ async def test_who_never_takes_a_token_is_asked_twice(api: Api, loader, load):
         ((200, b"p4ss"), Invalid, "the answer is not JSON"),
     ],
 )
-async def test_without_a_token_nothing_is_asked(api: Api, loader, load, answer, error, text):
+async def test_without_a_token_the_service_is_not_called(
+    api: Api, loader, load, answer, error, text
+):
     api.answer(ASKED, answer)
     with pytest.raises(error, match=f"cannot obtain a token: .*{text}") as caught:
         await loader.load(load())
@@ -98,7 +100,7 @@ async def test_without_a_token_nothing_is_asked(api: Api, loader, load, answer, 
     assert not api.calls("GET /answer")
 
 
-async def test_only_allowed_hosts_are_asked_for_tokens(client: Client, api: Api, load):
+async def test_tokens_are_requested_only_from_allowed_hosts(client: Client, api: Api, load):
     loader = KubeLoader(client, ["*.svc"], timeout=5.0)
     with pytest.raises(Invalid, match=r"obtain a token: service 127\.0\.0\.1 may not be call"):
         await loader.load(load())
@@ -121,7 +123,7 @@ class TestSecrets:
 
         return asked
 
-    async def test_a_token_is_read_once_and_sent(self, api: Api, loader, load):
+    async def test_a_token_is_read_from_the_secret_once_and_sent(self, api: Api, loader, load):
         api.answer(SECRET, secret(token="t0ken\n"))
         api.answer("GET /answer", {"a": 1})
         for _ in range(2):
@@ -130,7 +132,9 @@ class TestSecrets:
         sent = [call.headers["Authorization"] for call in api.calls("GET /answer")]
         assert sent == ["Bearer t0ken"] * 2
 
-    async def test_user_and_password_are_sent_to_who_gives_the_token(self, api: Api, loader, load):
+    async def test_user_and_password_of_the_secret_are_sent_to_the_token_url(
+        self, api: Api, loader, load
+    ):
         api.answer(SECRET, secret(username="u", password="p4ss"))
         api.answer(ASKED, {"token": "t0ken"})
         api.answer("GET /answer", {"a": 1})
@@ -138,7 +142,7 @@ class TestSecrets:
         (seen,) = api.calls(ASKED)
         assert seen.headers["Authorization"] == "Basic dTpwNHNz"
 
-    async def test_a_secret_that_changed_is_read_anew(self, api: Api, loader, load):
+    async def test_a_changed_secret_is_read_again(self, api: Api, loader, load):
         api.answer(SECRET, secret(token="old"), secret(token="new"))
         api.answer("GET /answer", {"a": 1}, (401, {}), {"a": 2})
         assert await loader.load(load()) == {"a": 1}
@@ -155,7 +159,9 @@ class TestSecrets:
             ((403, {}), Forbidden, "get secrets in namespace shop"),
         ],
     )
-    async def test_without_one_nothing_is_asked(self, api, loader, load, answer, error, text):
+    async def test_without_a_usable_secret_the_service_is_not_called(
+        self, api, loader, load, answer, error, text
+    ):
         api.answer(SECRET, answer)
         with pytest.raises(error, match=text) as caught:
             await loader.load(load())
@@ -182,14 +188,16 @@ class TestTime:
         token = await tokens.of(source, "", ask, ask)
         return token, len(answers) - len(left)
 
-    async def test_a_token_is_good_as_long_as_the_policy_says(self, tokens, source, clock):
+    async def test_a_token_is_valid_for_the_duration_in_the_policy(self, tokens, source, clock):
         assert await self.given(tokens, source, {"token": "a"}) == ("a", 1)
         clock.seconds += 59
         assert await self.given(tokens, source, {"token": "b"}) == ("a", 0)
         clock.seconds += 2
         assert await self.given(tokens, source, {"token": "b"}) == ("b", 1)
 
-    async def test_the_service_knows_better(self, tokens, source, clock):
+    async def test_the_expiry_returned_by_the_service_wins_over_the_policy(
+        self, tokens, source, clock
+    ):
         until = int((clock.now().timestamp() + 600) * 1000)
         await self.given(tokens, source, {"token": "a", "expireAt": until})
         clock.seconds += 599
@@ -198,12 +206,12 @@ class TestTime:
         assert await self.given(tokens, source, {"token": "b"}) == ("b", 1)
 
     @pytest.mark.parametrize("until", [10**30, "soon", -1, 0, None, 1.5, True])
-    async def test_a_time_that_is_none_counts_as_none(self, tokens, source, clock, until):
+    async def test_an_invalid_expiry_is_ignored(self, tokens, source, clock, until):
         await self.given(tokens, source, {"token": "a", "expireAt": until})
         clock.seconds += 61
         assert await self.given(tokens, source, {"token": "b"}) == ("b", 1)
 
-    async def test_only_so_many_are_kept(self, tokens, clock):
+    async def test_the_number_of_kept_tokens_is_limited(self, tokens, clock):
         for number in range(1_001):
             source = TokenSource(url="u", username=str(number), password="p", seconds=60.0)
             await self.given(tokens, source, {"token": str(number)})

@@ -31,7 +31,7 @@ def sent(api):
     return [call.headers["Authorization"] for call in api.seen]
 
 
-async def test_it_carries_the_header_as_the_loader_wrote_it(client, api):
+async def test_a_session_sends_the_authorization_header_of_the_kubeconfig(client, api):
     api.answer(ROUTE, {})
     async with client.open_session(lambda *_: None) as session:
         assert await get(session, api) == 200
@@ -54,7 +54,7 @@ async def test_a_rotated_token_is_used_from_the_next_request_on(api, clock, open
     ]
 
 
-async def test_a_refused_token_is_read_anew_at_once(api, open_client, tmp_path):
+async def test_a_refused_token_is_read_again_at_once(api, open_client, tmp_path):
     token = tmp_path / "token"
     token.write_text("first")
     client = await open_client(tokenFile=str(token))
@@ -68,7 +68,7 @@ async def test_a_refused_token_is_read_anew_at_once(api, open_client, tmp_path):
     ]
 
 
-async def test_user_and_password_work_as_well(api, open_client):
+async def test_a_session_sends_user_and_password(api, open_client):
     client = await open_client(username="u", password="p")
     api.answer(ROUTE, {})
     async with client.open_session(lambda *_: None) as session:
@@ -76,7 +76,7 @@ async def test_user_and_password_work_as_well(api, open_client):
     assert sent(api) == ["Basic dTpw"]
 
 
-async def test_answers_are_reported(answers, api):
+async def test_responses_are_reported_with_their_call_and_problem(answers, api):
     session, heard = answers
     api.answer(ROUTE, {}, (403, {"kind": "Status", "message": "no"}))
     await get(session, api, "?watch=true")
@@ -90,7 +90,7 @@ async def test_answers_are_reported(answers, api):
     ]
 
 
-async def test_no_answer_is_reported_too(free_address, open_client):
+async def test_a_failed_connection_is_reported(free_address, open_client):
     heard = []
     client = await open_client(address=free_address)
     async with client.open_session(lambda _, problem: heard.append(problem)) as session:

@@ -113,22 +113,22 @@ async def said(folder: Path, server: str) -> str:
     return text
 
 
-async def test_a_certificate_that_is_not_trusted(tmp_path: Path, untrusted: str) -> None:
+async def test_an_untrusted_certificate_is_reported(tmp_path: Path, untrusted: str) -> None:
     text = await said(tmp_path, untrusted)
     assert text.endswith("(its certificate is not trusted: self-signed certificate)")
 
 
-async def test_a_port_without_tls(tmp_path: Path, plain: str) -> None:
+async def test_a_port_without_tls_is_reported(tmp_path: Path, plain: str) -> None:
     text = await said(tmp_path, plain)
     assert "it does not speak TLS there: is the port right, and is it https?" in text
 
 
-async def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
+async def test_a_host_name_that_cannot_be_resolved_is_reported(tmp_path: Path) -> None:
     text = await said(tmp_path, "nobody.invalid:6443")
     assert text.endswith("does not answer (its name is not known)")
 
 
-async def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
+async def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
     assert (await said(tmp_path, "127.0.0.1:1")).endswith("(connection refused)")
 
 
@@ -153,7 +153,7 @@ async def test_a_port_where_nobody_listens(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_kubeconfig_that_cannot_be_used(
+async def test_an_unusable_kubeconfig_is_reported_with_its_path_and_the_reason(
     tmp_path: Path, change: tuple[str, str], meaning: str
 ) -> None:
     path = tmp_path / "kubeconfig"

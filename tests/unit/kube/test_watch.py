@@ -74,7 +74,7 @@ async def follow(
     return followed
 
 
-async def test_a_watch_goes_on_where_the_list_ended(api, follow):
+async def test_a_watch_continues_where_the_list_ended(api, follow):
     api.answer(
         ROUTE,
         listed(5, named("x", 1), token="more"),
@@ -94,7 +94,7 @@ async def test_a_watch_goes_on_where_the_list_ended(api, follow):
     assert int(query["timeoutSeconds"]) > 60
 
 
-async def test_a_bookmark_moves_the_position(api, follow):
+async def test_a_bookmark_advances_the_watch_position(api, follow):
     api.answer(
         ROUTE,
         listed(5),
@@ -106,7 +106,7 @@ async def test_a_bookmark_moves_the_position(api, follow):
 
 
 @pytest.mark.parametrize("lost", [streamed(GONE), (410, b"")])
-async def test_after_a_lost_position_what_vanished_is_reported(api, follow, lost):
+async def test_deletions_are_reported_after_the_watch_position_is_lost(api, follow, lost):
     api.answer(
         ROUTE,
         listed(5, named("kept", 1), named("changed", 2), named("gone", 3), named("anew", 4)),
@@ -123,7 +123,7 @@ async def test_after_a_lost_position_what_vanished_is_reported(api, follow, lost
     ]
 
 
-async def test_a_list_that_expires_is_begun_again(api, follow):
+async def test_a_list_whose_position_expires_is_started_again(api, follow):
     api.answer(
         ROUTE,
         listed(5, named("x", 1), token="more"),
@@ -135,7 +135,7 @@ async def test_a_list_that_expires_is_begun_again(api, follow):
     assert seen == [("ADDED", "x", "1"), ("ADDED", "y", "2"), ("DELETED", "x", "1")]
 
 
-async def test_a_broken_watch_goes_on_from_where_it_was(api, follow):
+async def test_a_broken_watch_resumes_at_its_last_position(api, follow):
     api.answer(
         ROUTE,
         listed(5),
@@ -150,7 +150,7 @@ async def test_a_broken_watch_goes_on_from_where_it_was(api, follow):
 
 
 @pytest.mark.parametrize("cut", [1, 7, 100_000])
-async def test_lines_may_come_in_any_pieces(api, follow, cut):
+async def test_lines_are_read_however_they_are_split(api, follow, cut):
     size = 3_000_000 if cut > 7 else 10
     api.answer(
         ROUTE,
@@ -165,7 +165,7 @@ async def test_lines_may_come_in_any_pieces(api, follow, cut):
     assert (await follow(2))[0] == [("ADDED", "x", "6"), ("ADDED", "y", "7")]
 
 
-async def test_only_metadata_is_asked_for(api, follow):
+async def test_only_metadata_is_requested_if_set(api, follow):
     partial = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}
     api.answer(
         ROUTE,
@@ -177,7 +177,7 @@ async def test_only_metadata_is_asked_for(api, follow):
     assert all(call.query["labelSelector"] == "a=b" for call in api.seen)
 
 
-async def test_progress_and_problem_tell_how_it_stands(api, client, clock):
+async def test_a_watch_reports_its_progress_and_its_problem(api, client, clock):
     watch = Watch(client, CONFIG_MAPS, clock)
     start = watch.progress
     clock.seconds += 50
@@ -239,7 +239,7 @@ async def until(condition):
     pytest.fail("the condition never held")
 
 
-async def test_who_has_to_know_while_a_watch_is_silent_waits_for_a_list(api, client):
+async def test_caught_up_waits_for_a_new_list_while_a_watch_is_silent(api, client):
     late = streamed(event("ADDED", named("x", 6)), hold=True)
     answers = [streamed(hold=True), listed(7), late]
     async with beating(api, client, *answers) as watch:
@@ -282,7 +282,7 @@ async def test_a_watch_that_is_open_and_silent_is_not_fresh(api, client, silence
         assert len(api.seen) >= 4
 
 
-async def test_a_watch_that_was_cut_is_not_fresh_before_it_has_gone_on(api, client):
+async def test_a_broken_watch_is_not_fresh_until_it_has_resumed(api, client):
     answers = [(500, b""), lasting(BEAT), streamed(hold=True)]
     async with beating(api, client, *answers) as watch:
         await until(lambda: len(api.seen) == 3)
@@ -301,7 +301,9 @@ class Discovery:
         return self.served
 
 
-async def test_a_kind_that_need_not_be_served_is_gone_with_its_objects(api, client, clock):
+async def test_objects_of_an_optional_kind_are_deleted_when_it_is_no_longer_served(
+    api, client, clock
+):
     unserved = (404, b"404 page not found")
     api.answer(ROUTE, listed(5, named("x", 1)), unserved)
     watch = Watch(client, CONFIG_MAPS, clock, served=Discovery(served=True))
@@ -311,7 +313,9 @@ async def test_a_kind_that_need_not_be_served_is_gone_with_its_objects(api, clie
     assert (watch.absent, watch.synced.is_set(), watch.problem) == (True, True, "")
 
 
-async def test_a_kind_that_is_not_served_is_not_asked_for_until_somebody_looks(api, client, clock):
+async def test_a_kind_that_is_not_served_is_listed_only_after_discovery_finds_it(
+    api, client, clock
+):
     api.answer(ROUTE, listed(5, named("x", 1)), streamed(hold=True))
     found = Discovery(served=False)
     watch = Watch(client, CONFIG_MAPS, clock, served=found)
@@ -329,7 +333,7 @@ async def test_a_kind_that_is_not_served_is_not_asked_for_until_somebody_looks(a
     assert (watch.absent, turned) == (False, [False])
 
 
-async def test_an_optional_kind_that_may_not_be_read_is_in_nobodys_way(api, client, clock):
+async def test_an_optional_kind_that_cannot_be_read_does_not_block_the_caller(api, client, clock):
     api.answer(ROUTE, (403, b"no"))
     watch = Watch(client, CONFIG_MAPS, clock, served=Discovery(served=True))
     async with asyncio.timeout(20), contextlib.aclosing(watch.events()) as events:
@@ -342,7 +346,7 @@ async def test_an_optional_kind_that_may_not_be_read_is_in_nobodys_way(api, clie
     assert "configmaps" in watch.problem
 
 
-async def test_a_kind_that_must_be_served_and_is_not_is_a_problem(api, client, clock):
+async def test_a_required_kind_that_is_not_served_is_a_problem(api, client, clock):
     unserved = (404, b"404 page not found")
     api.answer(ROUTE, listed(5, named("x", 1)), unserved)
     watch = Watch(client, CONFIG_MAPS, clock)

@@ -24,7 +24,7 @@ def writer(client: Client, clock: StillClock) -> KubeWriter:
     return KubeWriter(client, clock)
 
 
-async def test_a_merge_patch_carries_the_version(api, writer):
+async def test_a_merge_patch_contains_the_resource_version(api, writer):
     api.answer(f"PATCH {PATH}", NEW)
     assert await writer.change(CONFIG_MAPS, BEFORE, AFTER) == NEW
     (seen,) = api.seen
@@ -33,7 +33,7 @@ async def test_a_merge_patch_carries_the_version(api, writer):
     assert seen.query == {"fieldManager": "kube-retrofit", "fieldValidation": "Strict"}
 
 
-async def test_a_null_goes_as_a_json_patch_that_replaces_the_version_first(api, writer):
+async def test_a_null_is_sent_as_a_json_patch_that_replaces_the_version_first(api, writer):
     api.answer(f"PATCH {PATH}", NEW)
     await writer.change(CONFIG_MAPS, BEFORE, NULL)
     (seen,) = api.seen
@@ -54,7 +54,7 @@ async def test_a_refused_json_patch_is_a_conflict_if_the_object_changed(
         await writer.change(CONFIG_MAPS, BEFORE, NULL)
 
 
-async def test_that_only_update_is_granted_is_remembered_for_a_while(api, writer, clock):
+async def test_update_is_used_for_a_while_after_patch_was_forbidden(api, writer, clock):
     api.answer(f"PATCH {PATH}", FORBIDDEN)
     api.answer(f"PUT {PATH}", NEW)
     for _ in range(3):
@@ -66,7 +66,7 @@ async def test_that_only_update_is_granted_is_remembered_for_a_while(api, writer
     assert [call.method for call in api.seen[4:]] == ["PATCH", "PUT"]
 
 
-async def test_patch_is_tried_when_update_is_taken_away(api, writer):
+async def test_patch_is_tried_again_after_update_is_forbidden(api, writer):
     api.answer(f"PATCH {PATH}", FORBIDDEN, NEW)
     api.answer(f"PUT {PATH}", NEW, FORBIDDEN)
     await writer.change(CONFIG_MAPS, BEFORE, AFTER)
@@ -74,7 +74,7 @@ async def test_patch_is_tried_when_update_is_taken_away(api, writer):
     assert [call.method for call in api.seen] == ["PATCH", "PUT", "PUT", "PATCH"]
 
 
-async def test_where_nothing_is_granted_patch_is_named(api, writer):
+async def test_the_patch_permission_is_named_if_neither_verb_is_granted(api, writer):
     api.answer(f"PATCH {PATH}", FORBIDDEN)
     api.answer(f"PUT {PATH}", FORBIDDEN)
     with pytest.raises(Forbidden) as caught:
@@ -83,6 +83,6 @@ async def test_where_nothing_is_granted_patch_is_named(api, writer):
 
 
 @pytest.mark.parametrize("value", [2**64, "\udc2a", {1: 2}])
-def test_what_is_no_json_is_invalid(value):
+def test_a_value_that_json_cannot_represent_is_invalid(value):
     with pytest.raises(Invalid, match="cannot be written as JSON"):
         encode({"a": value})

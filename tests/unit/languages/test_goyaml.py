@@ -48,7 +48,7 @@ from reconciler.languages import goyaml
         ("%YAML 1.1\n---\na?", "a?"),
     ],
 )
-def test_a_value_is_what_go_makes_of_it(text: str, value: Any) -> None:
+def test_a_value_is_read_as_in_go(text: str, value: Any) -> None:
     found = goyaml.parse(text)
     assert (found, type(found)) == (value, type(value))
 
@@ -83,14 +83,16 @@ def test_a_value_is_what_go_makes_of_it(text: str, value: Any) -> None:
         (b"\xff", "UTF-8"),
     ],
 )
-def test_what_is_no_value_is_refused_with_its_place(text: str | bytes, problem: str) -> None:
+def test_invalid_yaml_is_refused_with_the_problem_but_not_its_content(
+    text: str | bytes, problem: str
+) -> None:
     with pytest.raises(goyaml.YAMLError, match="is not YAML") as caught:
         goyaml.parse(text)
     assert problem in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_what_aliases_repeat_counts_each_time() -> None:
+def test_values_repeated_by_aliases_count_each_time() -> None:
     text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
         for before, name in ("ab", "bc", "cd", "de", "ef")

@@ -97,15 +97,15 @@ def read(text: str) -> tuple[Any, str]:
 
 
 @pytest.mark.parametrize(("text", "wanted", "phase"), TEMPLATES)
-def test_templates(text: str, wanted: str | None, phase: str) -> None:
+def test_templates_render_as_observed(text: str, wanted: str | None, phase: str) -> None:
     assert rendered(text) == (wanted, phase)
 
 
 @pytest.mark.parametrize(("source", "wanted", "phase"), EXPRESSIONS)
-def test_expressions(source: str, wanted: Any, phase: str) -> None:
+def test_expressions_evaluate_as_observed(source: str, wanted: Any, phase: str) -> None:
     assert evaluated(source) == (shown(wanted), phase)
 
 
 @pytest.mark.parametrize(("text", "wanted", "phase"), VALUES)
-def test_values(text: str, wanted: Any, phase: str) -> None:
+def test_yaml_values_are_read_as_observed(text: str, wanted: Any, phase: str) -> None:
     assert read(text) == (shown(wanted), phase)

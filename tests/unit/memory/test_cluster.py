@@ -20,7 +20,7 @@ def config_map(name, **meta):
     }
 
 
-async def test_files_are_added_as_they_are():
+async def test_an_added_object_gets_the_defaults_of_the_api_server():
     cluster = MemoryCluster()
     stored = cluster.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})
     assert stored["metadata"]["namespace"] == "default"
@@ -30,7 +30,7 @@ async def test_files_are_added_as_they_are():
 
 
 @pytest.mark.parametrize("namespace", ["", "a"])
-async def test_an_unknown_kind_gets_served(namespace):
+async def test_an_unknown_kind_is_served_after_an_object_is_added(namespace):
     cluster = MemoryCluster()
     meta = {"name": "x"} | ({"namespace": namespace} if namespace else {})
     cluster.add({"apiVersion": "x.example/v1", "kind": "Widget", "metadata": meta})
@@ -39,7 +39,7 @@ async def test_an_unknown_kind_gets_served(namespace):
     assert (await cluster.get(kind, namespace, "x"))["kind"] == "Widget"
 
 
-async def test_a_definition_serves_its_versions():
+async def test_a_custom_resource_definition_serves_its_versions():
     cluster = MemoryCluster()
     versions = [
         {"name": "v1beta1", "served": True},
@@ -61,14 +61,14 @@ async def test_a_definition_serves_its_versions():
     assert len(await cluster.find("x.example/v1", "Policy/status")) == 1
 
 
-async def test_callers_cannot_change_what_is_stored():
+async def test_callers_cannot_change_stored_objects():
     cluster = MemoryCluster()
     cluster.add(config_map("x"))
     (await cluster.get(CONFIG_MAPS, "a", "x"))["metadata"]["labels"] = {"x": "y"}
     assert "labels" not in (await cluster.get(CONFIG_MAPS, "a", "x"))["metadata"]
 
 
-async def test_a_token_expires():
+async def test_a_continue_token_expires_after_compaction():
     cluster = MemoryCluster()
     for name in "xyz":
         cluster.add(config_map(name))
@@ -79,7 +79,7 @@ async def test_a_token_expires():
         await cluster.list_page(CONFIG_MAPS, limit=1, token=page.token)
 
 
-async def test_a_finalizer_keeps_an_object_until_it_is_taken_off():
+async def test_a_finalizer_keeps_an_object_until_it_is_removed():
     cluster = MemoryCluster()
     cluster.add(config_map("x", finalizers=["example/one"]))
     cluster.delete(CONFIG_MAPS, "a", "x")
@@ -99,7 +99,7 @@ async def test_identity_survives_every_write():
         assert written["metadata"][field] == stored["metadata"][field]
 
 
-async def test_a_right_can_be_given_back():
+async def test_a_forbidden_right_can_be_granted_again():
     cluster = MemoryCluster()
     stored = cluster.add(config_map("x"))
     cluster.forbid("get", "configmaps")
@@ -108,18 +108,18 @@ async def test_a_right_can_be_given_back():
 
 
 @pytest.mark.parametrize("text", ["a in", "=b", "a=b c", "a in (x", "!"])
-def test_text_that_is_no_label_selector(text):
+def test_an_invalid_label_selector_is_refused(text):
     with pytest.raises(Invalid):
         compile_labels(text)
 
 
-def test_values_of_fields_may_be_escaped():
+def test_values_in_field_selectors_can_be_escaped():
     test = compile_fields(r"spec.policy=a\,b\=c", frozenset({"spec.policy"}))
     assert test({"spec": {"policy": "a,b=c"}})
     assert not test({})
 
 
-def test_events_are_kept():
+def test_emitted_events_are_kept():
     events = MemoryEvents()
     events.emit(
         Event(regarding={"kind": "Secret"}, severity="Normal", reason="R", action="A", note="n")

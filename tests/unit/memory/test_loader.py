@@ -48,7 +48,7 @@ def get(path):
         ("/apis/apps/v1/deployments", {"d"}),
     ],
 )
-async def test_a_path_of_a_collection_lists(loader, path, names):
+async def test_the_path_of_a_collection_returns_a_list(loader, path, names):
     found = await loader.load(get(path))
     assert {item["metadata"]["name"] for item in found["items"]} == names
     assert found["kind"].endswith("List")
@@ -62,7 +62,7 @@ async def test_a_path_of_a_collection_lists(loader, path, names):
         ("/apis/apps/v1/namespaces/a/deployments/d/", "Deployment", "d"),
     ],
 )
-async def test_a_path_of_an_object_reads(loader, path, kind, name):
+async def test_the_path_of_an_object_returns_the_object(loader, path, kind, name):
     found = await loader.load(get(path))
     assert (found["kind"], found["metadata"]["name"]) == (kind, name)
 
@@ -79,7 +79,7 @@ async def test_a_path_of_an_object_reads(loader, path, kind, name):
         ("/api/v1/namespaces/a/configmaps/one/proxy", Invalid),
     ],
 )
-async def test_what_is_not_there_is_named(loader, path, error):
+async def test_a_path_that_does_not_exist_is_an_error_with_a_message(loader, path, error):
     with pytest.raises(error) as caught:
         await loader.load(get(path))
     assert str(caught.value)
@@ -97,14 +97,14 @@ async def test_what_is_not_there_is_named(loader, path, error):
         GlobalLoad(name="entry"),
     ],
 )
-async def test_what_needs_a_cluster_is_refused_without_secrets(loader, load):
+async def test_loads_that_need_a_cluster_are_refused_without_showing_secrets(loader, load):
     with pytest.raises(Invalid, match="only reads of objects") as caught:
         await loader.load(load)
     assert "secret" not in str(caught.value)
     assert "secret" not in repr(load)
 
 
-async def test_a_config_map_without_data_has_none(loader):
+async def test_a_config_map_is_loaded_with_data_and_metadata(loader):
     found = await loader.load(ConfigMapLoad(namespace="a", name="one"))
     assert found["data"] == {"of": "one"}
     assert found["metadata"]["labels"] == {"team": "red"}
@@ -118,7 +118,7 @@ def named(api_version, kind, name="", labels="", namespace="a", **more):
     )
 
 
-async def test_an_object_is_read_by_its_kind(loader):
+async def test_an_object_is_loaded_by_kind_and_name(loader):
     found = await loader.load(named("apps/v1", "Deployment", "d"))
     assert found["spec"] == {"replicas": 2}
     assert (await loader.load(named("v1", "Namespace", "a")))["kind"] == "Namespace"
@@ -130,7 +130,7 @@ async def test_labels_select_the_first_object(loader):
     assert await loader.load(named("v1", "ConfigMap", labels="team in (blue)")) is None
 
 
-async def test_what_is_no_kind_is_not_read(loader):
+async def test_wildcards_missing_objects_and_confined_cluster_kinds_are_errors(loader):
     with pytest.raises(NoKindMatch):
         await loader.load(named("v1", "*", "one"))
     with pytest.raises(NotFound):

@@ -48,7 +48,7 @@ def lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_line_names_who_triggered_what_and_the_request(tmp_path: Path) -> None:
+def test_a_line_names_the_user_the_trigger_and_the_request(tmp_path: Path) -> None:
     file = tmp_path / "audit"
     draft = Draft(name="ur-1", labels={}, spec=SPEC, alone="ur-2")
     with log(str(file)) as (audit, _):
@@ -83,7 +83,7 @@ def test_a_line_names_who_triggered_what_and_the_request(tmp_path: Path) -> None
     assert "t0ps3cret" not in file.read_text()
 
 
-def test_what_was_done_is_found_by_the_name_of_the_request() -> None:
+def test_changes_of_targets_are_logged_with_the_name_of_the_request() -> None:
     stream = io.StringIO()
     ref = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
     target = TargetStatus(ref=ref, outcome=Outcome.PATCHED, version_before="7", version_after="8")
@@ -97,7 +97,7 @@ def test_what_was_done_is_found_by_the_name_of_the_request() -> None:
     assert "request" not in of_a_sweep
 
 
-def test_lines_are_appended_and_a_rotated_file_is_begun_anew(tmp_path: Path) -> None:
+def test_lines_are_appended_and_a_rotated_file_is_started_anew(tmp_path: Path) -> None:
     file = tmp_path / "audit"
     with log(str(file)) as (audit, _):
         audit.changed(REQUEST, policy_named("q"), "label")
@@ -110,7 +110,7 @@ def test_lines_are_appended_and_a_rotated_file_is_begun_anew(tmp_path: Path) -> 
         assert said == []
 
 
-def test_a_log_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     with log(str(folder / "audit")) as (audit, said):
@@ -128,7 +128,7 @@ def test_a_log_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
         assert len(said) == 2
 
 
-def test_a_place_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+def test_a_path_in_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(InvalidSetting, match=r"--audit-log .*/absent/audit: No such file"),
         log(str(tmp_path / "absent" / "audit")),

@@ -64,7 +64,7 @@ async def test_an_unknown_path_is_404(served):
     assert status == 404
 
 
-def test_a_taken_port_is_named_with_its_cure():
+def test_a_port_in_use_is_reported_with_its_setting():
     with bind("127.0.0.1", 0, flag="--port") as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidSetting) as caught:
@@ -84,6 +84,6 @@ def test_a_taken_port_is_named_with_its_cure():
         ("no such host", 1, "--bind-address"),
     ],
 )
-def test_other_refusals_name_the_setting(address, port, word):
+def test_other_bind_errors_are_explained(address, port, word):
     with pytest.raises(InvalidSetting, match=word):
         bind(address, port, flag="--port")

@@ -23,7 +23,7 @@ def report(*, failure: str = "", allowed: bool = False, binding: str = "pods") -
     )
 
 
-def test_runs_are_counted_by_how_they_ended() -> None:
+def test_runs_are_counted_by_result() -> None:
     metrics = create_metrics()
     counter = HookRunCounter(metrics=metrics)
     for item in (report(), report(failure="no"), report(failure="no", allowed=True)):
@@ -35,7 +35,7 @@ def test_runs_are_counted_by_how_they_ended() -> None:
         assert metrics.registry.get_sample_value(f"retrofit_hook_{name}", labels) == expected
 
 
-def test_the_names_of_tenants_make_a_bounded_number_of_series() -> None:
+def test_names_given_by_users_create_a_bounded_number_of_series() -> None:
     metrics = create_metrics()
     for number in range(1000):
         HookRunCounter(metrics=metrics).ran(report(binding=f"b-{number}"))
@@ -46,7 +46,7 @@ def test_the_names_of_tenants_make_a_bounded_number_of_series() -> None:
     assert len(counts) == metrics.labels.rules + 1
 
 
-def test_a_run_that_failed_is_an_event_of_its_hook() -> None:
+def test_a_failed_run_causes_an_event_of_its_hook() -> None:
     events = MemoryEvents()
     reported = HookEvents(events=events)
     for item in (report(), report(failure="no such pod"), report(failure="no", allowed=True)):

@@ -6,13 +6,13 @@ from reconciler.observe.labels import OTHER, BoundedLabels, ResourceLabels
 from reconciler.observe.metrics import create_metrics
 
 
-def test_so_many_policies_have_a_label_of_their_own():
+def test_a_limited_number_of_policies_have_their_own_label():
     labels = BoundedLabels(policies=2)
     shown = [labels.policy(key) for key in ("a", "b", "c", "a", "d")]
     assert shown == ["a", "b", OTHER, "a", OTHER]
 
 
-def test_so_many_rules_have():
+def test_a_limited_number_of_rules_have_their_own_label():
     labels = BoundedLabels(policies=2, rules=2)
     assert labels.rule("a", "one") == ("a", "one")
     assert labels.rule("a", "two") == ("a", "two")
@@ -31,7 +31,7 @@ def test_a_thousand_policies_do_not_make_a_thousand_series():
     assert max(sample.value for sample in totals) == 900
 
 
-def test_what_the_api_server_serves_has_a_label_from_then_on() -> None:
+def test_a_resource_has_its_own_label_once_the_api_server_served_it() -> None:
     labels = ResourceLabels()
     assert labels.label("pods", 403) == "other"
     assert labels.label("pods", 200) == "pods"
@@ -39,5 +39,7 @@ def test_what_the_api_server_serves_has_a_label_from_then_on() -> None:
 
 
 @pytest.mark.parametrize(("resource", "status"), [("x-1", 403), ("x-2", 404), ("/version", 200)])
-def test_what_anybody_may_have_asked_for_has_none(resource: str, status: int) -> None:
+def test_paths_and_resources_that_were_not_served_have_no_own_label(
+    resource: str, status: int
+) -> None:
     assert ResourceLabels().label(resource, status) == "other"

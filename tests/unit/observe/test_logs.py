@@ -57,7 +57,7 @@ def test_an_exception_is_one_line_of_json():
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_no_text_of_an_exception_is_written_that_may_quote_an_object(log_format):
+def test_exception_texts_that_may_quote_an_object_are_not_written(log_format):
     secret = uuid.uuid4().hex
     stream = io.StringIO()
     logs.configure(log_format, "info", stream=stream)

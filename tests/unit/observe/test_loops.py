@@ -42,17 +42,17 @@ async def test_a_fault_names_the_loop():
         await forever("gauges", breaks())
 
 
-async def test_a_loop_that_just_ends_is_a_fault_too():
+async def test_a_loop_that_returns_is_a_fault_too():
     with pytest.raises(LoopEnded, match="gauges ended: a bug in kube-retrofit"):
         await forever("gauges", ends())
 
 
-async def test_a_loop_that_cannot_go_on_says_it_in_its_own_words():
+async def test_an_expected_error_of_a_loop_keeps_its_own_message():
     with pytest.raises(Unavailable, match="no answer for a minute"):
         await forever("gauges", gives_up())
 
 
-async def test_one_that_ends_stops_the_others():
+async def test_a_loop_that_ends_stops_the_others():
     stopped = asyncio.Event()
 
     async def other():
@@ -107,7 +107,7 @@ class Server(socketserver.ThreadingTCPServer):
         self.server_close()
 
 
-def test_a_request_that_was_given_up_is_no_error(tmp_path, caplog):
+def test_a_cancelled_http_request_logs_no_error(tmp_path, caplog):
     """Some hundred requests are cancelled at various moments of the handshake or the response."""
     server = Server(create(tmp_path, SystemClock()))
 
@@ -128,7 +128,7 @@ def test_a_request_that_was_given_up_is_no_error(tmp_path, caplog):
     assert said == []
 
 
-def test_any_other_error_that_nobody_awaits_is_logged(caplog):
+def test_other_unhandled_errors_of_the_event_loop_are_logged(caplog):
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         loop = runner.get_loop()
         loop.call_soon(lambda: 1 / 0)

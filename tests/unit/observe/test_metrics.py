@@ -29,7 +29,7 @@ UNITS = (
 )
 
 
-def test_names_follow_prometheus():
+def test_metric_names_follow_the_conventions_of_prometheus():
     text = generate_latest(create_metrics().registry).decode()
     names = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}

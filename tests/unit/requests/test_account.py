@@ -21,13 +21,13 @@ def parse(value, namespace=""):
     ("value", "namespace"),
     [("bot", "shop"), (" bot ", "shop"), ("shop/bot", "")],
 )
-def test_what_names_an_account(value, namespace):
+def test_an_annotation_names_an_account(value, namespace):
     account = parse(value, namespace)
     assert account == ServiceAccount(namespace="shop", name="bot")
     assert account.user == "system:serviceaccount:shop:bot"
 
 
-def test_a_policy_without_the_annotation_names_none():
+def test_a_policy_without_the_annotation_names_no_account():
     assert parse_account({"metadata": {"name": "p"}}, reserved=OWN) is None
     assert parse_account({"metadata": None}, reserved=OWN) is None
 
@@ -52,7 +52,7 @@ def test_a_policy_without_the_annotation_names_none():
         ("kyverno-background-controller", "kyverno", "belongs to kube-retrofit"),
     ],
 )
-def test_what_names_none_says_where_and_what_to_write(value, namespace, said):
+def test_an_invalid_account_is_refused_with_location_and_remedy(value, namespace, said):
     with pytest.raises(InvalidPolicy, match=said) as refused:
         parse(value, namespace)
     assert refused.value.location == f"metadata.annotations[{ANNOTATION_SERVICE_ACCOUNT}]"

@@ -68,13 +68,13 @@ def adopted(obj):
     return request
 
 
-def test_it_is_skipped_unless_adopted():
+def test_a_request_of_kyverno_is_skipped_unless_adopted():
     assert read_request(stored(), adopt=False) is None
     assert not is_ours(stored())
 
 
 @pytest.mark.parametrize("adopt", [False, True])
-def test_ours_are_taken_by_label_or_source(adopt):
+def test_own_requests_are_recognized_by_label_or_source(adopt):
     by_label = stored()
     by_label["metadata"]["labels"] = {"kube-retrofit.dev/shard": "3"}
     for obj in (by_label, stored(source="manual")):
@@ -84,12 +84,12 @@ def test_ours_are_taken_by_label_or_source(adopt):
 
 
 @pytest.mark.parametrize("kind", ["generate", "cel-mutate", "cel-generate"])
-def test_other_work_is_always_skipped(kind):
+def test_other_request_types_are_always_skipped(kind):
     assert read_request(stored(requestType=kind), adopt=True) is None
     assert read_request(stored(requestType=kind, source="manual"), adopt=True) is None
 
 
-def test_an_update_is_confirmed_and_evaluated_as_our_own():
+def test_an_update_is_read_and_confirmed_like_an_own_request():
     spec = adopted(stored()).spec
     assert (spec.policy.key, spec.rule, spec.operation) == ("paint", "walls", "UPDATE")
     assert spec.source is Source.ADMISSION
@@ -103,7 +103,7 @@ def test_an_update_is_confirmed_and_evaluated_as_our_own():
     assert confirm(spec, moved) is Presence.STORED
 
 
-def test_an_update_that_changed_nothing_needs_no_proof():
+def test_an_update_that_changed_nothing_is_marked_as_unchanged():
     assert adopted(stored(old=TRIGGER)).spec.trigger.unchanged
 
 
@@ -128,13 +128,13 @@ def test_a_subresource_keeps_its_object():
     assert spec.trigger.subresource == "binding"
 
 
-def test_one_of_a_policy_change_has_no_request():
+def test_a_request_of_a_policy_change_has_no_admission_request():
     spec = adopted(stored(context={"userInfo": {}, "admissionRequestInfo": {}})).spec
     assert (spec.source, spec.operation) == (Source.POLICY_CHANGE, "")
     assert (spec.user, spec.request, spec.recorded) == ({}, {}, None)
 
 
-def test_the_first_versions_kept_the_request_as_a_text():
+def test_an_admission_request_stored_as_text_is_read():
     obj = stored()
     info = obj["spec"]["context"]["admissionRequestInfo"]
     info["admissionRequest"] = json.dumps(info["admissionRequest"])
@@ -143,7 +143,7 @@ def test_the_first_versions_kept_the_request_as_a_text():
     assert adopted(obj).spec.source is Source.POLICY_CHANGE
 
 
-def test_its_state_is_read():
+def test_the_state_of_an_adopted_request_is_read():
     obj = stored()
     obj["status"] = {}
     assert adopted(obj).status.state is State.PENDING
@@ -159,13 +159,13 @@ def test_its_state_is_read():
         {"old": {"metadata": {"labels": 7}}},
     ],
 )
-def test_what_no_object_is_breaks_no_list_and_is_kept_to_be_named(fields):
+def test_values_that_are_not_objects_are_kept_without_failing_the_list(fields):
     request = read_request(stored(**fields), adopt=True)
     assert request is not None
     assert fields.get("old", fields.get("new")) in (request.spec.recorded or {}).values()
 
 
-def test_a_subresource_that_is_no_text_breaks_no_list():
+def test_a_subresource_that_is_not_a_string_does_not_fail_the_list():
     obj = stored()
     obj["spec"]["context"]["admissionRequestInfo"]["admissionRequest"]["subResource"] = ["a"]
     assert read_request(obj, adopt=True) is not None

@@ -46,12 +46,12 @@ def spec(operation, *, uid="u1", name="n", **record):
         ("", {}, ABSENT, GONE),
     ],
 )
-def test_a_live_read_tells_whether_the_request_was_stored(operation, record, live, presence):
+def test_a_live_read_determines_whether_the_trigger_was_stored(operation, record, live, presence):
     assert confirm(spec(operation, **record), live) is presence
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", ""])
-def test_without_a_uid_any_object_of_the_name_is_meant(operation):
+def test_without_a_uid_any_object_with_the_name_counts(operation):
     assert confirm(spec(operation, uid=""), ANOTHER) is STORED
 
 
@@ -65,5 +65,5 @@ def test_without_a_uid_any_object_of_the_name_is_meant(operation):
         ("", "", False),
     ],
 )
-def test_what_carries_no_whole_object_is_not_looked_for(subresource, name, read):
+def test_triggers_without_a_readable_object_are_not_read(subresource, name, read):
     assert needs_read(spec("UPDATE", name=name, subresource=subresource)) is read

@@ -90,7 +90,7 @@ def drafted(found, rule, **limits):
     return draft(found, rule, trigger, max_recorded=limits.get("max_recorded", 1 << 20))
 
 
-def test_a_create_records_intent_and_nothing_of_the_object():
+def test_a_creation_records_rule_and_trigger_but_nothing_of_the_object():
     found = drafted(request("CREATE", obj(data={"mode": "on", "other": "x"})), program())
     spec = found.spec
     assert found.name == naming.request_name("request-uid", "policy-uid", "r")
@@ -140,7 +140,7 @@ def newer(version):
         pytest.param({"rule": {"rule": "s"}}, id="of another rule"),
     ],
 )
-def test_attempts_at_other_writes_share_none(other):
+def test_attempts_at_different_writes_do_not_share_a_request(other):
     rule = program()
     rule = replace(rule, origin=replace(rule.origin, **other.get("rule", {})))
     found = attempt(**(other | {"rule": rule}))
@@ -157,14 +157,14 @@ def test_attempts_at_other_writes_share_none(other):
         "{{ to_string(request) }}",
     ],
 )
-def test_where_the_sender_is_read_only_the_same_sender_shares(patch):
+def test_a_rule_that_reads_the_sender_shares_requests_of_the_same_sender_only(patch):
     rule = program(patch=patch)
     name = attempt(user="jane", rule=rule).name
     assert attempt(user="other", rule=rule).name != name
     assert attempt(user="jane", rule=rule).name == name
 
 
-def test_where_the_old_object_is_read_only_an_equal_one_shares():
+def test_a_rule_that_reads_the_old_object_shares_requests_of_equal_ones_only():
     rule = program(patch="{{ request.oldObject.data.mode }}")
     forged = obj(data={"mode": "forged"})
     assert attempt(rule=rule).name != attempt(rule=rule, old=forged).name
@@ -185,11 +185,11 @@ def test_where_the_old_object_is_read_only_an_equal_one_shares():
         ),
     ],
 )
-def test_what_replaces_no_version_that_can_be_read_shares_nothing(found):
+def test_writes_that_replace_no_readable_version_do_not_share_a_request(found):
     assert drafted(found, program(kinds=("*",))).alone == ""
 
 
-def test_what_goes_into_a_secret_is_not_shared():
+def test_requests_with_a_recorded_secret_are_not_shared():
     # If the name were used again, the Secret would be deleted with the older request.
     new, old = obj("Secret", data={"k": "bmV3"}), obj("Secret", data={"k": "b2xk"})
     rule = program(kinds=("Secret",), patch="{{ request.oldObject.data.k }}")
@@ -211,13 +211,13 @@ def test_what_goes_into_a_secret_is_not_shared():
         ),
     ],
 )
-def test_of_the_request_only_what_the_rule_reads_is_kept(patch, user, info):
+def test_only_request_fields_that_the_rule_reads_are_recorded(patch, user, info):
     spec = drafted(request("CREATE", obj()), program(patch=patch)).spec
     assert spec.user == {"userInfo": user}
     assert spec.request == info
 
 
-def test_a_draft_survives_the_way_over_the_wire():
+def test_a_draft_is_the_same_after_serialization():
     spec = drafted(request("DELETE", None, obj(data={"mode": "on"})), program()).spec
     assert parse_spec(orjson.loads(orjson.dumps(render_spec(spec)))) == spec
 
@@ -234,7 +234,7 @@ def test_an_update_whose_rule_reads_the_new_object_records_nothing():
     assert drafted(request("UPDATE", new, old), program()).spec.recorded is None
 
 
-def test_a_deletion_records_what_the_rule_reads_and_what_match_needs():
+def test_a_deletion_records_the_fields_that_rule_and_match_read():
     old = obj(
         data={"mode": "on", "other": "x"},
         metadata={
@@ -259,7 +259,7 @@ def test_a_deletion_records_what_the_rule_reads_and_what_match_needs():
     }
 
 
-def test_a_deletion_also_keeps_what_is_read_as_the_old_object():
+def test_a_deletion_also_records_fields_read_from_the_old_object():
     rule = program(patch="{{ request.oldObject.data.mode }}{{ request.object.data.more }}")
     found = drafted(request("DELETE", None, obj(data={"mode": "on", "more": "x"})), rule)
     assert found.spec.recorded["object"]["data"] == {"mode": "on", "more": "x"}
@@ -279,14 +279,14 @@ def test_only_annotations_that_the_rule_reads_are_kept():
     [({"c": "d*"}, {"c": "d"}), ({"x/*": "?"}, {"c": "d", "e": "f", LAST_APPLIED: "{...}"})],
 )
 @pytest.mark.parametrize("section", ["match", "exclude"])
-def test_annotations_that_match_asks_for_are_kept(section, wanted, kept):
+def test_annotations_that_match_or_exclude_read_are_kept(section, wanted, kept):
     old = obj(metadata={"annotations": {"c": "d", "e": "f", LAST_APPLIED: "{...}"}})
     rule = program(**{section: {"annotations": wanted}})
     found = drafted(request("DELETE", None, old), rule)
     assert found.spec.recorded["object"]["metadata"]["annotations"] == kept
 
 
-def test_an_annotation_of_a_secret_that_is_kept_goes_into_a_secret():
+def test_a_recorded_annotation_of_a_secret_is_stored_in_a_secret():
     rule = program(kinds=["Secret"], patch="{{ request.object.metadata.annotations.copy }}")
     old = obj("Secret", metadata={"annotations": {"copy": "aHVu", "other": "x"}})
     found = drafted(request("DELETE", None, old), rule)
@@ -304,7 +304,7 @@ def test_an_expression_over_the_whole_object_keeps_all_of_it():
     ("subresource", "kept"),
     [("", False), ("status", False), ("scale", True), ("ephemeralcontainers", True)],
 )
-def test_the_object_of_a_subresource_is_kept_because_it_cannot_be_read_later(subresource, kept):
+def test_the_object_of_a_subresource_is_kept_if_it_cannot_be_read_later(subresource, kept):
     new = obj(data={"mode": "on", "other": "x"})
     found = drafted(request("UPDATE", new, new, subresource=subresource), program())
     assert (found.spec.recorded is not None) is kept
@@ -313,7 +313,7 @@ def test_the_object_of_a_subresource_is_kept_because_it_cannot_be_read_later(sub
     assert found.spec.trigger.subresource == subresource
 
 
-def test_the_data_of_a_secret_goes_into_a_secret():
+def test_recorded_data_of_a_secret_is_stored_in_a_secret():
     rule = program(kinds=["Secret"], patch="{{ request.object.data.token }}")
     old = obj("Secret", data={"token": "aHVudGVyMg==", "other": "x"})
     found = drafted(request("DELETE", None, old), rule)
@@ -323,7 +323,7 @@ def test_the_data_of_a_secret_goes_into_a_secret():
     assert "aHVudGVyMg" not in orjson.dumps(render_spec(found.spec)).decode()
 
 
-def test_what_is_no_data_of_a_secret_stands_in_the_request():
+def test_metadata_of_a_secret_is_recorded_in_the_request():
     rule = program(kinds=["Secret"], patch="{{ request.object.metadata.name }}")
     found = drafted(request("DELETE", None, obj("Secret", data={"token": "x"})), rule)
     assert found.secret is None
@@ -333,7 +333,7 @@ def test_what_is_no_data_of_a_secret_stands_in_the_request():
 @pytest.mark.parametrize(
     "path", ["request.object.metadata.annotations", "request.object", "request.oldObject.metadata"]
 )
-def test_the_second_copy_of_a_secret_in_its_annotations_is_no_way_out(path):
+def test_the_last_applied_copy_of_a_secret_is_stored_in_a_secret(path):
     rule = program(kinds=["Secret"], patch=f"{{{{ to_string({path}) }}}}")
     old = obj("Secret", metadata={"annotations": {LAST_APPLIED: '{"data":{"token":"aHVu"}}'}})
     found = drafted(request("DELETE", None, old), rule)
@@ -341,14 +341,14 @@ def test_the_second_copy_of_a_secret_in_its_annotations_is_no_way_out(path):
     assert b"aHVu" in found.secret
 
 
-def test_more_than_the_limit_is_refused_with_figures():
+def test_recording_more_than_the_limit_is_refused_with_figures():
     old = obj(data={"mode": "x" * 500})
     with pytest.raises(TooLarge, match=r"rule r of policy p reads \d+ bytes .* the 400 that"):
         drafted(request("DELETE", None, old), program(), max_recorded=400)
     assert drafted(request("UPDATE", old, old), program(), max_recorded=10)
 
 
-def test_the_trigger_of_a_create():
+def test_the_trigger_of_a_creation_has_a_digest_but_no_version():
     new = obj(metadata={"resourceVersion": ""})
     found = record_trigger(request("CREATE", new))
     assert (found.resource_version, found.unchanged, found.terminating) == ("", False, False)
@@ -360,7 +360,7 @@ def test_the_trigger_of_an_update_carries_the_version_that_it_replaces():
     assert (found.resource_version, found.unchanged) == ("7", False)
 
 
-def test_an_update_that_changes_nothing_is_known():
+def test_an_update_that_changes_nothing_is_recognized():
     one, two = obj(data={"a": "1"}), obj(data={"a": "1"})
     assert record_trigger(request("UPDATE", one, two)).unchanged
 
@@ -378,7 +378,7 @@ def test_an_update_of_managed_fields_or_of_a_type_is_a_change(old, new):
     assert not found.unchanged
 
 
-def test_the_trigger_of_a_deletion_says_whether_it_was_terminating_before():
+def test_the_trigger_of_a_deletion_records_whether_it_was_already_terminating():
     old = obj()
     dying = obj(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert not record_trigger(request("DELETE", None, old)).terminating
@@ -413,7 +413,7 @@ NAME, MODE, OTHER = ("metadata", "name"), ("data", "mode"), ("data", "other")
         ("", Projection(request=None, old_object=frozenset({()})), True),
     ],
 )
-def test_what_others_than_the_rule_can_still_read(operation, reads, kept):
+def test_keeps_reports_whether_other_fields_can_still_be_read(operation, reads, kept):
     rule = program()
     old = None if operation in {"CREATE", ""} else obj(data={"mode": "x"})
     new = None if operation == "DELETE" else obj(data={"mode": "y"})
@@ -431,7 +431,7 @@ def test_what_others_than_the_rule_can_still_read(operation, reads, kept):
     assert keeps(spec, rule, reads) is kept
 
 
-def test_of_a_subresource_only_what_the_rule_reads():
+def test_of_a_subresource_only_fields_that_the_rule_reads_can_still_be_read():
     rule = program()
     request = AdmissionRequest(
         uid="r",
@@ -448,7 +448,7 @@ def test_of_a_subresource_only_what_the_rule_reads():
     assert not keeps(spec, rule, Projection(object=frozenset({OTHER})))
 
 
-def test_rules_that_come_first_stand_in_the_request():
+def test_rules_that_come_first_are_recorded_in_the_request():
     first, second = program(patch="{{ request.oldObject.data.other }}"), program()
     request = AdmissionRequest(
         uid="r",

@@ -61,7 +61,9 @@ def step(status, disposition, **facts):
         ),
     ],
 )
-def test_an_end_says_when_why_and_until_when_it_is_kept(disposition, state, reason, removal):
+def test_a_final_status_has_a_reason_an_end_and_a_removal_time(
+    disposition, state, reason, removal
+):
     ended = step(RequestStatus(attempts=2), disposition)
     assert (ended.state, ended.reason, ended.attempts) == (state, reason, 3)
     assert ended.finished == NOW
@@ -87,7 +89,7 @@ def interrupted(**facts):
     )
 
 
-def test_what_is_interrupted_is_tried_again_twice():
+def test_an_interrupted_attempt_is_retried_twice():
     status = RequestStatus()
     for times in (1, 2):
         status = step(status, interrupted())
@@ -110,7 +112,7 @@ def test_only_interruptions_in_a_row_count(disposition, left):
     assert step(status, disposition).interruptions == left
 
 
-def test_the_next_attempt_forgets_what_stopped_the_one_before():
+def test_the_next_attempt_clears_what_stopped_the_previous_one():
     parked = step(
         RequestStatus(), Retry(reason="x", message="m", retry_after=1, missing_permission="p")
     )
@@ -128,19 +130,19 @@ def test_the_next_attempt_forgets_what_stopped_the_one_before():
         Retry(reason=Reason.FAILED, message="m", retry_after=0),
     ],
 )
-def test_final_is_final(state, disposition):
+def test_a_final_status_does_not_change(state, disposition):
     ended = RequestStatus(state=state, message="the end", attempts=4)
     assert step(ended, disposition, targets=(target(),)) is ended
 
 
-def test_an_attempt_that_learns_nothing_about_targets_keeps_what_is_known():
+def test_an_attempt_without_results_of_targets_keeps_the_known_ones():
     known = RequestStatus(targets=(target(),), counts=Counts(patched=150, failed=1))
     parked = step(known, Retry(reason="Unavailable", message="m", retry_after=1))
     assert parked.targets == known.targets
     assert parked.counts == known.counts
 
 
-def test_progress_of_a_sweep_stands_in_the_status():
+def test_the_progress_of_a_sweep_is_stored_in_the_status():
     progress = SweepProgress(cursor="0:a/b", done=3, total=9)
     status = step(RequestStatus(), Done(), sweep=progress, counts=Counts(patched=3))
     assert (status.sweep, status.counts) == (progress, Counts(patched=3))
@@ -154,7 +156,7 @@ def test_retention_is_never_shorter_than_asked_and_little_longer():
         assert timedelta(seconds=600) <= kept <= timedelta(seconds=660)
 
 
-def test_times_sort_as_they_come_together_with_the_minutes_of_earlier_versions():
+def test_removal_times_sort_chronologically_with_those_of_earlier_versions():
     moments = [NOW + timedelta(seconds=17 * step) for step in range(200)]
     names = [second(moment) for moment in moments]
     assert names == sorted(names)
@@ -177,7 +179,7 @@ def test_a_status_lists_failures_first_and_is_bounded():
     assert [item.ref.name for item in kept[1:3]] == ["ok-0", "ok-1"]
 
 
-def test_the_largest_status_stays_far_below_what_etcd_takes():
+def test_the_largest_status_stays_far_below_the_limit_of_etcd():
     worst = [
         target(f"{number:0253}", Outcome.INVALID, message="m" * 5000) for number in range(500)
     ]

@@ -73,14 +73,14 @@ def test_every_limit_is_read():
         ("window", "09:00-09:00", "at the same time"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_with_place_and_cure(name, value, part):
+def test_invalid_limits_are_refused_with_location_and_remedy(name, value, part):
     with pytest.raises(InvalidPolicy, match="annotations") as caught:
         parse_limits(annotated(**{name: value}))
     assert part in str(caught.value)
     assert name.replace("_", "-") in caught.value.location
 
 
-def test_a_name_that_nothing_reads_is_known():
+def test_an_unknown_annotation_is_reported_as_unread():
     assert unread(annotated(pause="true", run="x", rate="1/s")) == ("kube-retrofit.dev/pause",)
 
 
@@ -122,12 +122,12 @@ WEEK = "Mon-Fri 09:00-17:00 Europe/Berlin"
         ("02:30-04:00 Europe/Berlin", "2026-03-29T00:59", "2026-03-29T01:30"),
     ],
 )
-def test_a_window_opens_by_the_clock_of_its_place(text, now, begin):
+def test_a_window_opens_by_the_clock_of_its_time_zone(text, now, begin):
     found = opens(parse_windows(text, "x"), moment(now))
     assert (None if found is None else found.astimezone(UTC)) == (begin and moment(begin))
 
 
-def test_the_next_begin_is_after_now_and_open():
+def test_the_next_begin_of_a_window_is_in_the_future_and_within_it():
     (window,) = parse_windows(WEEK, "x")
     now = moment("2026-01-01T00:00")
     for hours in range(0, 24 * 366, 7):
@@ -137,7 +137,7 @@ def test_the_next_begin_is_after_now_and_open():
         assert window.is_open(begin)
 
 
-def test_a_hold_says_why_and_until_when():
+def test_a_hold_has_a_reason_and_an_end():
     paused = parse_limits(annotated(paused="true", window=WEEK)).hold(moment("2026-06-01T00:00"))
     assert (paused.reason, paused.until) == ("Paused", None)
     closed = parse_limits(annotated(window=WEEK)).hold(moment("2026-06-06T00:00"))

@@ -17,7 +17,7 @@ texts = st.text(max_size=80)
 
 
 @given(texts, texts, texts)
-def test_equal_causes_give_equal_names_that_kubernetes_takes(uid, policy, rule):
+def test_equal_causes_have_equal_names_that_are_valid_in_kubernetes(uid, policy, rule):
     name = naming.request_name(uid, policy, rule)
     assert name == naming.request_name(uid, policy, rule)
     assert DNS_NAME.fullmatch(name)
@@ -26,11 +26,11 @@ def test_equal_causes_give_equal_names_that_kubernetes_takes(uid, policy, rule):
 
 
 @given(st.lists(st.tuples(texts, texts, texts), unique=True, min_size=2, max_size=8))
-def test_different_causes_give_different_names(causes):
+def test_different_causes_have_different_names(causes):
     assert len({naming.request_name(*cause) for cause in causes}) == len(causes)
 
 
-def test_parts_of_a_cause_do_not_run_into_each_other():
+def test_the_parts_of_a_cause_are_kept_apart_in_its_name():
     assert naming.request_name("a", "bc", "d") != naming.request_name("ab", "c", "d")
     assert naming.request_name("a", "b", "1:c") != naming.request_name("a", "b1:", "c")
 
@@ -43,22 +43,22 @@ def test_a_sweep_is_named_by_policy_generation_and_rule():
 
 
 @given(texts)
-def test_a_trigger_stays_in_one_of_64_buckets(uid):
+def test_a_trigger_always_has_the_same_of_64_shards(uid):
     assert naming.shard(uid) == naming.shard(uid)
     assert 0 <= naming.shard(uid) < 64
 
 
-def test_all_buckets_are_used():
+def test_all_shards_are_used():
     assert {naming.shard(str(number)) for number in range(2000)} == set(range(64))
 
 
 @given(texts, st.sampled_from(Source))
-def test_every_label_is_a_label_value(policy, source):
+def test_every_label_has_a_valid_value(policy, source):
     for value in naming.labels(policy, "u", source).values():
         assert LABEL_VALUE.fullmatch(value)
 
 
-def test_a_policy_that_fits_keeps_its_name():
+def test_a_policy_name_that_fits_a_label_is_kept():
     found = naming.labels("set-team", "u", Source.ADMISSION)
     assert found == {
         LABEL_POLICY: "set-team",
@@ -68,7 +68,7 @@ def test_a_policy_that_fits_keeps_its_name():
 
 
 @pytest.mark.parametrize("policy", ["a" * 64, "ns/name", "ends-", "a." * 31 + "a" + "-", ""])
-def test_a_policy_that_does_not_fit_is_hashed(policy):
+def test_a_policy_name_that_does_not_fit_a_label_is_hashed(policy):
     assert naming.policy_label(policy).startswith("hash-")
 
 
@@ -76,7 +76,7 @@ def test_policies_of_two_namespaces_have_different_labels():
     assert len({naming.policy_label(key) for key in ("a/p", "b/p", "p")}) == 3
 
 
-def test_the_digest_ignores_order_and_what_every_write_moves():
+def test_the_digest_ignores_order_and_metadata_that_every_write_changes():
     one = {
         "kind": "ConfigMap",
         "data": {"a": "1", "b": "2"},
@@ -86,7 +86,7 @@ def test_the_digest_ignores_order_and_what_every_write_moves():
     assert naming.digest(one) == naming.digest(other)
 
 
-def test_the_digest_sees_content():
+def test_the_digest_depends_on_the_content():
     one = {"metadata": {"name": "x"}, "data": {"a": "1"}}
     assert naming.digest(one) != naming.digest({**one, "data": {"a": "2"}})
     assert naming.digest(one) != naming.digest({**one, "metadata": {"name": "y"}})

@@ -17,7 +17,7 @@ class TestMarks:
             (79, True, False),
         ],
     )
-    def test_it_turns_at_the_limit_and_turns_back_below_the_low_mark(
+    def test_diversion_starts_at_the_limit_and_ends_below_the_low_mark(
         self, waiting, before, diverts
     ):
         assert MARKS.diverts(waiting, before=before) is diverts
@@ -30,7 +30,7 @@ class TestMarks:
         assert not marks.full(99)
         assert marks.full(100)
 
-    def test_a_limit_of_one_comes_back_when_nothing_waits(self):
+    def test_a_limit_of_one_stops_diverting_when_no_request_waits(self):
         marks = Thresholds(limit=1, hard=10)
         assert marks.diverts(1, before=True)
         assert not marks.diverts(0, before=True)
@@ -53,51 +53,51 @@ class TestBacklog:
             (998, 1001, 3, True),
         ],
     )
-    def test_it_is_reported_when_it_changed_by_a_step_or_passed_a_mark(
+    def test_the_backlog_is_reported_after_a_step_or_at_a_threshold(
         self, reported, now, noticed, worth
     ):
         assert Backlog(waiting=now).outdates(Backlog(waiting=reported), noticed, MARKS) is worth
 
-    def test_without_a_limit_the_hard_one_gives_the_step(self):
+    def test_without_a_limit_the_hard_limit_determines_the_step(self):
         marks = Thresholds(limit=0, hard=1000)
         assert not Backlog(waiting=99).outdates(Backlog(), 0, marks)
         assert Backlog(waiting=100).outdates(Backlog(), 0, marks)
 
 
 class TestSettling:
-    def test_a_sequence_is_settled_when_it_is_known_for_long_enough(self):
+    def test_a_sequence_settles_once_it_has_been_known_for_long_enough(self):
         settling = Settling()
         settling.note("ur-all", 3, 100.0)
         assert settling.first("ur-all") == 100.0
         assert settling.settled("ur-all", 99.0) == 0
         assert settling.settled("ur-all", 100.0) == 3
 
-    def test_one_that_is_known_already_does_not_become_younger(self):
+    def test_noting_a_sequence_again_does_not_postpone_its_settling(self):
         settling = Settling()
         settling.note("ur-all", 3, 100.0)
         settling.note("ur-all", 3, 150.0)
         assert settling.settled("ur-all", 100.0) == 3
 
-    def test_later_ones_do_not_keep_earlier_ones_from_settling(self):
+    def test_later_sequences_do_not_keep_earlier_ones_from_settling(self):
         settling = Settling()
         for second in range(100):
             settling.note("ur-all", second + 1, 2.0 * second)
         assert settling.settled("ur-all", 100.0) == 51
 
-    def test_those_of_one_moment_are_one_and_settle_with_the_last(self):
+    def test_sequences_close_in_time_settle_together_with_the_last(self):
         settling = Settling()
         for number in range(5):
             settling.note("ur-all", number + 1, 10.0 + number / 5)
         assert settling.settled("ur-all", 10.7) == 0
         assert settling.settled("ur-all", 10.8) == 5
 
-    def test_moments_do_not_run_together_for_ever(self):
+    def test_sequences_in_steady_succession_are_not_merged_without_end(self):
         settling = Settling()
         for number in range(50):
             settling.note("ur-all", number + 1, number / 2)
         assert settling.settled("ur-all", 5.0) > 0
 
-    def test_what_is_seen_to_is_dropped(self):
+    def test_processed_sequences_are_dropped(self):
         settling = Settling()
         settling.note("ur-all", 1, 1.0)
         settling.note("ur-all", 2, 5.0)
@@ -107,7 +107,7 @@ class TestSettling:
         settling.drop("other", 2)
         assert settling.settled("ur-all", 99.0) == 0
 
-    def test_orders_are_kept_apart(self):
+    def test_sequences_of_different_aggregate_requests_are_kept_apart(self):
         settling = Settling()
         settling.note("one", 1, 1.0)
         settling.note("other", 7, 1.0)

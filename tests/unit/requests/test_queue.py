@@ -51,7 +51,7 @@ class Model:
 
 
 @given(STEPS)
-def test_it_behaves_as_two_plain_tables(steps):
+def test_the_queue_behaves_like_the_reference_model(steps):
     queue, model = RequestQueue(), Model()
     now = 0
     for action, name, number in steps:
@@ -87,7 +87,7 @@ def test_a_name_is_brought_forward_and_never_put_off():
     assert (queue.take(9), queue.take(9)) == ("a", None)
 
 
-def test_a_name_that_is_pushed_while_it_is_in_work_comes_again_afterwards():
+def test_a_name_pushed_while_it_is_in_work_comes_again_afterwards():
     queue = RequestQueue()
     queue.push("a", 0)
     assert queue.take(0) == "a"
@@ -132,7 +132,7 @@ def test_a_tenant_has_no_more_than_its_share_in_work():
     assert queue.take(5) == "a2"
 
 
-def test_what_comes_again_still_belongs_to_its_tenant():
+def test_a_name_that_comes_again_keeps_its_tenant():
     queue = RequestQueue(share=1)
     queue.push("a0", 0, "a")
     assert queue.take(0) == "a0"

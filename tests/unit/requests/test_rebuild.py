@@ -50,12 +50,12 @@ def program(*, match=None, exclude=None, value="x", apply_rules="All", patch=Non
         ({"value": "{{ to_string(request) }}"}, "anything of the request"),
     ],
 )
-def test_what_cannot_be_rebuilt_from_the_live_object_is_said(rule, word):
+def test_rules_that_cannot_be_rebuilt_from_the_live_object_are_explained(rule, word):
     text = why_not_rebuildable(program(**rule))
     assert (word in text) if word else not text
 
 
-def test_a_rule_is_as_hard_to_rebuild_as_those_that_it_waits_for():
+def test_a_rule_is_rebuildable_only_if_the_rules_before_it_are():
     assert not why_not_rebuildable(program(apply_rules="One"))
     assert "operation" in why_not_rebuildable(
         program(apply_rules="One", match={"kinds": ["Pod"], "operations": ["CREATE"]})

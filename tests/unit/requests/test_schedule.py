@@ -16,7 +16,7 @@ def test_pauses_double(attempt, pause):
     st.floats(0.001, 10),
     st.floats(10, 1e5),
 )
-def test_a_pause_lies_between_base_and_ceiling_and_its_spread(attempt, jitter, base, ceiling):
+def test_a_pause_lies_between_base_and_ceiling_plus_jitter(attempt, jitter, base, ceiling):
     backoff = Backoff(base=base, ceiling=ceiling)
     assert base <= backoff.delay(attempt) <= backoff.delay(attempt, jitter)
     assert backoff.delay(attempt) <= backoff.delay(attempt + 1) <= ceiling

@@ -46,7 +46,7 @@ def folder(tmp_path: Path, jq: JqWorkers) -> Folder:
     return Folder(tmp_path, jq)
 
 
-async def test_a_hook_is_what_its_executable_printed(folder: Folder) -> None:
+async def test_a_hook_is_registered_with_the_configuration_that_it_prints(folder: Folder) -> None:
     folder.put("a/one.sh", "configVersion: v1\nonStartup: 1")
     folder.put("two.sh", '{"configVersion": "v1", "schedule": [{"crontab": "0 3 * * *"}]}')
     found = await folder.find()
@@ -95,7 +95,7 @@ def hook(name: str, spec: dict[str, object]) -> dict[str, object]:
         ),
     ],
 )
-async def test_one_that_cannot_be_used_keeps_no_other_from_working(
+async def test_an_unusable_hook_is_reported_and_does_not_affect_other_hooks(
     folder: Folder, config: str, said: str
 ) -> None:
     folder.put("bad.sh", config)
@@ -108,7 +108,7 @@ async def test_one_that_cannot_be_used_keeps_no_other_from_working(
     assert folder.said == [f"bad.sh is not run: {bad.refused}"]
 
 
-async def test_a_webhook_has_one_hook(folder: Folder) -> None:
+async def test_a_second_hook_with_the_same_webhook_name_is_refused(folder: Folder) -> None:
     text = f"configVersion: v1\nkubernetesValidating: [{{name: a.b.c, {RULES}}}]"
     folder.put("one.sh", text)
     folder.put("two.sh", text)

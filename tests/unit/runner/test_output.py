@@ -35,7 +35,7 @@ def output(proxied: io.StringIO | None = None) -> RunOutput:
     return RunOutput(log=logs.logger("hooks"), metrics=metrics, proxied=proxied)
 
 
-def test_a_line_is_logged_with_what_ran_it(written: io.StringIO) -> None:
+def test_an_output_line_is_logged_with_the_labels_of_its_run(written: io.StringIO) -> None:
     output().said(RUN, "100% %s done", "stderr")
     assert lines(written) == [
         {
@@ -51,7 +51,7 @@ def test_a_line_is_logged_with_what_ran_it(written: io.StringIO) -> None:
     ]
 
 
-def test_json_lines_go_on_as_they_are_with_what_ran_them(written: io.StringIO) -> None:
+def test_json_lines_are_forwarded_with_the_labels_of_their_run(written: io.StringIO) -> None:
     stream = io.StringIO()
     shown = output(stream)
     shown.said(RUN, '{"msg": "x", "level": "warn", "queue": "mine"}', "stdout")
@@ -70,7 +70,7 @@ def test_json_lines_go_on_as_they_are_with_what_ran_them(written: io.StringIO) -
     assert [line["message"] for line in lines(written)] == ["[1]"]
 
 
-def test_ends_are_counted_and_failures_said(written: io.StringIO) -> None:
+def test_ended_runs_are_counted_and_failures_are_logged(written: io.StringIO) -> None:
     shown = output()
     failure = RunFailure(reason="no such secret", exit_code=3)
     shown.ended(RUN, Answer(ended=ENDED), 1.5, None)

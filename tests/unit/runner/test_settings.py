@@ -54,7 +54,7 @@ def _default(item: click.Option) -> str:
     return "" if item.is_flag or item.multiple else str(item.default)
 
 
-def test_names_are_those_of_the_original() -> None:
+def test_flags_and_variables_have_the_names_of_the_original() -> None:
     made = settings(
         "--log-no-time",
         "--hook-env",
@@ -76,12 +76,12 @@ def test_names_are_those_of_the_original() -> None:
         (("--tmp-dir", "/hooks"), "--tmp-dir must not be --hooks-dir"),
     ],
 )
-def test_what_cannot_be_is_said(words: tuple[str, ...], said: str) -> None:
+def test_an_invalid_setting_is_refused_with_the_reason(words: tuple[str, ...], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         settings(*words)
 
 
-def test_what_has_no_effect_is_said() -> None:
+def test_settings_without_effect_are_reported() -> None:
     values = parsed("--kube-client-qps", "20", JQ_LIBRARY_PATH="/lib")
     assert list(without_effect(values, {"JQ_EXEC": "yes"})) == [
         "--kube-client-qps has no effect: this limit does not exist: calls are not slowed down",
@@ -90,20 +90,20 @@ def test_what_has_no_effect_is_said() -> None:
     ]
 
 
-def test_a_folder_that_is_not_there_ends_it_in_one_line(tmp_path: Path) -> None:
+def test_an_unusable_folder_ends_the_program_with_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["start", "--tmp-dir", "/proc/none", "--listen-port", "0"])
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: temporary files cannot be kept in /proc/none")
 
 
-def test_the_times_of_the_lease_are_in_order() -> None:
+def test_the_times_of_the_lease_must_be_in_order() -> None:
     lease = settings("--lease-duration=5s", "--lease-renew=4s", RETROFIT_LEASE_RETRY="1s").lease
     assert (lease.duration, lease.renew, lease.retry) == (5.0, 4.0, 1.0)
     with pytest.raises(InvalidSetting, match="--lease-retry must be shorter than --lease-renew"):
         settings("--lease-renew=15s")
 
 
-def test_a_certificate_is_in_files_where_they_are_named_or_there(tmp_path: Path) -> None:
+def test_certificate_files_are_used_if_they_are_named(tmp_path: Path) -> None:
     assert not settings().admission.has_files
     assert settings("--validating-webhook-ca=/other/ca.crt").admission.has_files
     found = settings(CONVERSION_WEBHOOK_SERVER_CERT=str(tmp_path))
@@ -111,7 +111,7 @@ def test_a_certificate_is_in_files_where_they_are_named_or_there(tmp_path: Path)
     assert not found.admission.has_files
 
 
-def test_the_two_servers_have_flags_of_their_own() -> None:
+def test_the_two_servers_have_separate_flags() -> None:
     found = settings(
         "--conversion-webhook-client-ca=/a",
         "--conversion-webhook-client-ca=/b",
@@ -131,6 +131,6 @@ def test_the_two_servers_have_flags_of_their_own() -> None:
 @pytest.mark.parametrize(
     "flag", ["--validating-webhook-url=http://a", "--conversion-webhook-url=a:1"]
 )
-def test_an_address_must_be_one_of_https(flag: str) -> None:
+def test_a_webhook_url_must_use_https(flag: str) -> None:
     with pytest.raises(InvalidSetting, match=r"webhook-url .*: write it as https://host:port"):
         settings(flag)

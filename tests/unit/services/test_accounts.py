@@ -38,7 +38,7 @@ def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object())
 
 
-async def test_everything_is_done_in_the_name_that_the_policy_gives(world, make, target, trigger):
+async def test_all_calls_are_made_as_the_account_of_the_policy(world, make, target, trigger):
     policy = world.install(naming(make.policy(), "a/bot"))
     world.dispatcher.on_stored(await world.ask(policy, trigger))
     await world.settle()
@@ -47,7 +47,7 @@ async def test_everything_is_done_in_the_name_that_the_policy_gives(world, make,
     assert world.wire.users == [f"a:bot {call}" for call in calls]
 
 
-async def test_a_sweep_lists_in_that_name_too(world, make, target, trigger):
+async def test_a_sweep_lists_triggers_as_the_account_of_the_policy(world, make, target, trigger):
     policy = world.install(naming(make.policy(on_change=True), "a/bot"))
     world.dispatcher.on_stored(await world.ask(policy, trigger, sweep=True))
     await world.settle()
@@ -56,7 +56,9 @@ async def test_a_sweep_lists_in_that_name_too(world, make, target, trigger):
     assert {call.partition(" ")[0] for call in world.wire.users} == {"a:bot"}
 
 
-async def test_what_one_account_read_decides_no_write_of_another(world, make, target, trigger):
+async def test_targets_read_by_one_account_are_not_reused_for_another(
+    world, make, target, trigger
+):
     patches = [{"metadata": {"labels": {name: "yes"}}} for name in ("one", "two")]
     first = world.install(naming(make.policy("one", patch=patches[0]), "a/bot"))
     second = world.install(make.policy("two", patch=patches[1]))
@@ -74,7 +76,7 @@ async def test_what_one_account_read_decides_no_write_of_another(world, make, ta
     assert stored["metadata"]["labels"] == {"one": "yes", "two": "yes"}
 
 
-async def test_an_annotation_counts_without_a_new_generation(world, make):
+async def test_a_changed_account_annotation_applies_without_a_new_generation(world, make):
     policy = world.install(make.policy())
     changed = await world.edit(policy, annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"})
     before = world.index.entry(P).terms
@@ -86,7 +88,7 @@ async def test_an_annotation_counts_without_a_new_generation(world, make):
     assert world.index.account(P) == BOT
 
 
-async def test_a_rule_as_it_was_works_in_the_name_that_it_was_accepted_with(world, make):
+async def test_an_earlier_version_of_a_rule_keeps_the_account_it_was_accepted_with(world, make):
     policy = world.install(make.policy())
     named = await world.edit(policy, annotations={ANNOTATION_SERVICE_ACCOUNT: "a/bot"})
     world.index.apply(named)
@@ -100,7 +102,7 @@ async def test_a_rule_as_it_was_works_in_the_name_that_it_was_accepted_with(worl
     assert (was.origin.account, world.index.account(P).name) == (BOT, "other")
 
 
-async def test_an_account_that_nobody_understands_holds_the_work_back(
+async def test_requests_of_a_policy_with_an_invalid_account_stay_pending(
     world, make, target, trigger
 ):
     policy = world.install(naming(make.policy(), "bot"))
@@ -117,7 +119,7 @@ async def test_an_account_that_nobody_understands_holds_the_work_back(
     assert "NAMESPACE/NAME" in problems[P]
 
 
-async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
+async def test_a_waiting_request_resumes_once_its_account_has_the_missing_right(
     world, make, target, trigger
 ):
     policy = world.install(naming(make.policy(), "a/bot"))
@@ -141,7 +143,9 @@ async def test_whoever_waits_for_a_right_is_woken_when_that_account_has_it(
     assert (await world.status()).state is State.COMPLETED
 
 
-async def test_who_lacks_a_right_is_named_where_the_rest_is_withheld(world, make, target):
+async def test_a_missing_right_names_its_account_where_the_error_text_is_withheld(
+    world, make, target
+):
     trigger = world.cluster.add(make.object("Secret", "trigger"))
     policy = world.install(naming(make.policy(kinds=("Secret",)), "a/bot"))
 
@@ -156,7 +160,7 @@ async def test_who_lacks_a_right_is_named_where_the_rest_is_withheld(world, make
     )
 
 
-async def test_the_right_to_work_in_a_name_is_asked_for_again_while_it_is_missing(world, make):
+async def test_the_right_to_impersonate_is_checked_again_while_it_is_missing(world, make):
     world.install(naming(make.policy(), "a/bot"))
     bot = Account(lacks={"impersonate serviceaccounts"})
     access = Account(named={str(BOT): bot})
@@ -188,7 +192,7 @@ def status_of(world: World, rollout: Rollout) -> Callable[[Object], Awaitable[Ob
     return look
 
 
-async def test_a_policy_that_the_controller_may_not_work_as_is_not_ready(
+async def test_a_policy_whose_account_may_not_be_impersonated_is_not_ready(
     world, make, rollout, status_of
 ):
     policy = world.install(naming(make.policy(on_change=True), "a/bot"))
@@ -206,13 +210,13 @@ async def test_a_policy_that_the_controller_may_not_work_as_is_not_ready(
     assert (await world.requests.get(name)).spec.sweep
 
 
-async def test_a_policy_whose_account_nobody_understands_is_not_ready(world, make, status_of):
+async def test_a_policy_with_an_invalid_account_is_not_ready(world, make, status_of):
     status = await status_of(world.install(naming(make.policy(), "bot")))
     assert not status["ready"]
     assert "NAMESPACE/NAME" in status["conditions"][0]["message"]
 
 
-async def test_labels_for_a_rule_are_read_as_its_policy_and_for_an_exception_are_not(
+async def test_namespace_labels_are_read_as_the_account_for_rules_but_not_for_exceptions(
     world, make, target, trigger
 ):
     world.cluster.add(make.object("Namespace", "a", ""))

@@ -17,7 +17,7 @@ RULE = {
 PATCH = {"metadata": {"labels": {"seen": "{{ request.object.data.a }}"}}}
 
 
-async def test_requests_that_ask_for_a_policy_at_once_have_it_compiled_once(make):
+async def test_concurrent_requests_for_a_policy_compile_it_once(make):
     index, policy = PolicyStore(), make.policy(patch=PATCH, **RULE)
     with counted(compile_policy) as calls:
         found = await asyncio.gather(*(index.take_in(policy) for _ in range(5)))

@@ -72,7 +72,7 @@ async def attempts(world, count):
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_the_third_one_in_a_row_ends_the_request(world, killed, ask, place):
+async def test_the_third_interruption_in_a_row_fails_the_request(world, killed, ask, place):
     await ask(**PLACES[place])
     await attempts(world, 2)
     status = await world.status()
@@ -89,7 +89,9 @@ async def test_the_third_one_in_a_row_ends_the_request(world, killed, ask, place
     assert "3 attempts in a row" in status.message
 
 
-async def test_one_that_comes_to_its_end_is_done(world, killed, ask, make):
+async def test_a_third_attempt_that_is_not_interrupted_completes_the_request(
+    world, killed, ask, make
+):
     await ask(**PLACES["trigger"])
     killed.left = 2
     await attempts(world, 3)

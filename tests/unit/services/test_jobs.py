@@ -46,34 +46,34 @@ def away(retry_after=None):
     return Unavailable("gone for lunch", retry_after=retry_after)
 
 
-def test_it_rests_between_two_times():
+def test_repeated_work_pauses_between_runs():
     assert pauses_of(None, None, every=5.0) == [0.0, 5.0, 5.0]
 
 
-def test_the_first_time_may_have_to_wait():
+def test_the_first_run_can_be_delayed():
     assert pauses_of(None, every=5.0, at_once=False) == [5.0, 5.0]
 
 
-def test_pauses_after_failures_double_and_begin_anew_after_a_success():
+def test_pauses_after_failures_double_and_start_over_after_a_success():
     pauses = pauses_of(away(), away(), away(), None, away(), every=9.0, pauses=(1.0, 3.0))
     assert pauses == [0.0, 1.0, 2.0, 3.0, 9.0, 1.0]
 
 
-def test_what_the_server_asks_for_comes_first():
+def test_a_retry_after_from_the_server_takes_precedence():
     assert pauses_of(away(retry_after=7.0), every=9.0, pauses=(1.0, 3.0)) == [0.0, 7.0]
 
 
-def test_what_was_interrupted_is_tried_again():
+def test_interrupted_work_is_retried():
     ended = Interrupted("a process was ended by SIGKILL")
     assert pauses_of(ended, ended, every=9.0, pauses=(1.0, 3.0)) == [0.0, 1.0, 2.0]
 
 
-def test_a_pause_is_no_longer_than_what_is_right_now():
+def test_a_pause_is_capped_by_the_current_maximum():
     pauses = pauses_of(away(), away(), away(), pauses=(1.0, 60.0), at_most=lambda: 1.5)
     assert pauses == [0.0, 1.0, 1.5, 1.5]
 
 
-def test_a_failure_is_said_once_and_again_after_a_success():
+def test_a_failure_is_reported_once_and_again_after_a_success():
     said = []
     once = WarnsOnce(warn=said.append)
     pauses_of(away(), away(), None, away(), every=1.0, tell=once.tell, failing="no lists: ")
@@ -81,7 +81,7 @@ def test_a_failure_is_said_once_and_again_after_a_success():
     assert once.problem
 
 
-async def test_another_failure_is_said_too():
+async def test_a_different_failure_is_reported_as_well():
     said = []
     once = WarnsOnce(warn=said.append)
     for problem in ("a", "a", "b", "", "b"):
@@ -90,7 +90,7 @@ async def test_another_failure_is_said_too():
     assert once.problem == "b"
 
 
-async def test_what_wakes_it_comes_before_its_time():
+async def test_a_wake_up_starts_the_next_run_early():
     woken, times = asyncio.Event(), []
 
     async def work():
@@ -109,5 +109,5 @@ async def test_what_wakes_it_comes_before_its_time():
             await task
 
 
-def test_an_internal_error_ends_it():
+def test_an_internal_error_ends_the_loop():
     assert pauses_of(ZeroDivisionError(), ends=ZeroDivisionError, every=1.0) == [0.0]

@@ -87,7 +87,7 @@ async def test_lists_of_a_custom_resource_merge_by_the_keys_of_its_definition(
     assert asked.times == 1
 
 
-async def test_nobody_asks_for_keys_where_nothing_is_merged(world, make, asked, gate):
+async def test_merge_keys_are_not_read_for_a_json_patch(world, make, asked, gate):
     json = "- {op: add, path: /routes/0/open, value: true}"
     await process(world, make, make.policy(targets=[TARGET], json=json))
     assert (await world.read(gate))["routes"][0] == {"host": "one", "open": True}

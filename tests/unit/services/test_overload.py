@@ -109,7 +109,7 @@ class TestEstimate:
             estimate.begin()
             estimate.end(str(version))
 
-    def test_what_is_on_its_way_counts(self):
+    def test_requests_that_are_being_stored_count(self):
         estimate = self.estimate()
         for _ in range(10):
             estimate.begin()
@@ -118,33 +118,33 @@ class TestEstimate:
         estimate.end("")
         assert estimate.waiting == 9
 
-    def test_what_the_leader_has_seen_is_not_counted_twice(self):
+    def test_requests_that_the_leader_has_seen_are_not_counted_twice(self):
         estimate = self.estimate()
         self.store(estimate, 101, 103, 105)
         estimate.update(Backlog(waiting=7, seen=103))
         assert estimate.waiting == 8
 
-    def test_what_the_leader_reported_before_the_answer_came_is_not_counted_twice(self):
+    def test_requests_reported_before_their_create_returns_are_not_counted_twice(self):
         estimate = self.estimate()
         estimate.begin()
         estimate.update(Backlog(waiting=1, seen=101))
         estimate.end("101")
         assert estimate.waiting == 1
 
-    def test_without_a_leader_it_counts_on(self):
+    def test_the_estimate_keeps_counting_without_reports_of_a_leader(self):
         estimate = self.estimate()
         estimate.update(Backlog(waiting=6, seen=100))
         self.store(estimate, 101, 102, 103, 104)
         assert estimate.turn()
 
-    def test_it_tells_when_it_turns_and_turns_back(self):
+    def test_subscribers_are_notified_when_diversion_starts_and_ends(self):
         estimate, reported = self.estimate(), []
         estimate.turned.subscribe(lambda item: reported.append((item.diverting, item.waiting)))
         for waiting in (9, 10, 12, 8, 7, 9):
             estimate.update(Backlog(waiting=waiting))
         assert reported == [(True, 10), (False, 7)]
 
-    def test_at_the_hard_limit_it_is_full(self):
+    def test_the_estimate_is_full_at_the_hard_limit(self):
         estimate = self.estimate()
         estimate.update(Backlog(waiting=20))
         assert estimate.full
@@ -159,7 +159,7 @@ class TestShares:
     def estimate(self) -> BacklogEstimate:
         return BacklogEstimate(thresholds=lambda: self.THRESHOLDS)
 
-    def test_a_flood_in_one_namespace_meets_nobody_else(self, estimate):
+    def test_a_flood_in_one_namespace_does_not_affect_other_namespaces(self, estimate):
         flood, other = holders("all", "flood"), holders("all", "other")
         estimate.update(Backlog(waiting=10, of={"namespace/flood": 10, "policy/all": 10}))
         assert estimate.is_over(flood)
@@ -170,12 +170,12 @@ class TestShares:
         assert estimate.full_for(other) == ""
         assert not estimate.full
 
-    def test_a_policy_has_its_share_whatever_the_namespaces(self, estimate):
+    def test_the_share_of_a_policy_applies_across_namespaces(self, estimate):
         estimate.update(Backlog(waiting=30, of={"policy/all": 30}))
         assert estimate.full_for(holders("all", "any")) == "policy/all"
         assert estimate.full_for(holders("another", "any")) == ""
 
-    def test_what_it_stores_itself_counts_until_the_leader_tells_of_it(self, estimate):
+    def test_own_requests_count_until_the_leader_reports_them(self, estimate):
         mine = holders("p", "a")
         for version in range(101, 111):
             estimate.begin(mine)
@@ -188,20 +188,20 @@ class TestShares:
         estimate.end("", mine)
         assert estimate.held("namespace/a") == 10
 
-    def test_it_turns_back_below_four_fifths(self, estimate):
+    def test_diversion_ends_below_four_fifths_of_a_share(self, estimate):
         mine = holders("p", "a")
         for waiting, over in ((9, False), (10, True), (8, True), (7, False), (9, False)):
             estimate.update(Backlog(waiting=waiting, of={"namespace/a": waiting}))
             assert estimate.is_over(mine) is over
 
-    def test_who_is_no_longer_large_is_worth_telling(self):
+    def test_a_change_of_the_large_holders_outdates_a_report(self):
         reported = Backlog(waiting=10, of={"namespace/a": 5})
         assert Backlog(waiting=10, of={"namespace/b": 5}).outdates(reported, 0, self.THRESHOLDS)
         assert not Backlog(waiting=10, of={"namespace/a": 6}).outdates(
             reported, 0, self.THRESHOLDS
         )
 
-    async def test_the_leader_tells_of_the_largest(self, world, make):
+    async def test_the_leader_reports_the_largest_holders(self, world, make):
         store = MemoryStore()
         backlog_publisher = BacklogPublisher(
             store=store,
@@ -225,7 +225,7 @@ class TestShares:
         }
 
 
-def test_the_config_map_comes_before_the_flag():
+def test_the_config_map_takes_precedence_over_the_flag():
     live = SettingsHolder.of("kyverno")
     thresholds = thresholds_of(ProcessSettings(waiting_limit=7, hard_limit=9), live)
     shares = {"namespace": 50, "policy": 75}
@@ -272,13 +272,15 @@ class TestTelling:
         await backlog_publisher.look()
         assert store.writes == 1
 
-    async def test_a_new_leader_has_seen_what_the_earlier_one_saw(self, world):
+    async def test_a_new_leader_keeps_the_newest_version_that_was_seen(self, world):
         store = MemoryStore(Backlog(waiting=5, seen=10**6))
         await world.dispatcher.resync()
         await self.backlog_publisher(world, store, []).look()
         assert store.kept == Backlog(waiting=0, seen=10**6)
 
-    async def test_it_is_reported_again_only_when_it_changed_enough(self, world, make):
+    async def test_the_backlog_is_reported_again_only_after_a_large_enough_change(
+        self, world, make
+    ):
         store = MemoryStore()
         backlog_publisher = self.backlog_publisher(world, store, [])
         await world.dispatcher.resync()
@@ -315,7 +317,7 @@ class TestTelling:
         assert store.kept.seen > int(late.resource_version)
         assert store.kept.waiting == 2
 
-    async def test_what_cannot_be_reported_is_said_once_and_tried_again(self, world):
+    async def test_a_failed_report_is_logged_once_and_retried(self, world):
         store, said = MemoryStore(), []
         store.fault = Forbidden("patch leases", permission="patch leases")
         backlog_publisher = self.backlog_publisher(world, store, said)
@@ -329,21 +331,23 @@ class TestTelling:
 
 
 class TestDiversion:
-    async def test_the_first_trigger_makes_the_aggregate_request(self, requests, diversion, rule):
+    async def test_the_first_diverted_trigger_creates_the_aggregate_request(
+        self, requests, diversion, rule
+    ):
         await diversion.divert(*rule)
         (aggregate,) = await stored(requests)
         assert (aggregate.spec.source, aggregate.spec.sweep) == (Source.CATCH_UP, True)
         assert aggregate.spec.sequence == 1
         assert requests.raises == 0
 
-    async def test_triggers_of_one_moment_are_one_write(self, requests, diversion, rule):
+    async def test_simultaneous_triggers_share_one_write(self, requests, diversion, rule):
         await diversion.divert(*rule)
         await asyncio.gather(*(diversion.divert(*rule) for _ in range(100)))
         (aggregate,) = await stored(requests)
         assert aggregate.spec.sequence == 2
         assert requests.raises == 1
 
-    async def test_who_comes_while_a_write_is_on_its_way_needs_another(
+    async def test_a_trigger_that_arrives_during_a_write_causes_another_write(
         self, requests, diversion, rule
     ):
         await diversion.divert(*rule)
@@ -359,14 +363,14 @@ class TestDiversion:
         (aggregate,) = await stored(requests)
         assert aggregate.spec.sequence == 3
 
-    async def test_replicas_raise_one_aggregate_request(self, world, requests, rule):
+    async def test_replicas_share_one_aggregate_request(self, world, requests, rule):
         replicas = [Diversion(requests=requests, clock=PassingClock()) for _ in range(3)]
         for _ in range(2):
             await asyncio.gather(*(item.divert(*rule) for item in replicas))
         (aggregate,) = await stored(requests)
         assert aggregate.spec.sequence == 6
 
-    async def test_an_aggregate_request_that_ends_at_that_moment_is_followed_by_another(
+    async def test_an_aggregate_request_that_ends_during_a_diversion_is_replaced(
         self, requests, diversion, rule
     ):
         await diversion.divert(*rule)
@@ -383,7 +387,7 @@ class TestDiversion:
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [2]
 
-    async def test_a_replica_that_knows_nothing_finds_the_aggregate_request_that_counts(
+    async def test_a_new_replica_finds_the_current_aggregate_request(
         self, requests, diversion, rule
     ):
         for _ in range(2):
@@ -394,7 +398,7 @@ class TestDiversion:
         await Diversion(requests=requests, clock=PassingClock()).divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [2]
 
-    async def test_an_aggregate_request_that_somebody_deleted_is_made_again(
+    async def test_a_deleted_aggregate_request_is_created_again(
         self, world, requests, diversion, rule
     ):
         await diversion.divert(*rule)
@@ -403,7 +407,7 @@ class TestDiversion:
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [1]
 
-    async def test_a_write_that_fails_is_reported_to_all_who_wait_and_not_remembered(
+    async def test_a_failed_write_fails_all_waiting_callers_and_is_not_remembered(
         self, world, requests, diversion, rule
     ):
         async def broken():
@@ -445,7 +449,7 @@ class TestRounds:
         page = await world.cluster.list_page(kind, labels="done=yes")
         return {obj["metadata"]["name"] for obj in page.items}
 
-    async def test_nothing_is_listed_before_the_last_trigger_is_stored(
+    async def test_no_object_is_listed_before_the_last_trigger_has_settled(
         self, world, sweeper, aggregate
     ):
         _, ended = await sweeper.run(aggregate)
@@ -461,7 +465,7 @@ class TestRounds:
         assert await self.done(world) == {"1", "2", "3"}
         assert ended.sweep.sequence == 1
 
-    async def test_a_trigger_that_comes_during_a_round_makes_another(
+    async def test_a_trigger_that_arrives_during_a_round_causes_another_round(
         self, world, sweeper, aggregate, diversion, rule, make
     ):
         await sweeper.run(aggregate)
@@ -484,7 +488,7 @@ class TestRounds:
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3", "4"}
 
-    async def test_the_end_is_not_stored_over_a_trigger_that_came_last(
+    async def test_a_trigger_that_arrives_at_the_end_prevents_completion(
         self, world, sweeper, aggregate, diversion, rule
     ):
         await sweeper.run(aggregate)
@@ -495,7 +499,7 @@ class TestRounds:
         with pytest.raises(Conflict):
             await world.requests.write_status(request, RequestStatus(state=State.COMPLETED))
 
-    async def test_after_a_restart_a_round_goes_on_and_sees_to_no_more(
+    async def test_a_round_resumed_after_a_restart_does_not_cover_later_triggers(
         self, world, sweeper, aggregate, diversion, rule
     ):
         await sweeper.run(aggregate)
@@ -508,7 +512,7 @@ class TestRounds:
         _, ended = await fresh.run(request)
         assert isinstance(ended.disposition, Defer)
 
-    async def test_progress_is_written_although_triggers_raise_its_sequence(
+    async def test_progress_is_written_while_triggers_raise_the_sequence(
         self, world, sweeper, aggregate, diversion, rule
     ):
         await sweeper.run(aggregate)
@@ -526,7 +530,9 @@ class TestRounds:
         assert request.status.sweep is not None
         assert request.status.sweep.done > 0
 
-    async def test_a_newer_generation_of_the_policy_goes_on(self, world, sweeper, aggregate, edit):
+    async def test_the_round_applies_a_newer_generation_of_the_policy(
+        self, world, sweeper, aggregate, edit
+    ):
         await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "yes", "new": "yes"}}})
         await sweeper.run(aggregate)
         world.clock.tick(60)
@@ -535,7 +541,7 @@ class TestRounds:
         assert await self.done(world) == {"1", "2", "3"}
         assert ended.sweep.generation == aggregate.spec.policy_generation + 1
 
-    async def test_a_rule_that_cannot_be_rebuilt_any_more_is_applied_as_it_was(
+    async def test_a_rule_that_cannot_be_rebuilt_is_applied_in_its_last_rebuildable_version(
         self, world, sweeper, aggregate, edit
     ):
         await edit(targets=[EACH], patch={"metadata": {"labels": {"done": "no"}}})
@@ -548,7 +554,7 @@ class TestRounds:
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3"}
 
-    async def test_who_has_not_seen_the_rule_as_it_was_waits_for_a_person(
+    async def test_a_round_without_an_earlier_version_waits_until_the_rule_is_changed_back(
         self, world, make, policy, aggregate, edit
     ):
         await edit(targets=[EACH], resources={"operations": ["CREATE"]})
@@ -567,7 +573,7 @@ class TestRounds:
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3"}
 
-    async def test_what_a_round_left_behind_is_done_with_the_rule_as_it_was(
+    async def test_child_requests_of_a_round_are_applied_with_the_earlier_rule(
         self, world, sweeper, aggregate, requests, edit
     ):
         world.cluster.forbid("patch", "configmaps")
@@ -583,7 +589,7 @@ class TestRounds:
         await world.settle()
         assert await self.done(world) == {"1", "2", "3"}
 
-    async def test_a_policy_that_was_made_again_has_no_former_rules(self, world, make, policy):
+    async def test_a_recreated_policy_has_no_earlier_rules(self, world, make, policy):
         world.index.apply(await world.edit(policy, spec=make.policy(targets=[EACH])["spec"]))
         world.remove(policy)
         again = world.cluster.add(make.policy(targets=[EACH]))
@@ -591,7 +597,7 @@ class TestRounds:
         uids = [item["metadata"]["uid"] for item in (policy, again)]
         assert [world.index.as_it_was(uid, "r") for uid in uids] == [None, None]
 
-    async def test_what_fails_goes_on_as_one_request_through_all_rounds(
+    async def test_a_failing_trigger_keeps_one_child_request_through_all_rounds(
         self, world, sweeper, aggregate, requests, diversion, rule
     ):
         world.cluster.forbid("patch", "configmaps")
@@ -604,7 +610,7 @@ class TestRounds:
         assert len(children) == 3
         assert {item.spec.sequence for item in children} == {0}
 
-    async def test_an_aggregate_request_waits_itself_where_too_many_would_fail(
+    async def test_an_aggregate_request_retries_as_a_whole_if_too_many_triggers_would_fail(
         self, world, sweeper, aggregate, requests
     ):
         sweeper = replace(sweeper, children=1)

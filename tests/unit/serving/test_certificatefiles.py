@@ -32,21 +32,21 @@ def files(tmp_path: Path) -> CertificateFiles:
     )
 
 
-def test_nobody_is_served_before_a_certificate_is_loaded(files: CertificateFiles) -> None:
+def test_files_report_a_problem_until_a_certificate_is_loaded(files: CertificateFiles) -> None:
     assert files.problem
     files.refresh()
     assert not files.problem
     assert files.bundle == files.ca.read_bytes()
 
 
-def test_what_has_not_changed_is_not_loaded_again(files: CertificateFiles) -> None:
+def test_unchanged_files_are_not_loaded_again(files: CertificateFiles) -> None:
     files.refresh()
     before = files.context
     files.refresh()
     assert files.context is before
 
 
-def test_a_renewed_certificate_serves_the_next_connection(
+def test_a_renewed_certificate_replaces_the_loaded_one(
     files: CertificateFiles, tmp_path: Path
 ) -> None:
     files.refresh()
@@ -57,7 +57,9 @@ def test_a_renewed_certificate_serves_the_next_connection(
     assert files.bundle == files.ca.read_bytes() != before[1]
 
 
-def test_half_a_renewal_leaves_what_was_loaded(files: CertificateFiles, tmp_path: Path) -> None:
+def test_a_partial_renewal_leaves_the_loaded_certificate(
+    files: CertificateFiles, tmp_path: Path
+) -> None:
     files.refresh()
     before = files.context, files.bundle
     renew(files.ca.parent, tmp_path / "second", "key", "ca")
@@ -66,7 +68,7 @@ def test_half_a_renewal_leaves_what_was_loaded(files: CertificateFiles, tmp_path
     assert (files.context, files.bundle) == before
 
 
-def test_a_file_that_is_not_there_is_named(files: CertificateFiles) -> None:
+def test_a_missing_file_is_named(files: CertificateFiles) -> None:
     files.key.unlink()
     with pytest.raises(InvalidSetting, match=str(files.key)):
         files.refresh()

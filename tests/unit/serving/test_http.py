@@ -99,7 +99,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any
         yield runner.run
 
 
-def test_a_connection_is_kept_from_one_request_to_the_next(run):
+def test_a_connection_is_kept_open_between_requests(run):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
             for number in (b"1", b"2", b"3"):
@@ -116,7 +116,7 @@ def test_a_connection_is_kept_from_one_request_to_the_next(run):
     run(check())
 
 
-def test_a_request_may_come_byte_by_byte(run):
+def test_a_request_may_arrive_byte_by_byte(run):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
             for byte in post(path=b"/echo?timeout=10s", body=b"[1, 2]"):
@@ -131,7 +131,7 @@ def test_a_request_may_come_byte_by_byte(run):
 @pytest.mark.parametrize(
     ("more", "version"), [(b"Connection: close\r\n", b"1.1"), (b"", b"1.0")], ids=["close", "1.0"]
 )
-def test_whoever_wants_one_answer_gets_it_and_the_end(run, more, version):
+def test_the_connection_ends_after_a_response_to_http_1_0_or_to_close(run, more, version):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
             writer.write(post(more=more, version=version))
@@ -143,7 +143,7 @@ def test_whoever_wants_one_answer_gets_it_and_the_end(run, more, version):
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["at once", "while it is answered"])
-def test_what_is_sent_ahead_of_the_answer_is_to_be_sent_again(run, together):
+def test_a_request_sent_before_the_previous_response_must_be_sent_again(run, together):
     async def check():
         begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -169,7 +169,7 @@ def test_what_is_sent_ahead_of_the_answer_is_to_be_sent_again(run, together):
     run(check())
 
 
-def test_whoever_waits_to_be_asked_for_a_body_is_asked(run):
+def test_a_client_that_expects_100_continue_receives_it(run):
     async def check():
         async with Site() as site:
             for size in (10, LARGE):
@@ -209,7 +209,7 @@ def test_whoever_waits_to_be_asked_for_a_body_is_asked(run):
         (post(more=b" folded: x\r\n"), 400, b"not HTTP/1.1"),
     ],
 )  # fmt: skip
-def test_odd_requests_are_answered_and_the_next_caller_as_well(run, sent, status, said):
+def test_odd_requests_are_answered_and_the_next_connection_as_well(run, sent, status, said):
     async def check():
         async with Site() as site:
             async with site.speaking() as (reader, writer):
@@ -238,7 +238,7 @@ def test_an_internal_error_is_reported_in_the_log_as_well(run, capsys):
     assert "ZeroDivisionError" in reported
 
 
-def test_the_answer_to_head_has_no_body(run):
+def test_the_response_to_head_has_no_body(run):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
             writer.write(b"HEAD /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -249,7 +249,7 @@ def test_the_answer_to_head_has_no_body(run):
     run(check())
 
 
-def test_no_other_protocol_is_spoken_instead(run):
+def test_protocol_upgrades_are_not_accepted(run):
     async def check():
         async with Site() as site, site.speaking() as (reader, writer):
             writer.write(post(more=b"Connection: Upgrade\r\nUpgrade: h2c\r\n"))
@@ -258,7 +258,7 @@ def test_no_other_protocol_is_spoken_instead(run):
     run(check())
 
 
-def test_the_next_request_is_not_looked_at_before_the_answer_is_taken(run):
+def test_a_request_is_not_processed_before_the_previous_response_is_read(run):
     size, begun = 32 * LARGE, []
 
     async def largely(body):
@@ -281,7 +281,7 @@ def test_the_next_request_is_not_looked_at_before_the_answer_is_taken(run):
     run(check())
 
 
-def test_at_the_end_requests_in_flight_are_answered(run):
+def test_requests_in_flight_are_answered_when_the_server_closes(run):
     async def check():
         begun, go_on = asyncio.Event(), asyncio.Event()
 

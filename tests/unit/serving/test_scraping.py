@@ -64,18 +64,18 @@ class TurnedClock(SystemClock):
         (f"Bearer {'x' * 20_000}", 401),
     ],
 )
-async def test_a_token_decides(header: str, status: int) -> None:
+async def test_access_depends_on_the_token(header: str, status: int) -> None:
     assert await Scrapers(Users(), SystemClock()).status(header) == status
 
 
-async def test_what_no_token_can_be_costs_no_call() -> None:
+async def test_a_header_without_a_possible_token_causes_no_review() -> None:
     users = Users()
     for header in ("", "Bearer", "Basic abc", f"Bearer {'x' * 20_000}"):
         await Scrapers(users, SystemClock()).status(header)
     assert not users.asked
 
 
-async def test_an_answer_holds_for_some_seconds_and_not_for_long() -> None:
+async def test_a_review_is_cached_for_some_seconds() -> None:
     users, clock = Users(), TurnedClock()
     scrapers = Scrapers(users, clock)
     for token in ("t-prometheus", "t-guest", "t-nobody"):
@@ -90,7 +90,7 @@ async def test_an_answer_holds_for_some_seconds_and_not_for_long() -> None:
     assert await scrapers.status("Bearer t-prometheus") == 401
 
 
-async def test_without_an_answer_nobody_reads_and_nothing_is_remembered() -> None:
+async def test_a_failed_review_denies_access_and_is_not_cached() -> None:
     users = Users(away=True)
     scrapers = Scrapers(users, SystemClock())
     assert await scrapers.status("Bearer t-prometheus") == 503
@@ -98,7 +98,7 @@ async def test_without_an_answer_nobody_reads_and_nothing_is_remembered() -> Non
     assert await scrapers.status("Bearer t-prometheus") == 200
 
 
-async def test_tokens_of_strangers_do_not_fill_the_memory() -> None:
+async def test_the_cache_of_reviews_is_bounded() -> None:
     users, clock = Users(), TurnedClock()
     scrapers = Scrapers(users, clock)
     await scrapers.status("Bearer t-guest")
@@ -124,7 +124,7 @@ async def ports() -> AsyncIterator[tuple[str, str]]:
     await health.close()
 
 
-async def test_the_metrics_are_by_https_and_nowhere_else(ports: tuple[str, str]) -> None:
+async def test_metrics_are_served_over_https_only(ports: tuple[str, str]) -> None:
     plain, secure = ports
     async with aiohttp.ClientSession() as session:
 

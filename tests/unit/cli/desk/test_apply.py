@@ -60,7 +60,7 @@ items:
 """
 
 
-def test_a_diff_for_each_change(desk: Desk, policy: Policy) -> None:
+def test_apply_shows_a_diff_for_each_change(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     done = desk.run("apply", policy(LABEL), "-r", "cm.yaml")
     assert done.exit_code == 0
@@ -76,7 +76,9 @@ def test_a_diff_for_each_change(desk: Desk, policy: Policy) -> None:
     )
 
 
-def test_rules_and_policies_see_what_was_before_them(desk: Desk, policy: Policy) -> None:
+def test_rules_and_policies_are_evaluated_on_the_result_of_earlier_ones(
+    desk: Desk, policy: Policy
+) -> None:
     desk.write("cm.yaml", OBJECT)
     words = [policy(LABEL, "a"), policy(SECOND, "b"), "-r", "cm.yaml"]
     done = desk.run("apply", *words, "-o", "json")
@@ -86,7 +88,7 @@ def test_rules_and_policies_see_what_was_before_them(desk: Desk, policy: Policy)
     assert json.loads(other_way.stdout)["items"][0]["metadata"]["labels"] == {"seen": "b"}
 
 
-def test_targets(desk: Desk, policy: Policy) -> None:
+def test_targets_from_files_are_patched(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("secrets.yaml", SECRETS)
     done = desk.run("apply", policy(SPREAD), "-r", "cm.yaml", "-t", "secrets.yaml", "-o", "patch")
@@ -132,7 +134,7 @@ OPEN = """
 """
 
 
-def test_lists_of_custom_resources_merge_by_the_keys_of_a_definition_that_is_given(
+def test_lists_of_custom_resources_merge_by_the_keys_in_a_given_definition(
     desk: Desk, policy: Policy
 ) -> None:
     desk.write("gate.yaml", GATE)
@@ -155,7 +157,9 @@ def test_yaml_goes_through_standard_input_and_output(desk: Desk, policy: Policy)
     assert again.stdout == ""
 
 
-def test_of_own_rules_only_the_first_if_the_policy_says_so(desk: Desk, policy: Policy) -> None:
+def test_apply_rules_one_applies_only_the_first_rule_without_targets(
+    desk: Desk, policy: Policy
+) -> None:
     desk.write("cm.yaml", OBJECT)
     path = desk.folder / policy(LABEL + SECOND)
     path.write_text(path.read_text().replace("spec:\n", "spec:\n  applyRules: One\n"))
@@ -164,7 +168,7 @@ def test_of_own_rules_only_the_first_if_the_policy_says_so(desk: Desk, policy: P
     assert "second" not in done.stdout
 
 
-def test_why_an_object_is_skipped(desk: Desk, policy: Policy) -> None:
+def test_verbose_output_shows_why_an_object_is_skipped(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     done = desk.run("apply", policy(SECOND + SPREAD), "-r", "cm.yaml", "-v")
     assert done.stdout == ""
@@ -183,12 +187,12 @@ def test_why_an_object_is_skipped(desk: Desk, policy: Policy) -> None:
     assert f"{place}: no object matches the targets of the rule" in output
 
 
-def test_check_tells_that_something_would_change(desk: Desk, policy: Policy) -> None:
+def test_check_exits_with_1_if_an_object_would_change(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     assert desk.run("apply", policy(LABEL), "-r", "cm.yaml", "--check").exit_code == 1
 
 
-def test_folders_and_wildcards(desk: Desk, policy: Policy) -> None:
+def test_triggers_are_read_from_folders_and_wildcards(desk: Desk, policy: Policy) -> None:
     desk.write("in/a/one.yaml", OBJECT)
     desk.write("in/two.yml", OBJECT.replace("settings", "two"))
     desk.write(
@@ -203,7 +207,7 @@ def test_folders_and_wildcards(desk: Desk, policy: Policy) -> None:
     assert "2 objects" in desk.run("apply", label, "-r", "in/**/*.y*ml").stderr
 
 
-def test_an_error_of_a_rule(desk: Desk, policy: Policy) -> None:
+def test_an_error_of_a_rule_is_reported_and_counted(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT.replace("a: b", "c: d"))
     done = desk.run("apply", policy(LABEL), "-r", "cm.yaml")
     assert done.exit_code == 1
@@ -213,7 +217,7 @@ def test_an_error_of_a_rule(desk: Desk, policy: Policy) -> None:
     assert "error: 1, skip: 0\n" in done.stderr
 
 
-def test_values(desk: Desk, policy: Policy) -> None:
+def test_values_come_from_a_file_and_the_command_line(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     rule = """
     - name: mode
@@ -244,7 +248,7 @@ def test_values(desk: Desk, policy: Policy) -> None:
     assert "images are not read from a registry here" in refused.stderr
 
 
-def test_values_of_a_target(desk: Desk, policy: Policy) -> None:
+def test_values_can_be_given_for_each_target(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("secrets.yaml", SECRETS.replace('"no"', '"yes"'))
     rule = SPREAD.replace(
@@ -270,14 +274,14 @@ def test_values_of_a_target(desk: Desk, policy: Policy) -> None:
     }
 
 
-def test_time_and_randomness(desk: Desk, policy: Policy) -> None:
+def test_functions_of_time_are_evaluated(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     rule = LABEL.replace("request.object.data.a", "time_now_utc()")
     done = desk.run("apply", policy(rule), "-r", "cm.yaml", "-o", "yaml")
     assert 'seen: "20' in done.stdout
 
 
-def test_who_asks(desk: Desk, policy: Policy) -> None:
+def test_user_info_from_a_file_is_matched_and_read(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     rule = LABEL.replace(
         "kinds: [ConfigMap]}", "kinds: [ConfigMap]}, subjects: [{kind: User, name: ann}]"
@@ -290,7 +294,7 @@ def test_who_asks(desk: Desk, policy: Policy) -> None:
     assert "seen" not in desk.run(*words, "bob.yaml").stdout
 
 
-def test_context_entries_read_the_files(desk: Desk, policy: Policy) -> None:
+def test_context_entries_are_read_from_the_context_file(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("context.yaml", OBJECT.replace("settings", "other").replace("a: b", "a: c"))
     rule = LABEL.replace("request.object.data.a", "other.data.a").replace(
@@ -301,7 +305,7 @@ def test_context_entries_read_the_files(desk: Desk, policy: Policy) -> None:
     assert desk.run(*words).exit_code == 1
 
 
-def test_an_exception(desk: Desk, policy: Policy) -> None:
+def test_an_exception_from_a_file_skips_its_trigger(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write(
         "exception.yaml",
@@ -319,7 +323,7 @@ def test_an_exception(desk: Desk, policy: Policy) -> None:
     assert "pass: 0, fail: 0, warn: 0, error: 0, skip: 1\n" in done.stderr
 
 
-def test_exceptions_of_a_cluster_need_one(desk: Desk, policy: Policy) -> None:
+def test_exception_namespace_needs_the_cluster_flag(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     words = ["apply", policy(LABEL), "-r", "cm.yaml", "--exception-namespace", "x"]
     done = desk.run(*words)
@@ -327,7 +331,7 @@ def test_exceptions_of_a_cluster_need_one(desk: Desk, policy: Policy) -> None:
     assert "--exception-namespace needs --cluster" in done.stderr
 
 
-def test_an_exception_of_targets(desk: Desk, policy: Policy) -> None:
+def test_an_exception_from_a_file_skips_its_targets(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("secrets.yaml", SECRETS)
     exception = """
@@ -349,7 +353,9 @@ def test_an_exception_of_targets(desk: Desk, policy: Policy) -> None:
         assert done.stdout.count("p / spread") == unhindered.stdout.count("p / spread") - changes
 
 
-def test_of_rules_with_targets_only_the_first_that_fires(desk: Desk, policy: Policy) -> None:
+def test_apply_rules_one_applies_only_the_first_rule_with_targets_that_fires(
+    desk: Desk, policy: Policy
+) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("secrets.yaml", SECRETS)
     unmet = SPREAD.replace("name: spread", "name: unmet").replace(
@@ -364,7 +370,7 @@ def test_of_rules_with_targets_only_the_first_that_fires(desk: Desk, policy: Pol
     assert "p / other: " not in done.stdout + done.stderr
 
 
-def test_namespace_labels(desk: Desk, policy: Policy) -> None:
+def test_namespace_labels_from_values_are_matched(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     rule = LABEL.replace(
         "kinds: [ConfigMap]", "kinds: [ConfigMap], namespaceSelector: {matchLabels: {env: prod}}"
@@ -400,7 +406,9 @@ def test_a_policy_is_compiled_once(desk: Desk, policy: Policy) -> None:
         ("", "cm.yaml: no object found"),
     ],
 )
-def test_objects_that_are_none(desk: Desk, policy: Policy, text: str, message: str) -> None:
+def test_an_invalid_object_is_reported_in_one_line(
+    desk: Desk, policy: Policy, text: str, message: str
+) -> None:
     desk.write("cm.yaml", text)
     done = desk.run("apply", policy(LABEL), "-r", "cm.yaml")
     assert done.exit_code == 2
@@ -408,7 +416,9 @@ def test_objects_that_are_none(desk: Desk, policy: Policy, text: str, message: s
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_policy_that_is_refused(desk: Desk, policy: Policy) -> None:
+def test_an_invalid_policy_is_reported_with_the_place_of_the_error(
+    desk: Desk, policy: Policy
+) -> None:
     desk.write("cm.yaml", OBJECT)
     done = desk.run(
         "apply", policy(LABEL.replace("patchStrategicMerge", "patch")), "-r", "cm.yaml"
@@ -432,7 +442,7 @@ def test_a_policy_that_is_refused(desk: Desk, policy: Policy) -> None:
         (["cm.yaml", "-r", "cm.yaml", "-f", "cm.yaml"], 2, "expected apiVersion cli.kyverno.io"),
     ],
 )
-def test_wrong_calls(
+def test_invalid_arguments_are_reported_with_an_exit_code(
     desk: Desk, policy: Policy, words: list[str], code: int, message: str
 ) -> None:
     desk.write("cm.yaml", OBJECT)
@@ -442,7 +452,7 @@ def test_wrong_calls(
     assert message in done.stderr
 
 
-def test_a_diff_is_written_as_it_goes_and_objects_only_when_all_was_read(
+def test_diffs_are_written_immediately_and_objects_only_after_all_are_read(
     desk: Desk, policy: Policy
 ) -> None:
     desk.write("cm.yaml", OBJECT)
@@ -455,7 +465,7 @@ def test_a_diff_is_written_as_it_goes_and_objects_only_when_all_was_read(
         assert bool(done.stdout) is begun
 
 
-def test_a_definition_counts_for_the_objects_before_it(desk: Desk, policy: Policy) -> None:
+def test_a_definition_applies_to_objects_before_it_in_the_file(desk: Desk, policy: Policy) -> None:
     desk.write("all.yaml", f"{GATE}---\n{GATES}")
     done = desk.run("apply", policy(OPEN), "-r", "all.yaml", "-o", "patch")
     (found,) = json.loads(done.stdout)
@@ -463,7 +473,7 @@ def test_a_definition_counts_for_the_objects_before_it(desk: Desk, policy: Polic
     assert gate["routes"] == [{"host": "two", "open": True}, {"host": "one"}]
 
 
-def test_patches_are_a_list_of_any_length(desk: Desk, policy: Policy) -> None:
+def test_patch_output_is_a_list_of_any_length(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", "---\n".join(OBJECT.replace("settings", f"n{n}") for n in range(3)))
     done = desk.run("apply", policy(LABEL), "-r", "cm.yaml", "-o", "patch")
     assert [item["object"]["name"] for item in json.loads(done.stdout)] == ["n0", "n1", "n2"]
@@ -471,7 +481,7 @@ def test_patches_are_a_list_of_any_length(desk: Desk, policy: Policy) -> None:
     assert json.loads(none.stdout) == []
 
 
-def test_an_error_is_said_once_however_many_objects_have_it(desk: Desk, policy: Policy) -> None:
+def test_an_error_of_many_objects_is_reported_once(desk: Desk, policy: Policy) -> None:
     objects = [OBJECT.replace("a: b", "c: d").replace("settings", f"n{n}") for n in range(5)]
     desk.write("cm.yaml", "---\n".join(objects))
     for output in ("diff", "yaml", "json", "patch"):
@@ -495,7 +505,7 @@ def test_a_refused_policy_counts_as_an_error(desk: Desk, policy: Policy) -> None
     assert done.stderr.endswith("pass: 1, fail: 0, warn: 0, error: 1, skip: 0\n")
 
 
-def test_policies_of_other_languages_alone_are_nothing_to_apply(desk: Desk) -> None:
+def test_there_is_nothing_to_apply_with_policies_of_other_languages_only(desk: Desk) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write(
         "cel.yaml",
@@ -507,7 +517,9 @@ def test_policies_of_other_languages_alone_are_nothing_to_apply(desk: Desk) -> N
     assert "nothing to apply" in done.stderr
 
 
-def test_a_rule_that_matches_nothing_says_how_to_learn_why(desk: Desk, policy: Policy) -> None:
+def test_a_rule_that_matches_nothing_gives_a_hint_to_verbose_output(
+    desk: Desk, policy: Policy
+) -> None:
     desk.write("cm.yaml", OBJECT)
     words = [
         "apply",
@@ -530,7 +542,7 @@ def test_a_rule_that_matches_nothing_says_how_to_learn_why(desk: Desk, policy: P
         ("request.object.data.a=x", "the trigger is given with --resource"),
     ],
 )
-def test_a_value_that_nobody_reads_is_refused(
+def test_a_value_that_no_rule_reads_is_refused(
     desk: Desk, policy: Policy, given: str, said: str
 ) -> None:
     desk.write("cm.yaml", OBJECT)
@@ -548,7 +560,7 @@ def test_a_value_that_nobody_reads_is_refused(
 PASSED = "pass: 1, fail: 0, warn: 0, error: 0, skip: 0\n"
 
 
-def test_triggers_may_stand_after_the_policy(desk: Desk, policy: Policy) -> None:
+def test_triggers_may_be_given_as_arguments(desk: Desk, policy: Policy) -> None:
     desk.write("in/one.yaml", OBJECT)
     desk.write("in/values.yaml", "a: b\n")
     desk.write("two.yaml", OBJECT.replace("settings", "two"))
@@ -570,7 +582,7 @@ def test_triggers_may_stand_after_the_policy(desk: Desk, policy: Policy) -> None
     assert done.stderr.endswith(PASSED)
 
 
-def test_rules_none_of_whose_targets_is_given_are_skipped(desk: Desk, policy: Policy) -> None:
+def test_a_rule_is_skipped_if_none_of_its_targets_is_given(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     named = SPREAD.replace('selector: {matchLabels: {take: "yes"}}', "name: one")
     for rules in (SPREAD, named, named.replace("v1\n      kind: Secret", "x.y/v1\n      kind: Z")):
@@ -593,7 +605,9 @@ def test_rules_none_of_whose_targets_is_given_are_skipped(desk: Desk, policy: Po
         assert "p / spread: Secret default/one" in done.stdout
 
 
-def test_what_changed_below_the_headings_of_the_reference(desk: Desk, policy: Policy) -> None:
+def test_kyverno_output_shows_changed_objects_below_the_headings_of_kyverno(
+    desk: Desk, policy: Policy
+) -> None:
     desk.write("cm.yaml", f"{OBJECT}---\napiVersion: v1\nkind: Node\nmetadata: {{name: n1}}\n")
     desk.write("secrets.yaml", SECRETS)
     node = "- {name: node, match: {any: [{resources: {kinds: [Node]}}]}, mutate: %s}\n"
@@ -615,7 +629,7 @@ def test_what_changed_below_the_headings_of_the_reference(desk: Desk, policy: Po
     assert done.stderr == ""
 
 
-def test_files_may_be_given_as_lists(desk: Desk, policy: Policy) -> None:
+def test_files_may_be_given_as_comma_separated_lists(desk: Desk, policy: Policy) -> None:
     desk.write("one.yaml", OBJECT)
     desk.write("two.yaml", OBJECT.replace("settings", "two"))
     desk.write("secrets.yaml", SECRETS)
@@ -631,7 +645,7 @@ def test_files_may_be_given_as_lists(desk: Desk, policy: Policy) -> None:
     )
 
 
-def test_standard_output_may_be_for_a_pipe(desk: Desk, policy: Policy) -> None:
+def test_the_flag_for_pipes_is_the_same_as_yaml_output(desk: Desk, policy: Policy) -> None:
     desk.write("cm.yaml", OBJECT)
     words = ["apply", policy(LABEL), "cm.yaml"]
     assert desk.run(*words, "-i").stdout == desk.run(*words, "-o", "yaml").stdout != ""
@@ -649,7 +663,7 @@ def test_standard_output_may_be_for_a_pipe(desk: Desk, policy: Policy) -> None:
         (["--warn-exit-code", "3", "--check"], LABEL, 1),
     ],
 )
-def test_warnings_may_have_an_exit_code(
+def test_warnings_can_have_an_exit_code(
     desk: Desk, policy: Policy, words: list[str], rules: str, code: int
 ) -> None:
     desk.write("cm.yaml", OBJECT)

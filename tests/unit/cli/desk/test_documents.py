@@ -29,7 +29,7 @@ def values(text: str) -> list[Any]:
 
 
 @given(value=VALUES)
-def test_what_is_written_is_read_again(value: Any) -> None:
+def test_rendered_yaml_is_parsed_to_the_same_value(value: Any) -> None:
     assert values(render_yaml({"value": value})) == [{"value": value}]
 
 
@@ -54,7 +54,7 @@ def test_what_is_written_is_read_again(value: Any) -> None:
         ("# nothing\n", []),
     ],
 )
-def test_reading(text: str, expected: Any) -> None:
+def test_documents_are_parsed(text: str, expected: Any) -> None:
     assert values(text) == expected
 
 
@@ -72,20 +72,20 @@ def test_reading(text: str, expected: Any) -> None:
         ("\ufffe", "f: is not YAML"),
     ],
 )
-def test_what_cannot_be_read_names_its_place(text: str, message: str) -> None:
+def test_a_parse_error_names_its_place(text: str, message: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         values(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_aliases_do_not_multiply_without_end() -> None:
+def test_the_expansion_of_aliases_is_limited() -> None:
     lines = ["a0: &a0 [1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(InvalidSetting, match="with its aliases it has more than"):
         values("\n".join(lines))
 
 
-def test_a_document_knows_its_line() -> None:
+def test_the_place_of_a_document_contains_its_line() -> None:
     found = list(parse_documents(b"a: 1\n---\nb: 2\n", "f"))
     assert [item.place for item in found] == ["f:1", "f:2"]

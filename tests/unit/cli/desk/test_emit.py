@@ -19,7 +19,7 @@ def obj(**data: str) -> dict[str, Any]:
     }
 
 
-def test_yaml() -> None:
+def test_objects_are_rendered_as_yaml() -> None:
     value: Object = {
         "a": [{"b": "1", "c": []}, "x: y"],
         "d": "one\ntwo\n",
@@ -33,11 +33,11 @@ def test_yaml() -> None:
 
 
 @pytest.mark.parametrize("text", ["100m", "1Gi", "web-1", "a.b/c:1.2", "shop", "a, b"])
-def test_usual_texts_need_no_quotes(text: str) -> None:
+def test_ordinary_strings_are_not_quoted(text: str) -> None:
     assert render_yaml({"a": text}) == f"a: {text}\n"
 
 
-def test_diff() -> None:
+def test_a_diff_shows_removed_lines() -> None:
     before, after = obj(**{f"k{n}": "v" for n in range(10)}), obj(k0="v")
     lines = unified_diff(before, after, names=("old", "new"))
     assert lines[:3] == ["--- old", "+++ new", "@@ -6,12 +6,3 @@"]
@@ -50,9 +50,9 @@ def test_a_diff_counts_lines_of_the_whole_object() -> None:
     assert unified_diff(before, after, names=("old", "new"))[2] == "@@ -44,4 +44,4 @@"
 
 
-def test_no_difference_no_lines() -> None:
+def test_equal_objects_have_an_empty_diff() -> None:
     assert unified_diff(obj(), obj(), names=("old", "new")) == []
 
 
-def test_colours() -> None:
+def test_added_lines_are_coloured() -> None:
     assert paint(["+a", " b"], Screen(coloured=True)) == [styled("\x1b[32m+a\x1b[0m"), " b"]

@@ -92,13 +92,13 @@ def test_every_step_is_tested() -> None:
     assert done.stdout.startswith("pods (hook-test.yaml)\n")
 
 
-def test_nothing_is_run_without_leave() -> None:
+def test_no_executable_is_run_without_permission() -> None:
     done = run()
     assert done.exit_code == 2
     assert done.stdout.count("executables are run only with --run-hooks") == 6
 
 
-def test_rows_can_be_chosen() -> None:
+def test_rows_can_be_selected() -> None:
     done = run("--run-hooks", "-t", "rule=*/failure")
     assert (done.exit_code, done.stdout.count("hook.sh/")) == (0, 1)
 
@@ -121,7 +121,9 @@ def test_rows_can_be_chosen() -> None:
         ),
     ],
 )
-def test_what_is_not_as_it_must_be_fails(before: str, after: str, said: str) -> None:
+def test_a_result_that_differs_from_the_expectation_fails(
+    before: str, after: str, said: str
+) -> None:
     assert before in TEST
     Path("hook-test.yaml").write_text(TEST.replace(before, after))
     done = run("--run-hooks")
@@ -129,7 +131,7 @@ def test_what_is_not_as_it_must_be_fails(before: str, after: str, said: str) -> 
     assert said in done.stdout
 
 
-def test_a_configuration_that_cannot_be_used_fails_every_row() -> None:
+def test_an_invalid_configuration_of_the_hook_fails_every_row() -> None:
     Path("hook.sh").write_text("#!/bin/sh\necho 'configVersion: v2'\n")
     done = run("--run-hooks")
     assert done.exit_code == 1
@@ -151,7 +153,7 @@ def test_a_configuration_that_cannot_be_used_fails_every_row() -> None:
         ("v1alpha1", "v1", "expected apiVersion kube-retrofit.dev/v1alpha1 with kind HookTest"),
     ],
 )
-def test_a_broken_test_says_where(before: str, after: str, said: str) -> None:
+def test_a_broken_test_is_reported_with_the_cause(before: str, after: str, said: str) -> None:
     assert before in TEST
     Path("hook-test.yaml").write_text(TEST.replace(before, after))
     done = run("--run-hooks")
@@ -193,7 +195,7 @@ steps:
 """
 
 
-def test_a_declared_hook_is_tested_without_leave() -> None:
+def test_a_declared_hook_is_tested_without_permission() -> None:
     Path("names.yaml").write_text(DECLARED)
     for file, name in (("made", "web"), ("taken", "bad")):
         head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "

@@ -60,7 +60,7 @@ def test_apply_shows_the_change_and_the_refusal(files: Desk) -> None:
     assert "rejected: ConfigMap default/settings: small: no large ones" in done.stderr
 
 
-def test_apply_ends_well_where_nothing_is_refused(files: Desk) -> None:
+def test_apply_succeeds_if_nothing_is_refused(files: Desk) -> None:
     files.write("object.yaml", OBJECT.replace("large", "tiny"))
     done = files.run("apply", "policies.yaml", "-r", "object.yaml")
     assert done.exit_code == 0
@@ -189,7 +189,7 @@ results:
 """
 
 
-def test_a_file_of_values_answers_for_services(references: Desk) -> None:
+def test_responses_of_services_can_be_given_in_a_values_file(references: Desk) -> None:
     references.write("values.yaml", VALUES)
     references.write("kyverno-test.yaml", SUITE)
     files = ("policies.yaml", "-r", "pod.yaml", "-t", "others.yaml", "-f", "values.yaml")
@@ -202,7 +202,7 @@ def test_a_file_of_values_answers_for_services(references: Desk) -> None:
     assert "mail: c@d" in references.run("apply", *files, "-o", "yaml").stdout
 
 
-def test_an_owner_that_no_file_has_is_named(references: Desk) -> None:
+def test_an_owner_that_is_missing_from_the_files_is_named(references: Desk) -> None:
     done = references.run("apply", "policies.yaml", "-r", "pod.yaml")
     assert done.exit_code == 1
     assert "ReplicaSet shop/web cannot be read: replicasets.apps" in done.stderr
@@ -246,7 +246,7 @@ def programs(desk: Desk) -> str:
     return str(file)
 
 
-def test_programs_are_evaluated_by_the_command_that_is_named(desk: Desk, programs: str) -> None:
+def test_cue_programs_are_evaluated_by_the_given_command(desk: Desk, programs: str) -> None:
     files = ("policies.yaml", "-r", "object.yaml")
     done = desk.run("apply", *files, "--cue", programs)
     assert "+    made: by-cue" in done.stdout, done.stderr
@@ -263,7 +263,9 @@ def test_programs_are_evaluated_by_the_command_that_is_named(desk: Desk, program
     assert desk.run("test", ".").exit_code == 1
 
 
-def test_without_a_command_the_flag_is_named(desk: Desk, programs: str) -> None:
+def test_a_missing_or_invalid_cue_command_is_reported_with_the_flag(
+    desk: Desk, programs: str
+) -> None:
     del programs
     done = desk.run("apply", "policies.yaml", "-r", "object.yaml")
     assert done.exit_code == 1

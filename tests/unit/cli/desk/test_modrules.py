@@ -48,7 +48,7 @@ def rules(desk: Desk) -> Desk:
     return desk
 
 
-def test_apply_shows_the_change_and_the_rejection_of_what_came_out_of_it(rules: Desk) -> None:
+def test_apply_shows_the_change_and_the_rejection_of_the_changed_object(rules: Desk) -> None:
     done = rules.run("apply", "rules.yaml", "-r", "objects.yaml")
     assert done.exit_code == 1
     assert "kubemod-system/team / patch: Pod default/web" in done.stdout
@@ -58,27 +58,27 @@ def test_apply_shows_the_change_and_the_rejection_of_what_came_out_of_it(rules: 
     assert said.endswith("2 objects read as triggers pass: 1, fail: 1, warn: 0, error: 0, skip: 0")
 
 
-def test_apply_ends_well_where_nothing_is_rejected(rules: Desk) -> None:
+def test_apply_succeeds_if_nothing_is_rejected(rules: Desk) -> None:
     rules.write("objects.yaml", OBJECTS.replace("web:latest", "web:1"))
     done = rules.run("apply", "rules.yaml", "-r", "objects.yaml")
     assert done.exit_code == 0
     assert "rejection" not in done.stderr
 
 
-def test_a_reference_that_is_not_among_the_files_is_an_error(rules: Desk) -> None:
+def test_a_reference_to_an_object_missing_from_the_files_is_an_error(rules: Desk) -> None:
     rules.write("objects.yaml", OBJECTS.partition("---")[0])
     done = rules.run("apply", "rules.yaml", "-r", "objects.yaml")
     assert done.exit_code == 1
     assert "syntheticRefs cannot be read: " in " ".join(done.stderr.split())
 
 
-def test_explain_says_that_a_request_is_refused(rules: Desk) -> None:
+def test_explain_reports_that_a_request_is_refused(rules: Desk) -> None:
     done = rules.run("explain", "rules.yaml", "--trigger", "objects.yaml")
     assert 'the request is refused: default/no-latest: "web of ' in done.stdout
     assert "refuses what it fires for" in rules.run("explain", "rules.yaml").stdout
 
 
-def test_a_test_expects_a_rejection(rules: Desk) -> None:
+def test_a_test_can_expect_a_rejection(rules: Desk) -> None:
     entries = "\n".join(
         f"- {{policy: no-latest, rule: reject, kind: Pod, resources: [web], result: {wanted}}}"
         for wanted in ("fail", "pass")

@@ -52,7 +52,7 @@ def program(
         (["CREATE"], True, "CREATE"),
     ],
 )
-def test_a_rule_with_targets_is_looked_at_when_it_acts_first(
+def test_the_default_operation_of_a_rule_with_targets_depends_on_when_it_acts(
     operations: list[str], on_change: bool, operation: str
 ) -> None:
     assert operation_for(program(TARGETS, operations, on_change=on_change)).name == operation
@@ -62,13 +62,13 @@ def test_a_rule_with_targets_is_looked_at_when_it_acts_first(
     ("operations", "operation"),
     [([], "CREATE"), (["UPDATE", "CREATE"], "CREATE"), (["DELETE", "UPDATE"], "UPDATE")],
 )
-def test_a_rule_without_targets_is_looked_at_when_its_object_is_made(
+def test_the_default_operation_of_a_rule_without_targets_is_create_or_update(
     operations: list[str], operation: str
 ) -> None:
     assert operation_for(program(OWN, operations)).name == operation
 
 
-def test_a_word_about_it_counts_more() -> None:
+def test_a_given_operation_takes_precedence_over_the_default() -> None:
     rule = program(TARGETS, on_change=True)
     assert operation_for(rule, sent=True).name == "UPDATE"
     assert operation_for(rule, value="DELETE").name == "DELETE"
@@ -97,7 +97,7 @@ def files(desk: Desk) -> Desk:
     return desk
 
 
-def test_all_commands_take_the_same(files: Desk) -> None:
+def test_all_commands_evaluate_for_the_same_operation(files: Desk) -> None:
     said = "UPDATE (the rule listens to DELETE, UPDATE)"
     words = ["p.json", "-r", "cm.json", "-t", "s.json"]
     applied = files.run("apply", *words, "-v")
@@ -117,7 +117,7 @@ def test_all_commands_take_the_same(files: Desk) -> None:
     assert files.run("test", ".", "--operation", "CREATE").exit_code == 1
 
 
-def test_a_rule_that_does_nothing_at_a_policy_update_says_so(files: Desk) -> None:
+def test_a_rule_that_ignores_policy_updates_is_reported_as_not_matching(files: Desk) -> None:
     words = ["p.json", "-r", "cm.json", "-t", "s.json", "--operation", "POLICY-UPDATE"]
     done = files.run("apply", *words, "-v")
     assert "p / r: not for: ConfigMap default/c: mutateExistingOnPolicyUpdate is" in done.stderr

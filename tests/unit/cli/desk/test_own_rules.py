@@ -45,14 +45,14 @@ def changed(obj: dict[str, Any], which: int = 0, **mutate: Any) -> Any:
     return change(program, None, program.binding.bind(context), obj)
 
 
-def test_nothing_of_them_runs_after_their_trigger_was_stored() -> None:
+def test_rules_without_targets_run_only_before_their_trigger_is_stored() -> None:
     compiled = compile_policy(policy(rule()))
     assert compiled.programs[0].phases == {Phase.ADMISSION}
     assert compiled.in_phase(Phase.TRIGGERED) == ()
     assert compiled.warnings == ()
 
 
-def test_the_trigger_is_the_object() -> None:
+def test_the_patch_is_applied_to_the_trigger() -> None:
     obj = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
     result = changed(obj)
     assert result.status is RuleStatus.PASS
@@ -61,13 +61,13 @@ def test_the_trigger_is_the_object() -> None:
     assert changed(result.after).status is RuleStatus.SKIP
 
 
-def test_the_value_at_the_place_of_the_patch() -> None:
+def test_a_patch_can_read_the_value_at_its_place() -> None:
     obj = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
     result = changed(obj, patchStrategicMerge={"spec": {"nodeName": "{{ @ }}-1"}})
     assert result.after["spec"] == {"nodeName": "n-1"}
 
 
-def test_a_block_sees_what_the_block_before_it_made() -> None:
+def test_a_foreach_block_is_evaluated_on_the_result_of_the_block_before_it() -> None:
     obj = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -87,7 +87,7 @@ def test_a_block_sees_what_the_block_before_it_made() -> None:
     assert result.after["metadata"]["labels"] == {"x": "i-x", "y": "i-y"}
 
 
-def test_rules_for_pods_are_for_controllers_too() -> None:
+def test_rules_for_pods_are_expanded_to_pod_controllers() -> None:
     assert names(rule()) == ["r", "autogen-r", "autogen-cronjob-r"]
 
 
@@ -99,7 +99,9 @@ def test_rules_for_pods_are_for_controllers_too() -> None:
         ("Deployment, Nonsense", ["r", "autogen-r"]),
     ],
 )
-def test_the_annotation(annotation: str, expected: list[str]) -> None:
+def test_an_annotation_selects_the_controllers_of_generated_rules(
+    annotation: str, expected: list[str]
+) -> None:
     key = "pod-policies.kyverno.io/autogen-controllers"
     assert names(rule(), annotations={key: annotation}) == expected
 
@@ -114,7 +116,9 @@ def test_the_annotation(annotation: str, expected: list[str]) -> None:
         {"name": "o", "match": PODS, "generate": {}},
     ],
 )  # fmt: skip
-def test_one_rule_keeps_the_whole_policy_from_it(other: dict[str, Any]) -> None:
+def test_one_unsuitable_rule_prevents_the_expansion_of_the_whole_policy(
+    other: dict[str, Any],
+) -> None:
     assert "autogen-r" not in names(rule(), other)
 
 
@@ -124,7 +128,9 @@ def test_rules_with_targets_are_never_expanded() -> None:
 
 
 @pytest.mark.parametrize(("which", "path"), [(1, ["spec"]), (2, ["spec", "jobTemplate", "spec"])])
-def test_the_patch_moves_into_the_template(which: int, path: list[str]) -> None:
+def test_the_patch_of_a_generated_rule_applies_to_the_pod_template(
+    which: int, path: list[str]
+) -> None:
     inner: dict[str, Any] = {"template": {"spec": {"nodeName": "n"}, "metadata": {}}}
     obj: dict[str, Any] = inner
     for step in reversed(path):
@@ -137,7 +143,7 @@ def test_the_patch_moves_into_the_template(which: int, path: list[str]) -> None:
     assert found["template"]["metadata"]["labels"] == {"node": "n"}
 
 
-def test_given_entries_are_not_compiled() -> None:
+def test_context_entries_with_given_values_are_not_compiled() -> None:
     one = rule() | {"context": [{"name": "node", "imageRegistry": {"reference": "x"}}]}
     given = {"r": Given(names=frozenset({"node"}))}
     compiled = compile_policy(policy(one, annotations=OFF), given=given)

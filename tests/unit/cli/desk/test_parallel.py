@@ -60,7 +60,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_the_order_is_that_of_the_folders(desk: Desk) -> None:
+def test_results_are_in_the_order_of_the_folders(desk: Desk) -> None:
     for index in range(5):
         folder(desk, f"t{index}", result="skip" if index == 3 else "pass")
     folder(desk, "t2", resource="../absent.yaml")
@@ -74,7 +74,7 @@ def test_the_order_is_that_of_the_folders(desk: Desk) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the process in /proc")
-def test_a_process_that_ends_is_the_error_of_its_folder(desk: Desk) -> None:
+def test_a_process_that_dies_is_reported_as_an_error_of_its_folder(desk: Desk) -> None:
     for name in ("a", "c", "d"):
         folder(desk, name)
     with _ends_its_callers() as address:
@@ -118,7 +118,7 @@ def _process_of(port: int) -> int:
     raise AssertionError(f"nobody has port {port}")
 
 
-def test_only_what_has_come_to_rest_is_a_change(tmp_path: Path) -> None:
+def test_a_change_is_reported_only_after_the_file_stops_changing(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("a")
     before = watch.state_of([tmp_path])
@@ -134,7 +134,7 @@ def test_only_what_has_come_to_rest_is_a_change(tmp_path: Path) -> None:
     assert len(looks) == 4
 
 
-def test_what_a_test_names_is_watched(desk: Desk) -> None:
+def test_files_that_a_test_names_are_watched(desk: Desk) -> None:
     folder(desk, "t", resource="../more/*.yaml")
     (desk.folder / "more").mkdir()
     places = watch.places_of([Path("t/kyverno-test.yaml")])
@@ -187,6 +187,6 @@ def test_a_change_of_a_named_file_runs_the_tests_again(
     assert "1 passed" in watching("0 broken test")
 
 
-def test_watching_is_for_people(desk: Desk) -> None:
+def test_watching_is_refused_with_json_output(desk: Desk) -> None:
     folder(desk, "t")
     assert desk.run("test", "t", "--watch", "-o", "json").exit_code == 2

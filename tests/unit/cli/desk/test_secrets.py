@@ -48,7 +48,7 @@ def test_a_diff_shows_no_content_of_a_secret_unless_asked(desk, policy):
     assert TOKEN in desk.run("apply", _secret_rule(policy), *files, "--show-secrets").output
 
 
-def test_what_is_written_for_programs_is_whole(desk, policy):
+def test_yaml_output_contains_the_content_of_secrets(desk, policy):
     files, _ = _secret_files(desk)
     assert TOKEN in desk.run("apply", _secret_rule(policy), *files, "-o", "yaml").stdout
 
@@ -63,7 +63,7 @@ def test_a_message_shows_no_content_of_a_secret(desk, policy):
 
 @pytest.mark.parametrize("words", [["lint"], ["apply", "-r", "x.yaml"], ["explain"]])
 @pytest.mark.parametrize("before", ["", "/dev/fd/../../..", "/proc/self/fd/../../../.."])
-def test_a_named_pipe_is_refused_where_nobody_may_ever_write(desk, before, words):
+def test_a_named_pipe_without_a_writer_is_refused(desk, before, words):
     os.mkfifo(desk.folder / "pipe.yaml")
     desk.write("x.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: t}}")
     done = desk.run(*words, f"{before}{desk.folder}/pipe.yaml")

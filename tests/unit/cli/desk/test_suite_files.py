@@ -45,7 +45,7 @@ def files(desk: Desk, policy: Policy) -> Desk:
     return desk
 
 
-def test_what_only_other_policies_need_is_taken(files: Desk) -> None:
+def test_fields_for_policies_of_other_languages_are_accepted(files: Desk) -> None:
     files.write(
         "kyverno-test.yaml",
         f"""\
@@ -70,7 +70,7 @@ results:
     assert "old (" in files.run("test", ".").stdout
 
 
-def test_rows_that_compare_what_is_generated_are_not_run(desk: Desk, policy: Policy) -> None:
+def test_rows_that_compare_generated_resources_are_not_run(desk: Desk, policy: Policy) -> None:
     policy(GENERATE)
     desk.write("one.yaml", CONFIG_MAP)
     row = "policy: p, rule: make, resources: [one], kind: ConfigMap, result: pass"
@@ -86,7 +86,7 @@ def test_rows_that_compare_what_is_generated_are_not_run(desk: Desk, policy: Pol
     assert desk.run("test", ".", "--strict").exit_code == 1
 
 
-def test_checks_are_rows_that_are_not_run(files: Desk) -> None:
+def test_checks_are_reported_as_rows_that_are_not_run(files: Desk) -> None:
     files.write(
         "kyverno-test.yaml",
         f"{HEAD}policies: [p.yaml]\nresources: [one.yaml]\nchecks:\n"
@@ -99,7 +99,7 @@ def test_checks_are_rows_that_are_not_run(files: Desk) -> None:
     assert "write results" in row["reason"]
 
 
-def test_keys_count_in_any_case(files: Desk) -> None:
+def test_keys_are_case_insensitive(files: Desk) -> None:
     files.write(
         "kyverno-test.yaml",
         """\
@@ -131,7 +131,9 @@ results:
         ("{name: one, namespace: other, kind: ConfigMap}", "the test has no ConfigMap other/one"),
     ],
 )
-def test_a_kind_tells_objects_of_one_name_apart(files: Desk, spec: str, reason: str) -> None:
+def test_a_resource_spec_must_match_kind_and_namespace(
+    files: Desk, spec: str, reason: str
+) -> None:
     files.write(
         "kyverno-test.yaml",
         f"{HEAD}policies: [p.yaml]\nresources: [one.yaml]\nresults:\n"
@@ -183,7 +185,9 @@ def test_a_kind_tells_objects_of_one_name_apart(files: Desk, spec: str, reason: 
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line(files: Desk, text: str, message: str) -> None:
+def test_an_invalid_test_file_is_reported_in_one_line(
+    files: Desk, text: str, message: str
+) -> None:
     files.write("kyverno-test.yaml", f"{HEAD}{text}\n")
     done = files.run("test", ".")
     assert done.exit_code == 1
@@ -233,7 +237,7 @@ metadata: {name: shop}
         ),
     ],
 )
-def test_what_a_global_context_entry_holds(
+def test_a_rule_reads_the_global_context_entries_of_the_test(
     desk: Desk, policy: Policy, entry: str, name: str, path: str, label: str
 ) -> None:
     policy(READING.format(name=name, path=path))

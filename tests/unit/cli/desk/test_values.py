@@ -46,18 +46,20 @@ def images(desk: Desk, policy: Policy, values: str, rules: str = IMAGES) -> list
     return [item["image"] for item in spec["containers"]]
 
 
-def test_each_element_has_its_value(desk: Desk, policy: Policy) -> None:
+def test_each_element_of_a_foreach_has_its_value(desk: Desk, policy: Policy) -> None:
     values = "foreachValues: {image.digest: [d0, d1]}"
     assert images(desk, policy, values) == ["a@d0", "b@d1"]
 
 
-def test_values_of_the_rule_stand_beside_those_of_the_element(desk: Desk, policy: Policy) -> None:
+def test_values_of_the_rule_are_combined_with_values_of_the_element(
+    desk: Desk, policy: Policy
+) -> None:
     rules = IMAGES.replace("@{{ image.digest }}", "@{{ image.digest }}@{{ image.host }}")
     values = "values: {image.host: h}, foreachValues: {image.digest: [d0, d1]}"
     assert images(desk, policy, values, rules) == ["a@d0@h", "b@d1@h"]
 
 
-def test_the_index_is_that_of_the_element_also_backwards(desk: Desk, policy: Policy) -> None:
+def test_values_keep_their_element_in_descending_order(desk: Desk, policy: Policy) -> None:
     rules = IMAGES.replace("      context:", "      order: Descending\n      context:")
     values = "foreachValues: {image.digest: [d0, d1]}"
     assert images(desk, policy, values, rules) == ["a@d0", "b@d1"]
@@ -79,7 +81,9 @@ NESTED = """
 """
 
 
-def test_the_value_belongs_to_the_foreach_that_declares_it(desk: Desk, policy: Policy) -> None:
+def test_a_value_belongs_to_the_foreach_that_declares_its_entry(
+    desk: Desk, policy: Policy
+) -> None:
     values = "foreachValues: {image.digest: [d0, d1]}"
     assert images(desk, policy, values, NESTED) == ["d0-2", "d1-2"]
 
@@ -101,7 +105,9 @@ def test_an_element_without_a_value_is_an_error(desk: Desk, policy: Policy) -> N
         ("foreachValues: {element.x: [1]}", ".element.x: it comes from the objects"),
     ],
 )
-def test_values_that_are_refused(desk: Desk, policy: Policy, values: str, message: str) -> None:
+def test_invalid_foreach_values_are_refused(
+    desk: Desk, policy: Policy, values: str, message: str
+) -> None:
     desk.write("cm.yaml", OBJECT)
     desk.write("values.yaml", VALUES % values)
     done = desk.run("apply", policy(IMAGES), "-r", "cm.yaml", "-f", "values.yaml")
@@ -139,7 +145,7 @@ items:
 """
 
 
-def test_values_of_triggers_and_targets(desk: Desk, policy: Policy) -> None:
+def test_values_of_a_target_override_values_of_its_trigger(desk: Desk, policy: Policy) -> None:
     desk.write("triggers.yaml", TRIGGERS)
     desk.write("targets.yaml", TARGETS)
     desk.write(

@@ -33,7 +33,7 @@ def terminal() -> Iterator[TextIO]:
         ({"TERM": "dumb"}, False),
     ],
 )
-def test_colours_are_for_terminals_without_no_color(
+def test_colours_are_used_only_on_terminals_without_no_color(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], coloured: bool
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -70,7 +70,7 @@ def test_a_table_that_fits_is_not_folded() -> None:
     ]
 
 
-def test_a_wide_cell_goes_on_below_it_at_its_own_seams() -> None:
+def test_a_wide_cell_is_wrapped_at_its_hyphens() -> None:
     rows = [HEAD, ("reload-web", "settings-of-the-whole-shop-changed", "12")]
     assert list(table(rows, 46)) == [
         "POLICY      RULE                       CHANGED",
@@ -79,7 +79,7 @@ def test_a_wide_cell_goes_on_below_it_at_its_own_seams() -> None:
     ]
 
 
-def test_columns_that_do_not_fit_stand_below_each_other() -> None:
+def test_columns_that_do_not_fit_are_shown_below_each_other() -> None:
     rows = [HEAD, ("a" * 30, "b" * 30, "12"), ("a", "b", "1")]
     assert list(table(rows, 40)) == [
         f"POLICY   {'a' * 30}",
@@ -92,7 +92,7 @@ def test_columns_that_do_not_fit_stand_below_each_other() -> None:
     ]
 
 
-def test_one_is_no_plural() -> None:
+def test_counts_are_shown_with_singular_or_plural() -> None:
     assert [number(count, "object") for count in (0, 1, 2, 1234)] == [
         "0 objects",
         "1 object",
@@ -102,14 +102,14 @@ def test_one_is_no_plural() -> None:
     assert number(2, "policy", "policies") == "2 policies"
 
 
-def test_names() -> None:
+def test_lists_of_names_are_shortened_and_similar_names_suggested() -> None:
     assert nearest("realod", ["reload", "stamp"]) == "; did you mean reload?"
     assert nearest("other", ["reload"]) == ""
     assert some(["a", "b"]) == "a, b"
     assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
-def test_what_an_error_means_for_the_exit_code() -> None:
+def test_the_class_of_an_error_determines_the_exit_code() -> None:
     assert code_of(InvalidPolicy("spec", "wrong")) == FINDINGS
     assert code_of(EvaluationError("no value")) == FINDINGS
     assert code_of(InvalidSetting("no file")) == NOT_RUN

@@ -26,7 +26,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize(("text", "shown"), ATTACKS.items())
-def test_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
+def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
@@ -35,7 +35,9 @@ def test_other_text_stays_as_it_is() -> None:
         assert visible(text) == text
 
 
-def test_a_style_is_an_escape_and_what_is_styled_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_styles_are_written_as_escapes_and_escapes_in_the_text_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bare = io.StringIO()
     monkeypatch.setattr(sys, "stdout", bare)
     screen = Screen(coloured=True)
@@ -91,7 +93,7 @@ OBJECT = {
         [f"no-command{EVIL}"],
     ],
 )
-def test_no_command_writes_an_escape_of_an_object(words: list[str], tmp_path: Path) -> None:
+def test_no_command_writes_escape_sequences_from_objects(words: list[str], tmp_path: Path) -> None:
     sound = yaml.safe_load(yaml.safe_dump(POLICY))
     sound["spec"]["rules"][0].pop("preconditions")
     files = {"policy": POLICY, "object": OBJECT, "sound": sound}

@@ -7,7 +7,9 @@ TEXT = "document.querySelector('main').innerText"
 ROWS = "[...document.querySelectorAll('tbody th')].map((cell) => cell.innerText)"
 
 
-async def test_policies_requests_and_targets(browser: Browser) -> None:
+async def test_policies_requests_and_targets_are_shown_with_markup_as_text(
+    browser: Browser,
+) -> None:
     await browser.until(f"{ROWS}.length == 2")
     assert await browser.evaluate(ROWS) == ["reload", "rollout"]
     assert "a controller leads" in await browser.evaluate(TEXT)
@@ -25,7 +27,7 @@ async def test_policies_requests_and_targets(browser: Browser) -> None:
     await browser.until("document.getElementById('problem').innerText.includes('Not known now')")
 
 
-async def test_it_follows_the_cluster_until_it_is_paused(
+async def test_the_page_follows_the_cluster_until_it_is_paused(
     browser: Browser, cluster: Cluster
 ) -> None:
     await browser.until(f"{ROWS}.length == 2")
@@ -43,7 +45,7 @@ async def test_it_follows_the_cluster_until_it_is_paused(
     assert len(cluster.api.seen) <= seen + 4
 
 
-async def test_filters_narrow_what_is_asked_for_and_what_is_shown(
+async def test_filters_narrow_the_query_and_the_shown_rows(
     browser: Browser, cluster: Cluster
 ) -> None:
     await browser.evaluate("location.hash = '#/requests'")
@@ -63,7 +65,7 @@ async def test_filters_narrow_what_is_asked_for_and_what_is_shown(
         queries = [item.query.get("fieldSelector") for item in cluster.api.seen]
 
 
-async def test_everything_is_reached_by_keyboard_and_keeps_the_focus(browser: Browser) -> None:
+async def test_the_page_is_usable_by_keyboard_and_keeps_the_focus(browser: Browser) -> None:
     await browser.until(f"{ROWS}.length == 2")
     focus = "document.activeElement.innerText.trim()"
     await browser.press("Tab")
@@ -85,7 +87,7 @@ async def test_everything_is_reached_by_keyboard_and_keeps_the_focus(browser: Br
     assert await browser.evaluate("document.activeElement.name") == "policy"
 
 
-async def test_a_screen_reader_finds_names(browser: Browser) -> None:
+async def test_elements_have_names_for_screen_readers(browser: Browser) -> None:
     await browser.until(f"{ROWS}.length == 2")
     assert await browser.names("navigation") == ["Pages"]
     assert await browser.names("progressbar") == ["Rollout of rollout: 30 of 120, 9s left"]
@@ -99,7 +101,7 @@ async def test_a_screen_reader_finds_names(browser: Browser) -> None:
     assert await browser.names("searchbox") == ["Trigger contains"]
 
 
-async def test_the_browser_has_nothing_to_complain_of(browser: Browser) -> None:
+async def test_the_browser_reports_no_errors(browser: Browser) -> None:
     await browser.until(f"{ROWS}.length == 2")
     await browser.evaluate("location.hash = '#/requests'")
     await browser.until(f"{ROWS}.length == 3")

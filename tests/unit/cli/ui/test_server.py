@@ -20,7 +20,7 @@ from tests.unit.kube.conftest import write_kubeconfig
 STATIC = ROOT / "reconciler/cli/ui/static"
 
 
-async def test_the_board_is_what_top_shows(page: Page) -> None:
+async def test_the_board_has_the_data_of_the_top_command(page: Page) -> None:
     board = await (await page.get("/api/board")).json()
     assert [item["policy"] for item in board["policies"]] == ["reload", "rollout"]
     assert board["waiting"] == 3
@@ -28,7 +28,9 @@ async def test_the_board_is_what_top_shows(page: Page) -> None:
     assert board["policies"][1]["rollout"] == {"done": 30, "total": 120, "timeLeft": "9s"}
 
 
-async def test_many_browsers_cost_the_cluster_one_look(page: Page, cluster: Cluster) -> None:
+async def test_repeated_board_requests_share_reads_of_the_cluster(
+    page: Page, cluster: Cluster
+) -> None:
     for _ in range(10):
         assert (await page.get("/api/board")).status == 200
     assert len(cluster.api.calls(f"{APIS}/v1/clusterpolicies")) <= 2
@@ -45,7 +47,7 @@ async def test_requests_are_selected_by_the_api_server(page: Page, cluster: Clus
     assert waiting == "status.state!=Completed,status.state!=Failed,status.state!=Skip"
 
 
-async def test_nothing_that_was_recorded_is_answered(page: Page) -> None:
+async def test_recorded_data_is_not_in_responses(page: Page) -> None:
     for path in ("/api/requests", f"/api/requests/{name(2)}"):
         text = await (await page.get(path)).text()
         assert "TargetFailed" in text
@@ -63,14 +65,16 @@ async def test_nothing_that_was_recorded_is_answered(page: Page) -> None:
         ("/elsewhere", 404, "not found"),
     ],
 )
-async def test_an_error_is_one_line(page: Page, path: str, status: int, said: str) -> None:
+async def test_an_error_has_a_status_and_a_message(
+    page: Page, path: str, status: int, said: str
+) -> None:
     answer = await page.get(path)
     assert answer.status == status
     assert said in (await answer.json())["error"]
     assert answer.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
 
 
-async def test_an_old_position_and_a_silent_cluster_are_distinguished(
+async def test_an_expired_position_and_a_missing_right_are_distinguished(
     page: Page, cluster: Cluster
 ) -> None:
     cluster.api.answers[REQUESTS].clear()
@@ -84,32 +88,34 @@ async def test_an_old_position_and_a_silent_cluster_are_distinguished(
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "[::1]:80", "ui.example.com"])
-async def test_it_answers_to_addresses_and_to_its_names(page: Page, host: str) -> None:
+async def test_the_server_accepts_addresses_and_its_own_names_as_host(
+    page: Page, host: str
+) -> None:
     assert (await page.get("/", headers={"Host": host})).status == 200
 
 
-async def test_a_name_of_somebody_else_gets_nothing(page: Page) -> None:
+async def test_a_request_for_another_host_name_is_refused(page: Page) -> None:
     for path in ("/", "/api/board", f"/api/requests/{name(2)}"):
         answer = await page.get(path, headers={"Host": "rebound.example.org"})
         assert answer.status == 403
         assert "--hostname" in (await answer.json())["error"]
 
 
-async def test_every_answer_forbids_foreign_content(page: Page) -> None:
+async def test_every_response_forbids_content_of_other_origins(page: Page) -> None:
     for path in ("/", "/api/board", "/static/app.js", "/healthz"):
         answer = await page.get(path)
         assert HEADERS.items() <= dict(answer.headers).items()
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
 
 
-def test_the_page_has_no_inline_script_and_no_address_of_another_server() -> None:
+def test_the_page_has_no_inline_script_and_no_url_of_another_server() -> None:
     page = (STATIC / "index.html").read_text()
     assert re.findall(r"<script(?![^>]* src=)|<style| on\w+=| style=", page) == []
     own = [page, *((STATIC / name).read_text() for name in ("app.js", "app.css"))]
     assert [text for text in own if "://" in text] == []
 
 
-def test_what_is_vendored_is_what_its_list_says() -> None:
+def test_vendored_files_have_the_listed_checksums() -> None:
     vendor = STATIC / "vendor"
     rows = re.findall(r"^\| `([\w.-]+)` \|.* `([0-9a-f]{64})` \|$", _list(vendor), re.MULTILINE)
     found = {
@@ -124,7 +130,7 @@ def _list(vendor: Path) -> str:
     return (vendor / "README.md").read_text()
 
 
-async def test_it_writes_nothing(page: Page, cluster: Cluster) -> None:
+async def test_the_server_writes_nothing(page: Page, cluster: Cluster) -> None:
     for path in ("/", "/api/board", "/api/requests", f"/api/requests/{name(1)}"):
         await page.get(path)
         assert (await page.post(path)).status == 405

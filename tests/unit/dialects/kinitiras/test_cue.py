@@ -96,13 +96,13 @@ def changed(policy: CompiledPolicy, answer: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_program_is_given_the_objects(policy, operation, data, output) -> None:
+def test_a_program_receives_the_new_and_the_old_object(policy, operation, data, output) -> None:
     load = asked(policy, operation)
     assert (load.source, json.loads(load.data), load.output) == ("x", data, output)
     assert "x" not in repr(load)
 
 
-def test_what_a_program_gives_is_applied_before_origin_and_plaintext() -> None:
+def test_patches_of_a_program_are_applied_before_origin_and_plaintext() -> None:
     policy = overriding(
         cue="x",
         origin=[{"type": "labels", "labels": {"b": "origin"}}],
@@ -114,12 +114,12 @@ def test_what_a_program_gives_is_applied_before_origin_and_plaintext() -> None:
     assert policy.acts_once
 
 
-def test_a_program_that_replaces_the_object_by_something_else_fails() -> None:
+def test_a_program_that_replaces_the_object_with_a_number_fails() -> None:
     with pytest.raises(EvaluationError, match="leaves a number in place of the object"):
         changed(overriding(cue="x"), [{"op": "replace", "path": "", "value": 5}])
 
 
-def test_a_program_beside_a_template_is_not_the_rendered_one() -> None:
+def test_rendered_cue_beside_a_template_is_not_evaluated() -> None:
     template = {"type": "labels", "operation": "add", "path": "a", "value": {"string": "b"}}
     assert overriding(template=template, renderedCue="x").cue == ()
     both = overriding(template=template, renderedCue="x", cue="y")
@@ -137,7 +137,7 @@ def test_a_program_beside_a_template_is_not_the_rendered_one() -> None:
         (LoadFailure("line 3"), "returned no output: line 3"),
     ],
 )
-def test_what_is_no_patch_is_an_error_without_values(answer, reason) -> None:
+def test_an_output_that_is_not_a_patch_is_an_error_that_quotes_no_values(answer, reason) -> None:
     with pytest.raises(EvaluationError, match=reason) as failed:
         changed(overriding(cue="x"), answer)
     assert "canary" not in str(failed.value)
@@ -163,7 +163,7 @@ def test_a_verdict_refuses_with_its_reason(answer, message) -> None:
         assert program.verdict.message(asking) == message
 
 
-def test_a_condition_and_a_program_refuse_each_for_itself() -> None:
+def test_the_condition_gives_the_message_when_the_program_refuses_too() -> None:
     condition = {
         "cond": "Exist",
         "message": "labelled",
@@ -190,7 +190,7 @@ def test_without_a_command_a_policy_with_a_program_does_not_act() -> None:
     assert str(invalid.result) == "spec.overrideRules[0].overriders.cue: CUE is not evaluated"
 
 
-def test_lint_names_programs_and_what_nobody_should_read() -> None:
+def test_lint_reports_programs_and_credentials_in_the_policy() -> None:
     http = {"url": "http://a.b.svc", "auth": {"staticToken": "canary"}}
     reference = {"from": "http", "path": "a", "http": http}
     template = {"type": "labels", "operation": "add", "path": "a", "valueRef": reference}

@@ -60,7 +60,9 @@ def refers(**k8s: str) -> Any:
         (refers(name="x"), Level.NOTE, f"{RULES}.overriders.template.valueRef.k8s.namespace"),
     ],
 )
-def test_what_counts_here_and_not_there(rule: Any, level: Level, place: str) -> None:
+def test_lint_reports_fields_that_the_original_handles_differently(
+    rule: Any, level: Level, place: str
+) -> None:
     assert found(rule) == [(level, place)]
 
 
@@ -73,11 +75,11 @@ def test_what_counts_here_and_not_there(rule: Any, level: Level, place: str) -> 
         refers(name="x", namespace="y"),
     ],
 )
-def test_what_is_the_same_is_not_named(rule: Any) -> None:
+def test_lint_reports_nothing_where_the_original_behaves_the_same(rule: Any) -> None:
     assert found(rule) == []
 
 
-def test_a_namespaced_policy_is_for_its_namespace() -> None:
+def test_lint_reports_selectors_outside_the_namespace_of_the_policy() -> None:
     rule = {"overriders": LABELS}
     assert found(rule, "shop") == [(Level.NOTE, "metadata.namespace")]
     assert found(rule, "shop", "") == [(Level.NOTE, "metadata.namespace")]

@@ -67,7 +67,7 @@ def changed(template: dict[str, Any], spec: dict[str, Any]) -> Any:
         ("remove", [A], None, None),
     ],
 )
-def test_a_template_for_tolerations(
+def test_a_template_changes_tolerations_as_the_original_does(
     operation: str, given: list[Any], current: list[Any] | None, found: list[Any] | None
 ) -> None:
     template = {"type": "tolerations", "operation": operation, "tolerations": given}
@@ -85,7 +85,7 @@ def test_a_template_for_tolerations(
         (None, "335m", "0.5", "168m"),
     ],
 )
-def test_a_template_for_an_oversell_of_processors(
+def test_a_template_oversells_cpu_as_the_original_does(
     request_: str | None, limit: str, factor: str, found: str
 ) -> None:
     resources: dict[str, Any] = {"limits": {"cpu": limit}}
@@ -120,7 +120,7 @@ def test_a_template_for_an_oversell_of_processors(
         ("remove", "/x", None, None),
     ],
 )
-def test_a_plaintext_is_applied_as_by_the_library_of_the_original(
+def test_plaintext_is_applied_as_by_the_patch_library_of_the_original(
     op: str, path: str, value: Any, spec: dict[str, Any] | None
 ) -> None:
     pod = {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"l": [1, 2, 3], "n": None}}
@@ -135,7 +135,7 @@ def test_a_plaintext_is_applied_as_by_the_library_of_the_original(
 
 
 @pytest.mark.parametrize("op", ["add", "remove", "replace"])
-def test_a_plaintext_is_for_a_field(op: str) -> None:
+def test_plaintext_cannot_change_the_whole_object(op: str) -> None:
     rule = {"overriders": {"plaintext": [{"op": op, "path": "", "value": 1}]}}
     with pytest.raises(InvalidPolicy, match="names the whole object") as caught:
         program("ClusterOverridePolicy", {"overrideRules": [rule]})
@@ -143,7 +143,7 @@ def test_a_plaintext_is_for_a_field(op: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["1234567.5", "0.50", "1e8", "3"])
-def test_a_template_writes_a_number_as_the_policy_does(number: str) -> None:
+def test_a_template_writes_a_number_as_it_is_written_in_the_policy(number: str) -> None:
     value = {"float": number}
     template = {"type": "labels", "operation": "add", "path": "n", "value": value}
     assert changed(template, {})["metadata"]["labels"] == {"n": number}
@@ -152,7 +152,7 @@ def test_a_template_writes_a_number_as_the_policy_does(number: str) -> None:
 @pytest.mark.parametrize(
     ("number", "text"), [(1234567.25, "1234567.25"), (2.0, "2"), (7, "7"), (0.1, "0.1")]
 )
-def test_a_number_of_an_object_becomes_text_whole(number: float, text: str) -> None:
+def test_a_number_of_an_object_is_written_as_text_without_loss(number: float, text: str) -> None:
     value = {"from": "current", "path": "/spec/n"}
     template = {"type": "labels", "operation": "add", "path": "n", "valueRef": value}
     assert changed(template, {"n": number})["metadata"]["labels"] == {"n": text}
@@ -186,7 +186,9 @@ def test_a_number_of_an_object_becomes_text_whole(number: float, text: str) -> N
         ({"type": "topologySpreadConstraints", "operation": "replace"}, [{}], None),
     ],
 )
-def test_an_edit_of_origin(edit: dict[str, Any], current: Any, value: Any) -> None:
+def test_an_edit_of_origin_has_the_result_of_the_original(
+    edit: dict[str, Any], current: Any, value: Any
+) -> None:
     place = {} if current is None else {edit["type"]: current}
     obj = {"kind": "Pod", "metadata": {"name": "a", **place}, "spec": place}
     (found,) = read_origin([edit], "origin")
@@ -211,7 +213,7 @@ def test_an_edit_of_origin(edit: dict[str, Any], current: Any, value: Any) -> No
         ({"cpu": "1", "gpu": "1"}, {"cpu": "1", "gpu": "0.5"}, {"cpu": "1000m", "gpu": "1"}),
     ],
 )
-def test_an_oversell_of_origin_leaves_the_last_fraction_out(
+def test_an_oversell_of_origin_rounds_down(
     amounts: dict[str, str], factors: dict[str, str], found: dict[str, str]
 ) -> None:
     edit = {"type": "resourceOversell", "resourcesOversell": {"request": factors}}
@@ -235,7 +237,7 @@ def test_an_oversell_of_origin_leaves_the_last_fraction_out(
         ("reject", {"cond": "Equal", "valueRef": OLD}, {"confirm": "7"}, {}, False),
     ],
 )
-def test_to_allow_is_to_refuse_all_that_does_not_fit(
+def test_the_mode_allow_refuses_everything_that_does_not_match(
     mode: str,
     condition: dict[str, Any],
     annotations: dict[str, str],
@@ -267,7 +269,7 @@ def test_to_allow_is_to_refuse_all_that_does_not_fit(
     ],
 )
 @pytest.mark.parametrize("cond", ["Equal", "NotEqual"])
-def test_values_of_two_types_cannot_be_compared(
+def test_values_of_different_types_cannot_be_compared(
     data: Any, value: dict[str, Any], fits: bool | None, cond: str
 ) -> None:
     reference = {"from": "current", "path": "/spec/data"}
@@ -305,7 +307,7 @@ def verdict(condition: dict[str, Any], data: Any, operation: str = "UPDATE") -> 
         ({"integer": 21}, "/", "70%", 30),
     ],
 )
-def test_a_value_is_processed_in_decimals(
+def test_a_value_is_processed_with_decimal_arithmetic(
     value: dict[str, Any], operation: str, operand: str, result: float
 ) -> None:
     process = {"operation": operation, "operationWith": operand}
@@ -315,7 +317,7 @@ def test_a_value_is_processed_in_decimals(
 
 
 @pytest.mark.parametrize(("cond", "fits"), [("In", True), ("NotIn", False)])
-def test_a_list_is_compared_with_as_it_is(cond: str, *, fits: bool) -> None:
+def test_a_list_is_compared_without_processing_its_values(cond: str, *, fits: bool) -> None:
     process = {"operation": "*", "operationWith": "50%"}
     condition = {"cond": cond, "value": {"integerSlice": [1, 2]}, "valueProcess": process}
     assert verdict(condition, 2) is fits
@@ -361,7 +363,7 @@ def test_a_template_removes_the_annotation_of_its_path() -> None:
 
 
 @pytest.mark.parametrize("labels", [{"app": "w*"}, {"app?": "web"}])
-def test_a_label_of_a_selector_is_no_pattern(labels: dict[str, str]) -> None:
+def test_labels_of_a_selector_cannot_have_wildcards(labels: dict[str, str]) -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", "labelSelector": {"matchLabels": labels}}
     with pytest.raises(InvalidPolicy, match="a label has no wildcards") as caught:
         read_selector(raw, "s")
@@ -369,7 +371,7 @@ def test_a_label_of_a_selector_is_no_pattern(labels: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("empty", [{}, {"matchLabels": {}}, {"matchExpressions": []}])
-def test_an_empty_selector_of_labels_selects_all(empty: dict[str, Any]) -> None:
+def test_an_empty_label_selector_selects_all(empty: dict[str, Any]) -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", "labelSelector": empty}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
     assert read_selector(raw, "s").matches(pod, name="a", namespace="")
@@ -389,7 +391,7 @@ def test_an_empty_selector_of_labels_selects_all(empty: dict[str, Any]) -> None:
         ({"annotations": "x"}, False, False, False),
     ],
 )
-def test_a_field_is_there_or_is_not(
+def test_operators_of_a_field_selector_distinguish_missing_and_invalid_values(
     meta: dict[str, Any], *, exists: bool, absent: bool, other: bool
 ) -> None:
     def matches(operator: str, *values: str) -> bool:

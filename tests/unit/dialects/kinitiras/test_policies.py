@@ -76,7 +76,7 @@ def changed(overriders: dict[str, Any], obj: Any = None, old: Any = None) -> dic
     return found
 
 
-def test_a_rule_changes_by_its_template_then_origin_then_plaintext() -> None:
+def test_template_then_origin_then_plaintext_are_applied() -> None:
     found = changed(
         {
             "plaintext": [{"path": "/metadata/labels/c", "op": "replace", "value": "plaintext"}],
@@ -97,7 +97,7 @@ def test_a_rule_changes_by_its_template_then_origin_then_plaintext() -> None:
     assert POD["metadata"]["labels"] == {"app": "web"}
 
 
-def test_a_plaintext_replace_adds_and_a_remove_of_nothing_fails() -> None:
+def test_plaintext_replace_adds_a_missing_field_and_remove_fails_on_it() -> None:
     found = changed({"plaintext": [{"path": "/spec/x", "op": "replace", "value": 1}]})
     assert found["spec"]["x"] == 1
     with pytest.raises(EvaluationError, match="missing key"):
@@ -121,7 +121,7 @@ def test_an_annotation_gets_its_value(value: dict[str, Any], text: str | None) -
     assert found["metadata"].get("annotations", {}).get("example.com/a") == text
 
 
-def test_an_oversell_asks_for_a_share_of_the_limits() -> None:
+def test_an_oversell_sets_requests_to_a_share_of_the_limits() -> None:
     factors = {"cpuFactor": "0.1", "memoryFactor": "0.5", "diskFactor": "0.5"}
     edit = {"type": "resourcesOversell", "operation": "replace", "resourcesOversell": factors}
     found = changed({"template": edit})["spec"]["containers"][0]["resources"]
@@ -130,7 +130,7 @@ def test_an_oversell_asks_for_a_share_of_the_limits() -> None:
     assert again["spec"]["containers"][0]["resources"]["requests"] == {}
 
 
-def test_origin_takes_shares_of_requests_and_limits() -> None:
+def test_an_oversell_of_origin_multiplies_existing_requests_and_limits() -> None:
     pod = {**POD, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
     factors = {"requests": {"cpu": "0.5", "memory": "0.5"}, "limits": {"cpu": "0.1"}}
     edit = {"type": "resourceOversell", "operation": "replace", "resourcesOversell": factors}
@@ -138,13 +138,13 @@ def test_origin_takes_shares_of_requests_and_limits() -> None:
     assert found["spec"]["containers"] == [{"resources": {"requests": {"cpu": "500m"}}}]
 
 
-def test_braces_in_a_value_are_text() -> None:
+def test_braces_in_a_value_are_literal_text() -> None:
     values = {"value": {"stringMap": {"a": "{{metadata.name}}"}}}
     found = changed({"template": {"type": "annotations", "operation": "add", **values}})
     assert found["metadata"]["annotations"] == {"a": "{{metadata.name}}"}
 
 
-def test_tolerations_and_affinity_go_to_the_pod_of_a_workload() -> None:
+def test_tolerations_and_affinity_are_set_in_the_pod_template_of_a_workload() -> None:
     toleration = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
     found = changed(
         {"template": {"type": "tolerations", "operation": "add", "tolerations": [toleration]}},
@@ -160,7 +160,7 @@ def test_tolerations_and_affinity_go_to_the_pod_of_a_workload() -> None:
     assert changed({"template": edit}, found) == found
 
 
-def test_an_object_without_a_pod_cannot_get_what_pods_have() -> None:
+def test_pod_fields_cannot_be_set_on_an_object_without_a_pod() -> None:
     edit = {"origin": [{"type": "schedulerName", "schedulerName": "x"}]}
     with pytest.raises(EvaluationError, match="a ConfigMap has no Pod"):
         changed(edit, {"kind": "ConfigMap", "metadata": {}})
@@ -190,7 +190,9 @@ def test_an_object_without_a_pod_cannot_get_what_pods_have() -> None:
         ({"cond": "Equal", "valueRef": {"from": "old", "path": "/spec/none"}}, False),
     ],
 )
-def test_a_condition_refuses(condition: dict[str, Any], *, refused: bool) -> None:
+def test_a_condition_refuses_the_request_where_it_holds(
+    condition: dict[str, Any], *, refused: bool
+) -> None:
     data = {"dataRef": {"from": "current", "path": "/spec/replicas"}}
     program = refusal({**condition, **data, "message": "no"}, ["UPDATE"])
     asked = context(DEPLOYMENT, {"spec": {"replicas": 8}})
@@ -200,7 +202,7 @@ def test_a_condition_refuses(condition: dict[str, Any], *, refused: bool) -> Non
     assert program.verdict.message(asked) == "p: no"
 
 
-def test_what_is_deleted_is_looked_at_as_it_was() -> None:
+def test_a_condition_on_a_deletion_reads_the_deleted_object() -> None:
     data = {"from": "current", "path": "/metadata/annotations/no-delete"}
     program = refusal({"cond": "Exist", "message": "keep it", "dataRef": data}, ["DELETE"])
     old = {"metadata": {"annotations": {"no-delete": "yes"}}}
@@ -232,7 +234,7 @@ ADDING: dict[str, Any] = {"overriders": {"origin": [{"type": "labels", "labels":
         (None, None, False),
     ],
 )
-def test_an_object_has_the_label_or_had_it(
+def test_a_rule_acts_if_the_new_or_the_old_object_has_the_label(
     new: str | None, old: str | None, *, fires: bool
 ) -> None:
     def labelled(value: str | None) -> dict[str, Any]:
@@ -246,7 +248,7 @@ def test_an_object_has_the_label_or_had_it(
     assert program.condition.evaluate(context(labelled(new), labelled(old))).passed is fires
 
 
-def test_a_policy_for_all_objects_asks_for_no_label() -> None:
+def test_a_policy_for_all_objects_requires_no_label() -> None:
     compiled = annotated("ClusterOverridePolicy", [ADDING], objects="all")
     assert compiled.object_labels == ()
     assert compiled.programs[0].condition is None
@@ -254,7 +256,7 @@ def test_a_policy_for_all_objects_asks_for_no_label() -> None:
         annotated("ClusterOverridePolicy", [ADDING], objects="some")
 
 
-def test_what_cannot_be_asked_is_refused_unless_the_policy_says_otherwise() -> None:
+def test_the_failure_policy_is_fail_unless_the_policy_sets_ignore() -> None:
     assert annotated("ClusterOverridePolicy", [ADDING]).failure_policy == FAIL
     found = annotated("ClusterOverridePolicy", [ADDING], failure_policy=IGNORE)
     assert found.failure_policy == IGNORE
@@ -263,7 +265,7 @@ def test_what_cannot_be_asked_is_refused_unless_the_policy_says_otherwise() -> N
 
 
 class TestExisting:
-    def test_rules_run_on_what_exists_where_the_policy_wants_it(self):
+    def test_rules_run_on_existing_objects_only_if_the_policy_enables_it(self):
         assert annotated("ClusterOverridePolicy", [ADDING]).on_existing == ()
         compiled = annotated("ClusterOverridePolicy", [ADDING], existing="true")
         (program,) = compiled.on_existing
@@ -272,7 +274,7 @@ class TestExisting:
         (listing,) = program.match.listings()
         assert listing.kinds[0].kind == "Pod"
 
-    def test_a_rule_that_reads_the_old_object_does_not(self):
+    def test_a_rule_that_reads_the_old_object_skips_existing_objects(self):
         reads = {"from": "old", "path": "/metadata/name"}
         template = {"type": "labels", "operation": "add", "path": "x", "valueRef": reads}
         rules = [{"overriders": {"template": template}}, ADDING]
@@ -282,7 +284,7 @@ class TestExisting:
             "spec.overrideRules[0] does not apply to existing objects: it reads the old object",
         )
 
-    def test_what_refuses_or_selects_nothing_cannot(self):
+    def test_validate_rules_and_missing_selectors_are_refused_for_existing(self):
         data = {"from": "current", "path": "/a"}
         condition = {"cond": "Exist", "dataRef": data}
         rule = {"template": {"type": "condition", "condition": condition}}
@@ -311,13 +313,13 @@ class TestConnections:
             for item in program.match.kinds()
         ]
 
-    def test_what_is_carried_names_the_subresource(self):
+    def test_an_options_kind_selects_connections_to_its_subresource(self):
         assert self.kinds(["*"], "Pod", "PodExecOptions") == [
             ("Pod", "", ("CREATE", "UPDATE", "DELETE")),
             ("Pod", "exec", ("CONNECT",)),
         ]
 
-    def test_a_policy_for_everything_asks_about_connections_where_it_names_them(self):
+    def test_a_policy_for_all_kinds_matches_connect_only_if_it_is_listed(self):
         assert self.kinds([]) == [("*", "", ("CREATE", "UPDATE", "DELETE"))]
         assert self.kinds(["DELETE", "CONNECT"]) == [
             ("*", "", ("DELETE",)),
@@ -335,7 +337,7 @@ class TestConnections:
         ("other", [], "CREATE", False),
     ],
 )
-def test_a_policy_is_for_its_operations_and_its_namespace(
+def test_a_policy_matches_only_its_operations_and_its_namespace(
     namespace: str, operations: list[str], operation: str, *, matches: bool
 ) -> None:
     plaintext = {"plaintext": [{"path": "/a", "op": "add", "value": 1}]}
@@ -358,7 +360,7 @@ def test_a_policy_is_for_its_operations_and_its_namespace(
 
 
 @pytest.mark.parametrize(("namespace", "place"), [("shop", ""), ("", "shop")])
-def test_a_namespace_lies_in_none(namespace: str, place: str) -> None:
+def test_a_namespace_object_is_not_matched_as_if_inside_itself(namespace: str, place: str) -> None:
     # The admission request for a Namespace gives its own name as the namespace.
     selector = {"apiVersion": "v1", "kind": "Namespace", "namespace": place}
     spec = {"resourceSelectors": [selector], "overrideRules": [ADDING]}
@@ -411,7 +413,7 @@ def applied(*policies: dict[str, Any]) -> list[str]:
     return [name for name in chain.obj["metadata"]["labels"] if name != "app"]
 
 
-def test_policies_of_the_cluster_come_first_and_then_names_decide() -> None:
+def test_cluster_policies_run_before_namespaced_ones_each_sorted_by_name() -> None:
     policies = [
         labelling("a", "own-a", "shop"),
         labelling("z", "all-z"),
@@ -421,14 +423,14 @@ def test_policies_of_the_cluster_come_first_and_then_names_decide() -> None:
     assert applied(*reversed(policies)) == ["all-b", "all-z", "own-a"]
 
 
-def test_policies_for_the_cluster_do_not_select_by_what_one_of_them_changed() -> None:
+def test_cluster_policies_do_not_select_by_changes_of_other_cluster_policies() -> None:
     first, second = labelling("a", "one"), labelling("b", "two", where="one")
     assert applied(first, second) == ["one"]
     own = labelling("b", "two", "shop", where="one")
     assert applied(first, own) == ["one", "two"]
 
 
-def test_what_is_named_is_looked_for_whatever_its_labels_are() -> None:
+def test_a_selector_with_a_name_ignores_its_label_selector() -> None:
     labels: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "db"}}}
     selectors: list[dict[str, Any]] = [{"name": "web", **labels}, labels]
     spec = {
@@ -517,7 +519,7 @@ def test_what_is_named_is_looked_for_whatever_its_labels_are() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_place(
+def test_an_invalid_overrider_is_refused_with_its_location(
     overriders: dict[str, Any], place: str, reason: str
 ) -> None:
     with pytest.raises(InvalidPolicy) as caught:
@@ -527,7 +529,7 @@ def test_what_is_wrong_is_refused_with_its_place(
     assert reason in caught.value.reason
 
 
-def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     spec = {"resourceSelectors": [{"kind": "Pod"}], "overrideRules": [{"targetOperations": ["x"]}]}
     compiled, wrong = KINITIRAS.examine(policy("ClusterOverridePolicy", spec))
     assert compiled is None

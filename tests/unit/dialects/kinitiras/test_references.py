@@ -120,7 +120,9 @@ class TestObjects:
             ),
         ],
     )
-    def test_a_reference_names_its_object(self, selector, namespace, name, labels):
+    def test_a_reference_loads_the_object_that_it_names_or_selects(
+        self, selector, namespace, name, labels
+    ):
         load = ObjectLoad(
             api_version="apps/v1",
             kind="Deployment",
@@ -130,7 +132,7 @@ class TestObjects:
         )
         assert asked(program(k8s(**selector))) == load
 
-    def test_the_value_is_a_part_of_the_object(self):
+    def test_the_value_is_read_from_a_path_of_the_loaded_object(self):
         rule = program(k8s("/spec/replicas", name="b"))
         assert annotation(rule, {"spec": {"replicas": 3}}) == "3"
         assert annotation(rule, {"spec": {}}) is None
@@ -140,7 +142,7 @@ class TestObjects:
         "selector",
         [{"name": "{{metadata.labels.none}}"}, {"name": "b", "namespace": "{{metadata.none}}"}],
     )
-    def test_where_a_placeholder_finds_nothing_nothing_is_read(self, selector):
+    def test_no_object_is_read_if_a_placeholder_resolves_to_nothing(self, selector):
         assert asked(program(k8s(**selector))) is None
 
     @pytest.mark.parametrize(
@@ -151,13 +153,13 @@ class TestObjects:
             {"labelSelector": {"matchLabels": {"app": "{{metadata.annotations.n}}"}}},
         ],
     )
-    def test_no_text_of_an_object_leads_elsewhere(self, selector):
+    def test_a_value_of_the_object_cannot_redirect_a_reference(self, selector):
         with pytest.raises(EvaluationError) as caught:
             asked(program(k8s(**selector)))
         assert caught.value.without_values.startswith("k8s.")
         assert "blue" not in str(caught.value)
 
-    def test_what_cannot_be_read_is_said_with_its_name(self):
+    def test_an_object_that_cannot_be_read_is_reported_by_name(self):
         with pytest.raises(EvaluationError, match="Deployment shop/b cannot be read: not found"):
             annotation(program(k8s(name="b")), LoadFailure("not found"))
 
@@ -194,13 +196,13 @@ class TestObjects:
             ),
         ],
     )
-    def test_what_is_wrong_is_said_with_its_place(self, selector, place, reason):
+    def test_an_invalid_reference_is_refused_with_its_location(self, selector, place, reason):
         with pytest.raises(InvalidPolicy) as caught:
             program(k8s(**selector))
         assert caught.value.location.endswith(place)
         assert reason in caught.value.reason
 
-    def test_the_rights_are_those_of_the_text(self):
+    def test_the_needed_rights_follow_from_the_text_of_the_reference(self):
         place = "spec.overrideRules[0].overriders.template.valueRef"
         found = program(k8s(name="b", namespace="a")).binding
         assert found.loads
@@ -223,7 +225,7 @@ class TestOwners:
         assert annotation(rule, owner) == "blue"
         assert annotation(rule, {"metadata": {"labels": {}}}) is None
 
-    def test_an_object_of_the_same_name_is_no_owner(self):
+    def test_an_object_with_another_uid_is_not_the_owner(self):
         rule = program({"from": "owner", "path": "/metadata/labels/team"})
         with pytest.raises(EvaluationError, match="has another uid"):
             annotation(rule, {"metadata": {"uid": "u2", "labels": {"team": "blue"}}})
@@ -238,21 +240,21 @@ class TestOwners:
             ([{"apiVersion": "v1", "kind": "Pod", "name": "../x"}], "no object has such a name"),
         ],
     )
-    def test_what_is_no_owner_is_an_error(self, owners, reason):
+    def test_an_invalid_or_missing_owner_is_an_error(self, owners, reason):
         pod = {**POD, "metadata": {**POD["metadata"], "ownerReferences": owners}}
         with pytest.raises(EvaluationError, match="owner: ") as caught:
             asked(program({"from": "owner", "path": "/metadata/name"}), pod)
         assert reason in str(caught.value)
         assert "owner" in caught.value.without_values
 
-    def test_only_an_object_tells_which_right_that_takes(self):
+    def test_the_right_to_read_an_owner_covers_any_kind(self):
         (need,) = program({"from": "owner", "path": "a"}, "shop").binding.read_rights()
         assert isinstance(need, Need)
         assert need.options == (Right(verb="get", group=ANY, resource=ANY, namespace="shop"),)
 
 
 class TestServices:
-    def test_a_service_is_asked_with_the_texts_of_the_object(self):
+    def test_a_service_is_called_with_values_of_the_object(self):
         rule = program(
             http(
                 params={"name": "{{metadata.name}}", "n": "{{metadata.annotations.n}}"},
@@ -267,21 +269,21 @@ class TestServices:
         assert annotation(rule, {"data": {"owner": "blue"}}) == "blue"
         assert annotation(rule, {"data": {}}) is None
 
-    def test_a_way_into_an_answer_may_begin_with_body(self):
+    def test_a_path_into_an_answer_may_begin_with_body(self):
         assert annotation(program(http("body.data.owner")), {"data": {"owner": "b"}}) == "b"
         assert annotation(program(http("body.owner")), {"body": {"owner": "c"}}) == "c"
 
-    def test_a_body_is_posted_as_it_is(self):
+    def test_a_body_is_posted_without_filling_placeholders(self):
         load = asked(program(http(method="POST", body={"b": "{{metadata.name}}", "a": 1})))
         assert (load.method, load.body) == ("POST", '{"a": 1, "b": "{{metadata.name}}"}')
 
-    def test_a_text_of_the_object_stays_within_its_segment(self):
+    def test_a_value_of_the_object_cannot_leave_its_url_segment(self):
         url = "http://teams.shop.svc/{{metadata.annotations.owned}}"
         with pytest.raises(EvaluationError, match="would lead elsewhere") as caught:
             asked(program(http(url=url)))
         assert "blue" not in str(caught.value)
 
-    def test_where_a_placeholder_finds_nothing_nobody_is_asked(self):
+    def test_no_service_is_called_if_a_placeholder_resolves_to_nothing(self):
         assert asked(program(http(params={"a": "{{metadata.labels.none}}"}))) is None
 
     def test_a_namespaced_policy_calls_its_own_services_only(self):
@@ -292,7 +294,7 @@ class TestServices:
         with pytest.raises(EvaluationError, match="of its own namespace only"):
             asked(program(http(url=url), "other"))
 
-    def test_a_token_is_sent_or_asked_for(self):
+    def test_a_static_token_is_sent_and_another_is_fetched_with_credentials(self):
         load = asked(program(http(auth={"staticToken": "s3cret", "username": "u"})))
         assert load.headers == (("Authorization", "Bearer s3cret"),)
         auth = {"username": "u", "password": "p4ss", "authUrl": "http://auth.shop.svc/t"}
@@ -303,7 +305,7 @@ class TestServices:
         assert "p4ss" not in repr(load)
         assert asked(program(http(auth=auth))).token.seconds == 300.0
 
-    def test_credentials_stand_in_a_secret(self):
+    def test_credentials_can_be_read_from_a_secret(self):
         rule = program(http(auth={"secretRef": {"name": "teams"}, "expireDuration": "1m"}), "shop")
         assert asked(rule).token == TokenSource(seconds=60.0, secret=SecretName("shop", "teams"))
         (need,) = rule.binding.read_rights()
@@ -335,7 +337,9 @@ class TestServices:
             ({"name": "s", "key": "x"}, "secretRef.key", "unknown field"),
         ],
     )
-    def test_a_namespaced_policy_names_its_own_secrets_only(self, secret, place, reason):
+    def test_a_namespaced_policy_can_use_only_valid_secrets_of_its_namespace(
+        self, secret, place, reason
+    ):
         with pytest.raises(InvalidPolicy) as caught:
             program(http(auth={"secretRef": secret}), "shop")
         assert caught.value.location.endswith(place)
@@ -350,7 +354,7 @@ class TestServices:
             "http://teams{{metadata.annotations.url}}",
         ],
     )
-    def test_no_object_chooses_who_is_shown_what_a_secret_holds(self, url):
+    def test_a_url_that_receives_credentials_has_no_placeholder_in_its_host(self, url):
         auth = {"secretRef": {"name": "s", "namespace": "shop"}}
         with pytest.raises(InvalidPolicy, match="the host takes no placeholder"):
             program(http(url=url, auth=auth))
@@ -391,7 +395,7 @@ class TestServices:
             ({"cookie": "a"}, "http.cookie", "unknown field"),
         ],
     )
-    def test_what_is_wrong_is_said_with_its_place(self, given, place, reason):
+    def test_an_invalid_reference_is_refused_with_its_location(self, given, place, reason):
         with pytest.raises(InvalidPolicy) as caught:
             program(http(**given))
         assert caught.value.location.endswith(place)
@@ -399,7 +403,7 @@ class TestServices:
         assert "p4ss" not in str(caught.value)
 
 
-def test_a_condition_reads_both_sides_at_once() -> None:
+def test_a_condition_loads_both_of_its_sides_at_once() -> None:
     condition = {
         "cond": "Gte",
         "message": "no",

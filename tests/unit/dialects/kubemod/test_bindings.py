@@ -94,18 +94,18 @@ def node_of(obj: Any) -> str | None:
         ({"select": "$.metadata.name"}, 1),
     ],
 )
-def test_only_rules_that_read_the_node_have_it_written(item: Object, count: int) -> None:
+def test_only_rules_that_read_the_node_get_a_program_on_bindings(item: Object, count: int) -> None:
     assert len(programs(item)) == count
 
 
-def test_a_rule_that_is_for_no_pods_has_nothing_written() -> None:
+def test_a_rule_that_matches_no_pods_gets_no_program_on_bindings() -> None:
     rule = [{"select": "$.kind", "matchValue": "Deployment"}, ZONE["match"][1]]
     assert len(KUBEMOD.compile(modrule(**{**ZONE, "match": rule})).programs) == 1
     assert len(programs(namespace="kubemod-system")) == 1
     assert len(programs(namespace="kubemod-system", targetNamespaceRegex=".*")) == 2
 
 
-def test_it_is_for_the_bindings_that_the_rule_is_for() -> None:
+def test_the_binding_program_matches_the_namespaces_of_its_rule() -> None:
     program = on_binding()
     assert program.phases == {Phase.TRIGGERED}
     assert program.match.evaluate(subject()).decision is Decision.MATCH
@@ -119,7 +119,7 @@ def test_it_is_for_the_bindings_that_the_rule_is_for() -> None:
     assert change.match.evaluate(subject()).decision is Decision.NO_MATCH
 
 
-def test_it_writes_the_node_on_pods_that_ask_for_it() -> None:
+def test_the_node_is_written_on_pods_that_request_it() -> None:
     once = made(asking())
     assert node_of(once) == "n1"
     assert made(once) == once
@@ -128,16 +128,16 @@ def test_it_writes_the_node_on_pods_that_ask_for_it() -> None:
     assert "inject-node-ref" in unasked.reason
 
 
-def test_the_pod_knows_better_than_a_binding_that_was_refused() -> None:
+def test_the_node_in_the_pod_spec_wins_over_the_node_of_the_binding() -> None:
     assert node_of(made(asking(spec={"nodeName": "n2", "containers": []}))) == "n2"
 
 
 @pytest.mark.parametrize("name", ["", "../secrets/x", 1, None])
-def test_what_is_no_node_is_not_written(name: Any) -> None:
+def test_an_invalid_node_name_is_not_written(name: Any) -> None:
     assert isinstance(made(asking(), {**BINDING, "target": {"name": name}}), Unmet)
 
 
-def test_it_needs_the_right_to_change_pods_where_the_rule_is_for_them() -> None:
+def test_the_binding_program_needs_rights_on_pods_where_the_rule_applies() -> None:
     for namespace, place, fields in (
         ("shop", "shop", {}),
         ("kubemod-system", "", {"targetNamespaceRegex": ".*"}),

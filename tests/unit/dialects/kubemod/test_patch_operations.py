@@ -17,7 +17,7 @@ SPEC: dict[str, Any] = _OBSERVED["data"]
 
 
 @pytest.mark.parametrize(("op", "path", "wanted"), _OBSERVED["cases"])
-def test_an_operation(op: str, path: str, wanted: Any) -> None:
+def test_a_patch_operation_has_the_result_of_the_original(op: str, path: str, wanted: Any) -> None:
     chain = request([patching({"op": op, "path": path, "value": "v"})], make_pod(spec=SPEC))
     assert chain.obj["spec"] == (SPEC if wanted is None else wanted)
     assert bool(errors(chain)) is (wanted is None)

@@ -112,12 +112,14 @@ def with_item(**fields: Any) -> Object:
         ),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_place_and_a_cure(rule: Object, expected: str) -> None:
+def test_an_invalid_rule_is_refused_with_its_location_and_a_remedy(
+    rule: Object, expected: str
+) -> None:
     (message,) = refused(rule)
     assert expected in message
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_of_a_rule_are_reported_at_once() -> None:
     rule = modrule(
         type="Patch",
         executionTier="1",
@@ -137,7 +139,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", {"match": "x", "patch": 1, "type": ["Patch"]}])
-def test_any_shape_ends_in_a_refusal(spec: Any) -> None:
+def test_a_spec_of_any_other_shape_is_refused(spec: Any) -> None:
     with pytest.raises(InvalidPolicy):
         KUBEMOD.compile({**modrule(), "spec": spec})
 
@@ -165,7 +167,7 @@ def codes(rule: Object) -> set[str]:
         (patching(ADD, admissionOperations=["DELETE"]), "patch-on-delete"),
     ],
 )
-def test_what_surprises_is_said(rule: Object, code: str) -> None:
+def test_lint_warns_of_surprising_rules(rule: Object, code: str) -> None:
     assert code in codes(rule)
 
 
@@ -191,5 +193,5 @@ def test_what_surprises_is_said(rule: Object, code: str) -> None:
         ),
     ],
 )
-def test_what_is_meant_so_is_not_warned_of(rule: Object) -> None:
+def test_lint_does_not_warn_of_ordinary_rules(rule: Object) -> None:
     assert codes(rule) == set()

@@ -39,7 +39,7 @@ def labels(obj: Any) -> dict[str, Any]:
     return found
 
 
-def test_hits_of_a_path_are_patched_each_with_its_own_keys_and_value() -> None:
+def test_every_match_of_a_select_is_patched_with_its_own_keys_and_value() -> None:
     rule = patching(
         {
             "op": "replace",
@@ -62,7 +62,7 @@ def test_hits_of_a_path_are_patched_each_with_its_own_keys_and_value() -> None:
     assert labels(made) == {"app": "web", "c0": "n-0-of-2", "c1": "n-1-of-2"}
 
 
-def test_all_operations_are_made_of_the_object_as_the_rule_found_it() -> None:
+def test_templates_of_all_operations_read_the_object_before_the_rule() -> None:
     rule = patching(
         {"op": "add", "path": "/metadata/labels/app", "value": "new"},
         {
@@ -81,7 +81,7 @@ def test_several_elements_of_one_list_are_removed_whatever_their_order() -> None
         assert request([rule], pod).obj["spec"]["containers"] == [{"name": "l"}]
 
 
-def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
+def test_a_captured_key_with_special_characters_is_one_path_segment() -> None:
     pod = make_pod()
     pod["metadata"]["annotations"] = {"a/b": "1", "c~d": "2", 'e["f"]': "3"}
     rule = patching(
@@ -127,7 +127,7 @@ def test_captured_keys_are_one_part_of_a_path_whatever_is_in_them() -> None:
         ),
     ],
 )
-def test_a_rule_that_fails_changes_nothing_and_takes_no_other_with_it(
+def test_a_failing_rule_changes_nothing_and_other_rules_still_apply(
     patch: dict[str, Any], expected: str
 ) -> None:
     before = {"op": "add", "path": "/metadata/labels/half", "value": "done"}
@@ -140,7 +140,7 @@ def test_a_rule_that_fails_changes_nothing_and_takes_no_other_with_it(
     assert expected in message
 
 
-def test_tiers_go_up_and_each_sees_what_the_one_before_made() -> None:
+def test_tiers_run_in_ascending_order_on_the_result_of_the_previous_one() -> None:
     def rule(name: str, tier: int, match: dict[str, Any], key: str) -> Object:
         patch = [{"op": "add", "path": f"/metadata/labels/{key}", "value": "yes-it-is"}]
         fields = {"type": "Patch", "executionTier": tier, "match": [POD, match], "patch": patch}
@@ -155,7 +155,7 @@ def test_tiers_go_up_and_each_sees_what_the_one_before_made() -> None:
     assert labels(request(rules, make_pod()).obj).keys() == {"app", "one", "two"}
 
 
-def test_a_rejection_sees_the_patched_object_and_names_itself() -> None:
+def test_a_reject_rule_reads_the_patched_object_and_reports_its_name() -> None:
     rules = [
         modrule(
             type="Reject",
@@ -193,7 +193,9 @@ def test_a_rejection_sees_the_patched_object_and_names_itself() -> None:
         ("kubemod-system", None, NAMESPACE, True),
     ],
 )
-def test_namespaces(namespace: str, pattern: str | None, obj: Object, concerned: bool) -> None:
+def test_a_rule_applies_in_the_namespaces_that_its_own_namespace_allows(
+    namespace: str, pattern: str | None, obj: Object, concerned: bool
+) -> None:
     fields: dict[str, Any] = {"targetNamespaceRegex": pattern} if pattern is not None else {}
     patch = [{"op": "add", "path": "/metadata/seen", "value": "true"}]
     rule = modrule(
@@ -206,7 +208,7 @@ def test_namespaces(namespace: str, pattern: str | None, obj: Object, concerned:
     assert ("seen" in request([rule], obj).obj["metadata"]) is concerned
 
 
-def test_operations_and_the_label_of_a_namespace_that_ignores_rules() -> None:
+def test_a_rule_respects_its_operations_and_the_ignore_label_of_a_namespace() -> None:
     patch = {"op": "add", "path": "/metadata/labels/seen", "value": "true"}
     rule = patching(patch)
     assert "seen" in labels(request([rule], make_pod(), "UPDATE").obj)
@@ -224,7 +226,7 @@ def test_operations_and_the_label_of_a_namespace_that_ignores_rules() -> None:
     )
 
 
-def test_the_namespace_is_a_reference_and_is_not_stored() -> None:
+def test_the_namespace_can_be_read_as_a_reference_that_is_not_stored() -> None:
     rule = patching(
         {
             "op": "add",
@@ -241,7 +243,7 @@ def test_the_namespace_is_a_reference_and_is_not_stored() -> None:
     assert "syntheticRefs" not in made
 
 
-def test_another_kind_reads_no_reference() -> None:
+def test_an_object_of_another_kind_loads_no_reference() -> None:
     rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
     rule["spec"]["match"] = [POD, {"select": "$.syntheticRefs.namespace.metadata.labels.team"}]
     obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "shop"}}
@@ -255,7 +257,7 @@ def test_another_kind_reads_no_reference() -> None:
 
 
 @pytest.mark.parametrize("name", ["ref.kubemod.io/node", "ref.kubemod.io/nodename"])
-def test_the_node_of_a_pod_that_names_it(name: str) -> None:
+def test_the_node_reference_is_read_from_the_annotation_of_an_updated_pod(name: str) -> None:
     rule = patching(
         {
             "op": "add",
@@ -272,7 +274,7 @@ def test_the_node_of_a_pod_that_names_it(name: str) -> None:
     assert "zone" not in labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)
 
 
-def test_the_node_of_a_pod_that_exists_is_the_one_that_it_runs_on() -> None:
+def test_the_node_reference_of_an_existing_pod_is_the_node_it_runs_on() -> None:
     pod = make_pod()
     pod["spec"]["nodeName"] = "n1"
     context = context_of(pod, "", [NODE])
@@ -281,7 +283,7 @@ def test_the_node_of_a_pod_that_exists_is_the_one_that_it_runs_on() -> None:
     assert View(context_of(pod), pod, References(node=True)).full()["syntheticRefs"] == {}
 
 
-def test_what_was_applied_is_patched_in_a_request_and_not_in_an_object_that_exists() -> None:
+def test_last_applied_is_patched_in_requests_but_not_in_existing_objects() -> None:
     name = "kubectl.kubernetes.io/last-applied-configuration"
     pod = make_pod()
     applied = {"metadata": {"labels": {"app": "web"}}, "spec": {"x": "<&>é"}}
@@ -299,7 +301,7 @@ def test_what_was_applied_is_patched_in_a_request_and_not_in_an_object_that_exis
         assert labels(existing)["b"] == 2
 
 
-def test_what_was_applied_is_written_as_kubectl_writes_it() -> None:
+def test_last_applied_is_written_in_the_format_of_kubectl() -> None:
     name = "kubectl.kubernetes.io/last-applied-configuration"
     pod = make_pod()
     text = r'{"metadata":{"labels":{"b":"\u003c\u0026é"},"name":"web-1"},"spec":{"n":1}}'
@@ -315,7 +317,7 @@ def test_what_was_applied_is_written_as_kubectl_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["whatever", "[]", None, "{"])
-def test_what_was_applied_stays_where_it_cannot_be_patched(text: str | None) -> None:
+def test_last_applied_is_left_unchanged_where_it_cannot_be_patched(text: str | None) -> None:
     pod = make_pod()
     pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": text}
     rule = patching({"op": "replace", "path": "/spec/containers/0/name", "value": "z"})
@@ -352,7 +354,7 @@ def test_what_was_applied_stays_where_it_cannot_be_patched(text: str | None) -> 
         ({"select": "$.metadata.name", "matchValues": []}, True),
     ],
 )
-def test_items(item: dict[str, Any], held: bool) -> None:
+def test_a_match_item_holds_or_fails(item: dict[str, Any], held: bool) -> None:
     rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
     rule["spec"]["match"] = [POD, item]
     decision = run_of(program_of(rule), make_pod()).decide()
@@ -362,7 +364,7 @@ def test_items(item: dict[str, Any], held: bool) -> None:
         assert "web-1" not in decision.message
 
 
-def test_the_kinds_are_those_that_the_items_name() -> None:
+def test_the_kinds_of_a_rule_come_from_its_match_items() -> None:
     def kinds(*items: Any, namespace: str = "shop", **annotations: str) -> list[str]:
         rule = modrule(
             type="Reject", match=list(items), namespace=namespace, annotations=annotations or None
@@ -390,7 +392,7 @@ def test_the_kinds_are_those_that_the_items_name() -> None:
     assert kinds({"select": "$.metadata.name"}, **given) == ["example.com/v1/Thing", "*/*/Pod"]
 
 
-def test_what_a_program_says_of_itself() -> None:
+def test_a_program_reports_its_phases_convergence_and_namespaces() -> None:
     program = program_of(patching({"op": "add", "path": "/metadata/labels/x", "value": "y"}))
     assert program.phases == {Phase.ADMISSION}
     assert program.mutation.convergence is Convergence.PROBED
@@ -410,14 +412,16 @@ def test_what_a_program_says_of_itself() -> None:
         ("/metadata/labels/c#0", False),
     ],
 )
-def test_what_adds_to_a_list_says_so(path: str, appends: bool) -> None:
+def test_an_operation_that_adds_to_a_list_is_reported_as_appending(
+    path: str, appends: bool
+) -> None:
     rule = patching({"op": "add", "select": "$.spec.containers[*]", "path": path, "value": "x"})
     assert program_of(rule).appends is appends
     rule["spec"]["patch"][0]["op"] = "replace"
     assert not program_of(rule).appends
 
 
-def test_what_takes_too_long_ends_with_an_error() -> None:
+def test_a_rule_that_takes_too_much_work_ends_with_an_error() -> None:
     pod = make_pod(spec={"items": [[[0] * 90] * 90] * 90})
     rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
     rule["spec"]["match"] = [{"select": "$..*..*..*"}]

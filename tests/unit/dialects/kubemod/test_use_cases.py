@@ -223,7 +223,7 @@ def containers(obj: Any) -> Any:
     ],
     ids=["harden", "orphan", "mesh", "sidecar", "ports", "empty", "taste", "zone", "node"],
 )
-def test_what_it_changes_and_that_it_changes_it_once(
+def test_a_rule_changes_the_object_once_and_a_second_pass_changes_nothing(
     rule: str, given: str, picked: Any, wanted: Any
 ) -> None:
     # `targetNamespaceRegex` is honoured only in this namespace.
@@ -240,7 +240,7 @@ def make_service(*addresses: str) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 
 
-def test_what_is_rejected() -> None:
+def test_reject_rules_refuse_external_addresses_and_root_containers() -> None:
     rules = [
         modrule(EXTERNAL_IPS, name="addresses", namespace="team-a"),
         modrule(ROOT, name="no-root", namespace="team-a"),

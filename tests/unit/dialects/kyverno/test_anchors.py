@@ -66,7 +66,7 @@ def test_a_condition_that_no_element_meets_changes_nothing() -> None:
     assert apply(patch, resource) is resource
 
 
-def test_a_failed_condition_outside_of_a_list_switches_the_whole_patch_off() -> None:
+def test_a_failed_condition_outside_of_a_list_disables_the_whole_patch() -> None:
     patch = {
         "metadata": {"labels": {"(tier)": "back", "a": "b"}, "annotations": {"x": "y"}},
     }
@@ -86,7 +86,7 @@ def test_the_reason_names_the_condition(key: str, expected: str) -> None:
     assert reason({"metadata": {"labels": {key: "x"}}}, pod()) == expected
 
 
-def test_an_absent_key_fulfils_a_negation_which_leaves_nothing_behind() -> None:
+def test_a_negation_holds_for_an_absent_key_and_adds_nothing_to_the_patch() -> None:
     patch = {"metadata": {"labels": {"X(team)": None, "owner": "ops"}}}
     assert apply(patch, pod())["metadata"]["labels"] == {"tier": "front", "owner": "ops"}
 
@@ -126,17 +126,17 @@ def test_several_templates_in_one_list_all_apply() -> None:
     ]
 
 
-def test_templates_that_fit_nothing_lose_nothing() -> None:
+def test_templates_that_match_no_element_leave_the_list_unchanged() -> None:
     patch = [{"(name)": "x", "tty": True}, {"(name)": "y", "tty": True}]
     assert containers(patch) == pod()["spec"]["containers"]
 
 
-def test_a_template_beside_a_plain_element() -> None:
+def test_a_template_applies_beside_a_plain_element() -> None:
     patch = [{"(name)": "cart", "tty": True}, {"name": "new", "image": "acme/new:1"}]
     assert [item["name"] for item in containers(patch)] == ["new", "cart", "proxy"]
 
 
-def test_a_template_overwrites_a_plain_name_by_that_of_the_element() -> None:
+def test_a_plain_name_in_a_template_is_replaced_by_the_name_of_the_element() -> None:
     patch = [{"name": "ignored", "+(tty)": True}]
     assert [(item["name"], item["tty"]) for item in containers(patch)] == [
         ("cart", True),
@@ -144,7 +144,7 @@ def test_a_template_overwrites_a_plain_name_by_that_of_the_element() -> None:
     ]
 
 
-def test_a_template_names_the_element_by_the_keys_of_its_list() -> None:
+def test_a_template_identifies_its_element_by_the_merge_keys_of_the_list() -> None:
     ports = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 81, "protocol": "TCP"}]
     patch = [{"(name)": "cart", "ports": [{"(containerPort)": 81, "hostPort": 9}]}]
     found = containers(patch, containers=[{"name": "cart", "ports": ports}])
@@ -170,14 +170,14 @@ def test_a_template_without_a_list_does_nothing() -> None:
     assert preprocess(patch, pod()) == {"spec": {"hostPID": False}}
 
 
-def test_a_gate_in_a_list_is_open_when_one_element_passes() -> None:
+def test_a_global_condition_in_a_list_holds_if_one_element_meets_it() -> None:
     patch = {
         "spec": {"containers": [{"<(image)": "acme/*", "(name)": "cart"}], "dnsPolicy": "None"}
     }
     assert preprocess(patch, pod()) == {"spec": {"dnsPolicy": "None"}}
 
 
-def test_a_gate_is_shut_when_no_element_passes_or_the_list_is_missing() -> None:
+def test_a_global_condition_fails_if_no_element_meets_it_or_no_list_exists() -> None:
     patch = {"spec": {"containers": [{"<(image)": "other/*"}], "dnsPolicy": "None"}}
     assert preprocess(patch, pod()) is None
     assert preprocess(patch, pod(hostPID=True)) is None
@@ -202,7 +202,7 @@ def test_a_condition_with_a_map_patches_its_plain_leaves() -> None:
     assert preprocess(patch, resource) == {"spec": {"hostPID": False}}
 
 
-def test_a_condition_at_the_root_is_stripped_not_left() -> None:
+def test_the_anchor_of_a_condition_at_the_root_is_removed_from_the_patch() -> None:
     patch = {"(metadata)": {"labels": {"tier": "front"}}, "spec": {"hostPID": False}}
     assert preprocess(patch, pod()) == {
         "metadata": {"labels": {"tier": "front"}},
@@ -212,7 +212,7 @@ def test_a_condition_at_the_root_is_stripped_not_left() -> None:
     assert preprocess(tested, pod()) == {"spec": {"hostPID": False}}
 
 
-def test_all_anchors_count_inside_the_value_of_a_condition() -> None:
+def test_all_anchors_are_evaluated_inside_the_value_of_a_condition() -> None:
     patch = {
         "spec": {"(containers)": [{"X(tty)": True, "=(image)": "acme/*"}], "hostPID": False},
     }
@@ -234,12 +234,12 @@ def test_all_anchors_count_inside_the_value_of_a_condition() -> None:
         ({"a": 1}, "*", False),
     ],
 )
-def test_scalars_are_compared_as_texts(value: Any, wanted: Any, met: bool) -> None:
+def test_scalars_are_compared_as_patterns(value: Any, wanted: Any, met: bool) -> None:
     patch = {"spec": {"(field)": wanted, "hostPID": False}}
     assert (preprocess(patch, pod(field=value)) is not None) is met
 
 
-def test_maps_written_empty_stay() -> None:
+def test_empty_maps_stay_in_the_patch() -> None:
     patch = {"spec": {"volumes": [{"name": "tmp", "emptyDir": {}}], "+(hostPID)": True}}
     assert preprocess(patch, pod()) == {
         "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}], "hostPID": True}
@@ -263,7 +263,9 @@ def test_keys_may_hold_variables() -> None:
         ("text", "p", "must be a map"),
     ],
 )
-def test_what_means_nothing_is_refused_with_its_place(patch: Any, place: str, cure: str) -> None:
+def test_a_meaningless_anchor_or_patch_is_refused_with_its_location(
+    patch: Any, place: str, cure: str
+) -> None:
     with pytest.raises(InvalidPolicy) as caught:
         compile_strategic(patch, location="p")
     assert caught.value.location == place
@@ -283,7 +285,7 @@ def test_a_patch_from_one_variable_must_be_a_map() -> None:
         compiled.resolve("x", pod())
 
 
-def test_nesting_without_end_is_refused() -> None:
+def test_a_patch_nested_too_deeply_is_refused() -> None:
     patch: dict[str, Any] = {"(a)": 1}
     for _ in range(2000):
         patch = {"a": patch}

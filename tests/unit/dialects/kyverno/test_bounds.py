@@ -88,7 +88,9 @@ def nested_variables(levels, text):
         ),
     ],
 )
-def test_what_is_too_large_is_refused_with_its_place_at_once(rule, changes, place, words):
+def test_a_policy_that_is_too_large_is_refused_quickly_with_its_location(
+    rule, changes, place, words
+):
     policy = rule(*changes)
     began = time.process_time()
     with pytest.raises(InvalidPolicy) as caught:
@@ -99,7 +101,7 @@ def test_what_is_too_large_is_refused_with_its_place_at_once(rule, changes, plac
     assert len(str(caught.value)) < 400
 
 
-def test_many_texts_count_together(rule):
+def test_values_of_all_patch_texts_are_counted_together(rule):
     patch = aliases(levels=4)
     blocks = [{"list": "request.object.x", "patchesJson6902": patch} for _ in range(300)]
     began = time.process_time()
@@ -108,12 +110,12 @@ def test_many_texts_count_together(rule):
     assert time.process_time() - began < ENOUGH
 
 
-def test_lint_says_the_same(rule):
+def test_a_policy_nested_too_deeply_is_reported_by_lint(rule):
     _, errors = examine_policy(rule(((*PATCH, "data"), nested(1_000))))
     assert [error.reason for error in errors] == ["the value is nested deeper than 100 levels"]
 
 
-def test_exceptions_and_global_entries_are_measured_too():
+def test_the_limits_apply_to_exceptions_and_global_entries():
     meta = {"name": "n", "namespace": "a"}
     deep = nested(1_000)
     exception = {
@@ -133,7 +135,7 @@ def test_exceptions_and_global_entries_are_measured_too():
             compile_one(obj)
 
 
-def test_what_people_write_is_not(rule):
+def test_a_policy_of_ordinary_size_is_not_refused(rule):
     many = {f"k{at}": "{{ request.object.metadata.name }}" for at in range(500)}
     patch = aliases(levels=3, variable="'{{ request.name }}'")
     compile_policy(rule(((*PATCH, "data"), many)))

@@ -24,13 +24,13 @@ def json(rule: Build) -> Callable[[str], Object]:
     )
 
 
-def test_there_is_one_patch(rule):
+def test_a_rule_with_two_kinds_of_patches_is_refused(rule):
     error = refusal(rule((("mutate", "patchesJson6902"), "[]")))
     assert error.location == PLACE
     assert "only one of `patchStrategicMerge` or `patchesJson6902`" in error.reason
 
 
-def test_there_is_a_patch(rule):
+def test_a_rule_without_a_patch_is_refused(rule):
     error = refusal(rule((("mutate", "patchStrategicMerge"),)))
     assert error.location == PLACE
     assert "changes nothing" in error.reason
@@ -38,7 +38,7 @@ def test_there_is_a_patch(rule):
 
 class TestStrategic:
     @pytest.mark.parametrize("patch", ["text", ["x"], 1])
-    def test_it_is_an_object(self, rule, patch):
+    def test_a_strategic_patch_that_is_not_an_object_is_refused(self, rule, patch):
         error = refusal(rule((("mutate", "patchStrategicMerge"), patch)))
         assert error.location.startswith(f"{PLACE}.patchStrategicMerge")
 
@@ -60,18 +60,18 @@ class TestStrategic:
     @pytest.mark.parametrize(
         "value", ["{{ to_string(var) }}", "{{ join('-', [a, b]) }}", "{{ x || to_string(y.z) }}"]
     )
-    def test_an_expression_that_calls_a_function_may_name_what_it_likes(self, rule, value):
+    def test_an_expression_with_a_function_call_can_use_undefined_variables(self, rule, value):
         patch = {"metadata": {"labels": {"x": value}}}
         assert compile_policy(rule((("mutate", "patchStrategicMerge"), patch))).programs
 
     @pytest.mark.parametrize(
         "value", ["{{ to_string(var) }}{{ var }}", "{{ to_string(element) }}"]
     )
-    def test_a_call_excuses_only_its_own_expression_and_no_element(self, rule, value):
+    def test_a_function_call_allows_neither_other_expressions_nor_element(self, rule, value):
         patch = {"metadata": {"labels": {"x": value}}}
         assert refusal(rule((("mutate", "patchStrategicMerge"), patch)))
 
-    def test_the_target_may_be_read(self, rule):
+    def test_a_patch_can_read_the_target(self, rule):
         patch = {"metadata": {"labels": {"x": "{{ target.metadata.name }}", "y": "{{ @ }}z"}}}
         assert compile_policy(rule((("mutate", "patchStrategicMerge"), patch))).programs
 
@@ -85,7 +85,7 @@ class TestJson:
             ('[{"op": "add",]', "line 1, column"),
         ],
     )
-    def test_what_cannot_be_read_is_named_with_line_and_column(self, json, text, place):
+    def test_a_text_that_cannot_be_parsed_is_refused_with_line_and_column(self, json, text, place):
         error = refusal(json(text))
         assert error.location == f"{PLACE}.patchesJson6902"
         assert place in error.reason
@@ -105,13 +105,13 @@ class TestJson:
             ("- {op: add, path: /a, value: '{{ nobody }}'}", "", "nobody is not defined"),
         ],
     )
-    def test_what_is_wrong_is_named_with_its_place(self, json, text, location, reason):
+    def test_an_invalid_operation_is_refused_with_its_location(self, json, text, location, reason):
         error = refusal(json(text))
         assert error.location.startswith(f"{PLACE}.patchesJson6902{location}")
         assert reason in error.reason
 
     @pytest.mark.parametrize("value", [[{"op": "add"}], {"op": "add"}, 3])
-    def test_it_is_a_text(self, json, value):
+    def test_a_json_patch_that_is_not_a_string_is_refused(self, json, value):
         error = refusal(json(value))
         assert error.location == f"{PLACE}.patchesJson6902"
         assert "string" in error.reason
@@ -129,12 +129,12 @@ class TestJson:
             "- {op: add, path: /a, value: '\\{{ no variable }}'}",
         ],
     )
-    def test_all_ways_to_write_it_are_read(self, json, text):
+    def test_all_notations_of_a_json_patch_are_accepted(self, json, text):
         assert compile_policy(json(text)).programs
 
 
 @pytest.mark.parametrize("name", [["a", "b"], {"a": "b"}, 1])
-def test_an_entry_of_a_foreach_is_named_by_a_text(rule, name):
+def test_the_name_of_a_context_entry_in_a_foreach_must_be_a_string(rule, name):
     loop = {
         "list": "request.object.data",
         "context": [{"name": name, "variable": {"value": "x"}}],

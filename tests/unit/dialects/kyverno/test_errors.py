@@ -162,11 +162,11 @@ def places(obj: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_every_place_of_a_rule(broken: dict[str, Any], expected: list[str]) -> None:
+def test_all_errors_of_a_rule_are_reported(broken: dict[str, Any], expected: list[str]) -> None:
     assert places(policy(broken)) == expected
 
 
-def test_every_rule_and_what_is_around_them() -> None:
+def test_errors_of_all_rules_and_of_the_policy_are_reported() -> None:
     one, two = rule("a", match={}), rule("a")
     two["mutate"]["targets"] = []
     found = places(
@@ -191,14 +191,14 @@ def test_every_rule_and_what_is_around_them() -> None:
     ]
 
 
-def test_rules_that_compile_are_there_beside_those_that_do_not() -> None:
+def test_rules_that_compile_are_returned_beside_the_errors_of_the_others() -> None:
     compiled, errors = examine_policy(policy(rule("a", match={}), rule("b")))
     assert compiled is not None
     assert [program.origin.location for program in compiled.programs] == ["spec.rules[1]"]
     assert [error.location for error in errors] == ["spec.rules[0].match"]
 
 
-def test_every_place_of_an_exception() -> None:
+def test_all_errors_of_an_exception_are_reported() -> None:
     obj = {
         "apiVersion": "kyverno.io/v2",
         "kind": "PolicyException",
@@ -223,7 +223,7 @@ def test_every_place_of_an_exception() -> None:
     ]
 
 
-def test_every_place_of_an_entry() -> None:
+def test_all_errors_of_a_global_entry_are_reported() -> None:
     obj = {
         "apiVersion": "kyverno.io/v2",
         "kind": "GlobalContextEntry",

@@ -76,16 +76,16 @@ class TestDecide:
         subject = Subject(obj=TRIGGER, group="", version="v1", **fields)
         return decide(program, program.match.evaluate(subject), context())
 
-    def test_a_trigger_that_matches_fires(self):
+    def test_a_matching_trigger_fires(self):
         assert self.decided(compiled(patch=labelled(a="1"))).fires
 
-    def test_another_does_not_and_it_is_said_why(self):
+    def test_a_trigger_that_does_not_match_is_reported_with_the_reason(self):
         program = compiled(patch=labelled(a="1"), resources={"names": ["other"]})
         decision = self.decided(program)
         assert (decision.fires, decision.message) == (False, "none of the names match")
 
     @pytest.mark.parametrize(("wanted", "fires"), [("1", True), ("2", False)])
-    def test_preconditions_decide(self, wanted, fires):
+    def test_preconditions_decide_whether_the_rule_fires(self, wanted, fires):
         program = compiled(
             patch=labelled(a="1"), preconditions=when("{{ request.object.data.v }}", wanted)
         )
@@ -108,7 +108,7 @@ class TestDecide:
             self.decided(program)
         assert "request.object.data.no" in str(caught.value)
 
-    def test_what_is_not_known_is_not_taken_for_no(self):
+    def test_unknown_namespace_labels_are_an_error_and_not_a_mismatch(self):
         selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
         program = compiled(patch=labelled(a="1"), resources=selector)
         with pytest.raises(EvaluationError, match="labels of the namespace are not known"):
@@ -149,7 +149,7 @@ class TestChange:
             {"patch": {"metadata": {"+(name)": "other"}}},
         ],
     )
-    def test_without_a_difference_there_is_nothing_to_write(self, facts):
+    def test_a_patch_that_changes_nothing_is_skipped(self, facts):
         result = changed(**facts)
         assert (result.status, result.message) == (SKIP, NOTHING)
         assert result.after is SECRET
@@ -169,7 +169,7 @@ class TestChange:
             ({"json": '- {op: replace, path: "", value: 1}'}, "the object"),
         ],
     )
-    def test_an_object_is_not_made_into_another(self, facts, named):
+    def test_a_patch_that_changes_the_identity_of_an_object_is_an_error(self, facts, named):
         result = changed(**facts)
         assert result.status is ERROR
         assert f"the patch changes {named}" in result.message
@@ -193,7 +193,7 @@ class TestChange:
             ({"patch": {"spec": {"list": "{{ target.spec.nothing }}"}}}, "target.spec.nothing"),
         ],
     )
-    def test_an_error_says_which_part_failed(self, facts, message):
+    def test_an_error_names_the_part_that_failed(self, facts, message):
         result = changed(**facts)
         assert result.status is ERROR
         assert message in result.message
@@ -207,7 +207,7 @@ class TestChange:
 
 class TestTargetPreconditions:
     @pytest.mark.parametrize(("wanted", "status"), [("s", PASS), ("t", SKIP)])
-    def test_they_see_the_target_and_the_trigger(self, wanted, status):
+    def test_preconditions_can_read_the_target_and_the_trigger(self, wanted, status):
         conditions = when("{{ target.metadata.name }}-{{ request.object.data.v }}", f"{wanted}-1")
         result = changed(patch=labelled(a="1"), target={"preconditions": conditions})
         assert result.status is status
@@ -288,7 +288,9 @@ class TestConvergence:
             ),
         ],
     )
-    def test_a_rule_that_would_change_its_result_again_is_known(self, facts, convergence, repeats):
+    def test_a_rule_that_would_change_its_result_again_is_detected(
+        self, facts, convergence, repeats
+    ):
         program = compiled(**facts)
         if convergence is not None:
             assert program.mutation.convergence is convergence
@@ -297,12 +299,12 @@ class TestConvergence:
             assert result.status is PASS, result.message
             assert result.repeats is repeats
 
-    def test_a_precondition_that_ends_the_repetition_counts(self):
+    def test_a_precondition_that_stops_the_repetition_is_considered(self):
         conditions = when("{{ contains(target.spec.list, 'x') }}", value=False)
         result = changed(json=APPEND, target={"preconditions": conditions})
         assert (result.status, result.repeats) == (PASS, False)
 
-    def test_a_test_that_no_longer_holds_would_fail_after_a_crash(self):
+    def test_a_test_operation_that_its_own_patch_breaks_counts_as_repeating(self):
         text = (
             "- {op: test, path: /spec/list/0, value: old}\n"
             "- {op: replace, path: /spec/list/0, value: new}"
@@ -339,7 +341,7 @@ class TestSubstitutedText:
             '[{"op": "add", "path": "/spec/given", "value": "{{ request.object.data.text }}"}]',
         ],
     )
-    def test_it_stays_inside_its_value(self, patch, text):
+    def test_the_text_of_a_variable_stays_inside_its_value(self, patch, text):
         trigger = {**TRIGGER, "data": {"text": text}}
         result = change(compiled(json=patch), 0, context(trigger), SECRET)
         assert result.status is PASS, result.message
@@ -366,7 +368,7 @@ class TestSubstitutedText:
             ("{{ request.object.data.n }} # {{ request.object.data.nothing }}", 2),
         ],
     )
-    def test_quotes_decide_what_a_value_becomes(self, source, value):
+    def test_quotes_decide_the_type_of_a_value(self, source, value):
         patch = f"- op: add\n  path: /spec/given\n  value: {source}\n"
         result = changed(json=patch)
         assert result.status is PASS, result.message
@@ -399,7 +401,7 @@ class TestSubstitutedText:
             "- {op: add, path: '/spec/{{ request.object.data.name }}', value: 1}",
         ],
     )
-    def test_a_part_that_the_policy_leaves_to_a_variable_may_be_anything(self, json):
+    def test_a_variable_can_provide_any_part_that_the_policy_leaves_to_it(self, json):
         data = {
             "patch": "- {op: add, path: /spec/given, value: 1}",
             "operation": {"op": "add", "path": "/spec/given", "value": 1},

@@ -95,14 +95,16 @@ class TestWhichRules:
             (["*"], rule(namespace="a"), False),
         ],
     )
-    def test_of_a_cluster_policy(self, names, program, concerned):
+    def test_an_exception_applies_to_the_named_rules_of_a_cluster_policy(
+        self, names, program, concerned
+    ):
         compiled = compile_exception(
             exception(exceptions=[{"policyName": "p", "ruleNames": names}])
         )
         assert compiled.concerns(program) is concerned
         assert compiled.policies == {"p"}
 
-    def test_a_policy_is_named_with_its_namespace(self):
+    def test_a_namespaced_policy_is_named_with_its_namespace(self):
         compiled = compile_exception(
             exception(exceptions=[{"policyName": "a/p", "ruleNames": ["r"]}])
         )
@@ -138,11 +140,11 @@ class TestTriggers:
             ),
         ],
     )
-    def test_match(self, match, expected):
+    def test_an_exception_matches_triggers_by_its_match_block(self, match, expected):
         assert holds({"match": match}) is expected
 
     @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", ""])
-    def test_whatever_is_done_to_the_object(self, operation):
+    def test_an_exception_holds_for_every_operation(self, operation):
         match = {"any": [{"resources": {"kinds": ["ConfigMap"], "operations": ["CONNECT"]}}]}
         assert holds({"match": match}, subject(operation=operation))
 
@@ -158,14 +160,14 @@ class TestTriggers:
         conditions = {"all": [{"key": key, "operator": "Equals", "value": "on"}]}
         assert holds({"conditions": conditions}) is expected
 
-    def test_labels_of_a_namespace_that_is_not_known_leave_it_open(self):
+    def test_unknown_namespace_labels_leave_an_exception_undecided(self):
         selector = {"matchLabels": {"env": "prod"}}
         match = {"any": [{"resources": {"kinds": ["ConfigMap"], "namespaceSelector": selector}}]}
         compiled = compile_exception(exception(match=match))
         assert compiled.match(subject(namespace_labels=None)) is Decision.UNDECIDED
         assert compiled.match(subject(namespace_labels={"env": "prod"})) is Decision.MATCH
 
-    def test_users_where_it_is_not_for_the_background(self):
+    def test_subjects_are_matched_if_the_exception_has_no_background(self):
         spec = {
             "background": False,
             "match": {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]},
@@ -174,7 +176,7 @@ class TestTriggers:
         assert not holds(spec, subject(user=UserInfo(username="joe")))
         assert not holds(spec, subject(operation=""))
 
-    def test_all_that_hold_are_named(self):
+    def test_all_exceptions_that_hold_are_named(self):
         found = [compile_exception(exception()), compile_exception(exception())]
         keys = excepting(found, subject(), context(subject()))
         assert skipped(keys) == "rule is skipped due to policy exceptions a/e, a/e"
@@ -190,7 +192,9 @@ class TestTargets:
             ("both", True, True),
         ],
     )
-    def test_as_the_annotation_says_and_else_both(self, annotation, of_trigger, of_target):
+    def test_the_annotation_chooses_triggers_or_targets_and_both_by_default(
+        self, annotation, of_trigger, of_target
+    ):
         compiled = [compile_exception(exception(annotation))]
         asked = subject()
         assert bool(excepting(compiled, asked, context(asked))) is of_trigger
@@ -198,7 +202,7 @@ class TestTargets:
         assert bool(found) is of_target
 
     @pytest.mark.parametrize(("value", "expected"), [("on", True), ("off", False)])
-    def test_conditions_see_the_target(self, value, expected):
+    def test_conditions_can_read_the_target(self, value, expected):
         conditions = {
             "all": [{"key": "{{ target.data.mode }}", "operator": "Equals", "value": value}]
         }
@@ -219,18 +223,18 @@ class TestTargets:
             ('{{ "{{ settings.data.path }}" }}', False),
         ],
     )
-    def test_conditions_about_the_request_leave_targets_out(self, key, of_targets):
+    def test_an_exception_with_conditions_on_the_request_excludes_targets(self, key, of_targets):
         conditions = {"all": [{"key": key, "operator": "Equals", "value": "on"}]}
         compiled = compile_exception(exception(conditions=conditions))
         assert (compiled.triggers, compiled.targets) == (True, of_targets)
         assert compile_exception(exception("both", conditions=conditions)).targets
 
-    def test_one_for_users_leaves_targets_out(self):
+    def test_an_exception_for_users_does_not_apply_to_targets(self):
         match = {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]}
         assert not compile_exception(exception(background=False, match=match)).targets
 
     @pytest.mark.parametrize(("operation", "expected"), [("UPDATE", True), ("", False)])
-    def test_one_that_is_not_for_the_background_asks_for_a_request(self, operation, expected):
+    def test_an_exception_without_background_needs_a_request(self, operation, expected):
         compiled = [compile_exception(exception(background=False))]
         asked = subject(operation=operation)
         found = excepting_target(compiled, CONFIG_MAP, asked.obj, {}, context(asked))
@@ -276,33 +280,33 @@ class TestRefused:
             ),
         ],
     )
-    def test_with_its_place(self, spec, location, reason):
+    def test_an_invalid_exception_is_refused_with_its_location(self, spec, location, reason):
         with pytest.raises(InvalidPolicy) as caught:
             compile_exception(exception(**spec))
         assert caught.value.location == location
         assert reason in caught.value.reason
 
-    def test_an_annotation_that_is_none_of_the_words(self):
+    def test_an_annotation_with_an_unknown_word_is_refused(self):
         with pytest.raises(InvalidPolicy, match="expected one of triggers, targets, both"):
             compile_exception(exception("all"))
 
-    def test_a_user_of_targets(self):
+    def test_subjects_for_targets_are_refused(self):
         match = {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]}
         with pytest.raises(InvalidPolicy, match="a target has no request"):
             compile_exception(exception("both", background=False, match=match))
 
     @pytest.mark.parametrize("field", ["metadata", "spec"])
-    def test_what_is_no_object(self, field):
+    def test_a_field_that_is_not_an_object_is_refused(self, field):
         with pytest.raises(InvalidPolicy):
             compile_exception({**exception(), field: 1})
 
 
 class TestWarnings:
-    def test_pod_security_is_not_looked_at(self):
+    def test_pod_security_is_ignored_with_a_warning(self):
         (text,) = compile_exception(exception(podSecurity=[{"controlName": "x"}])).warnings
         assert "spec.podSecurity is for validate rules" in text
 
-    def test_a_wildcard_in_the_name_of_a_policy_is_none(self):
+    def test_a_wildcard_in_the_name_of_a_policy_selects_none_and_is_reported(self):
         rules = [*RULES, {"policyName": "p*", "ruleNames": ["*"]}]
         compiled = compile_exception(exception(exceptions=rules))
         (text,) = compiled.warnings

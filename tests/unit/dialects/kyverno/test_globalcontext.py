@@ -20,20 +20,20 @@ def entry(version="v2alpha1", name="teams", **spec):
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1", "v2alpha1"])
-def test_a_resource(version):
+def test_an_entry_for_a_resource_is_compiled(version):
     wanted = {"group": "apps", "version": "v1", "resource": "deployments", "namespace": "a"}
     compiled = compile_entry(entry(version, kubernetesResource=wanted))
     assert compiled.source == ResourceSource(**wanted)
     assert (compiled.name, compiled.projections, compiled.warnings) == ("teams", {}, ())
 
 
-def test_a_call_has_the_defaults_of_the_schema():
+def test_an_api_call_has_the_defaults_of_the_schema():
     compiled = compile_entry(entry(apiCall=CALL))
     load = ApiLoad(method="GET", path="/api/v1/nodes")
     assert compiled.source == CallSource(load=load, interval=600.0, tries=3)
 
 
-def test_a_service():
+def test_an_entry_for_a_service_call_is_compiled():
     service = {"url": "https://t.svc/x", "headers": [{"key": "X", "value": "1"}], "caBundle": "c"}
     data = [{"key": "b", "value": [1]}, {"key": "a", "value": "{{ kept }}"}]
     call = {"service": service, "method": "POST", "data": data, "refreshInterval": "1m30s"}
@@ -48,7 +48,7 @@ def test_a_service():
     assert compiled.source == CallSource(load=load, interval=90.0, tries=1)
 
 
-def test_nobody_is_asked_more_than_once_a_second():
+def test_the_refresh_interval_is_at_least_one_second():
     assert compile_entry(entry(apiCall={**CALL, "refreshInterval": "1ms"})).source.interval == 1.0
 
 
@@ -59,7 +59,7 @@ def test_projections_are_compiled():
     assert found["names"].search([{"a": 1}, {}]) == [1]
 
 
-def test_a_name_with_a_dot_cannot_be_read():
+def test_a_name_with_a_dot_is_reported_as_unreadable_for_rules():
     (warning,) = compile_entry(entry(name="a.b", kubernetesResource=POD)).warnings
     assert warning.startswith("metadata.name: no rule can read a.b")
 
@@ -145,7 +145,7 @@ def test_a_name_with_a_dot_cannot_be_read():
         ),
     ],
 )
-def test_what_is_wrong_is_reported_with_its_place(spec, place, reason):
+def test_an_invalid_entry_is_refused_with_its_location(spec, place, reason):
     with pytest.raises(InvalidPolicy) as refused:
         compile_entry(entry(**spec))
     assert refused.value.location == place
@@ -153,6 +153,6 @@ def test_what_is_wrong_is_reported_with_its_place(spec, place, reason):
 
 
 @pytest.mark.parametrize("part", [{"metadata": ["x"]}, {"spec": ["x"]}, {"kind": "ClusterPolicy"}])
-def test_what_is_no_entry_at_all(part):
+def test_an_object_that_is_not_an_entry_is_refused(part):
     with pytest.raises(InvalidPolicy):
         compile_entry({**entry(kubernetesResource=POD), **part})

@@ -59,7 +59,9 @@ def decide(matcher: Matcher, **fields: Any) -> Decision:
         ("a/b/c/d/e", ("", "", "", "")),
     ],
 )
-def test_reads_kinds(text: str, parts: tuple[str, str, str, str]) -> None:
+def test_a_kind_is_parsed_into_group_version_kind_and_subresource(
+    text: str, parts: tuple[str, str, str, str]
+) -> None:
     group, version, kind, subresource = parts
     wanted = KindSelector(group=group, version=version, kind=kind, subresource=subresource)
     assert parse_kind(text) == wanted
@@ -84,7 +86,9 @@ def test_reads_kinds(text: str, parts: tuple[str, str, str, str]) -> None:
         ("*/scale", {"group": "apps", "kind": "Deployment", "subresource": "scale"}, True),
     ],
 )
-def test_kinds(kind: str, fields: dict[str, Any], matched: bool) -> None:
+def test_a_kind_matches_resources_and_subresources(
+    kind: str, fields: dict[str, Any], matched: bool
+) -> None:
     assert (decide(compiled(resources(kind)), **fields) is Decision.MATCH) is matched
 
 
@@ -137,19 +141,21 @@ def test_kinds(kind: str, fields: dict[str, Any], matched: bool) -> None:
         ({"operations": ["CREATE"]}, {"operation": ""}, False),
     ],
 )
-def test_parts_of_resources(part: dict[str, Any], fields: dict[str, Any], matched: bool) -> None:
+def test_each_field_of_resources_restricts_the_match(
+    part: dict[str, Any], fields: dict[str, Any], matched: bool
+) -> None:
     part = {"kinds": ["Pod"], **part}
     assert (decide(compiled({"resources": part}), **fields) is Decision.MATCH) is matched
 
 
-def test_any_and_all() -> None:
+def test_any_requires_one_part_and_all_requires_every_part() -> None:
     parts = [resources(names=["web-*"]), resources(namespaces=["dev"])]
     assert decide(compiled({"any": parts})) is Decision.MATCH
     assert decide(compiled({"all": parts})) is Decision.NO_MATCH
     assert decide(compiled({"all": parts}), namespace="dev") is Decision.MATCH
 
 
-def test_exclude() -> None:
+def test_an_exclude_block_removes_matching_resources() -> None:
     parts = [{"resources": {"names": ["web-*"]}}, {"resources": {"namespaces": ["dev"]}}]
     pods = {"any": [resources()]}
     one = compiled(pods, {"any": parts}).evaluate(subject())
@@ -189,20 +195,22 @@ def test_every_failing_part_is_reported() -> None:
         ({"roles": ["a:editor"], "clusterRoles": ["admin"]}, False),
     ],
 )
-def test_user_info(part: dict[str, Any], matched: bool) -> None:
+def test_roles_and_subjects_are_matched_against_the_user(
+    part: dict[str, Any], matched: bool
+) -> None:
     matcher = compiled({**resources(), **part})
     assert (decide(matcher, user=ALICE) is Decision.MATCH) is matched
     assert matcher.needs.user
 
 
-def test_service_accounts_are_users() -> None:
+def test_a_service_account_subject_matches_its_username() -> None:
     user = UserInfo(username="system:serviceaccount:tools:robot-1")
     account = {"kind": "ServiceAccount", "name": "robot-*", "namespace": "tools"}
     assert decide(compiled({**resources(), "subjects": [account]}), user=user) is Decision.MATCH
 
 
 @pytest.mark.parametrize("user", [None, UserInfo(), UserInfo(roles=None, cluster_roles=None)])
-def test_without_a_user_match_ignores_the_parts_and_exclude_never_fires(
+def test_without_a_user_match_ignores_user_parts_and_exclude_has_no_effect(
     user: UserInfo | None,
 ) -> None:
     part = {"clusterRoles": ["admin"]}
@@ -210,7 +218,7 @@ def test_without_a_user_match_ignores_the_parts_and_exclude_never_fires(
     assert decide(compiled(resources(), part), user=user) is Decision.MATCH
 
 
-def test_what_is_not_known_yet_leaves_it_undecided() -> None:
+def test_missing_information_leaves_a_match_undecided() -> None:
     unknown = UserInfo(username="alice", roles=None, cluster_roles=None)
     selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
     by_namespace = resources(**selector)
@@ -232,7 +240,7 @@ def test_what_is_not_known_yet_leaves_it_undecided() -> None:
     assert decide(compiled(by_role, exclude), user=unknown) is Decision.NO_MATCH
 
 
-def test_delete_fires_only_rules_that_list_it() -> None:
+def test_a_deletion_matches_only_rules_that_list_delete() -> None:
     silent = compiled({"any": [resources()]})
     listed = compiled({"any": [resources("Secret", operations=["DELETE"]), resources()]})
     assert decide(silent, operation="DELETE") is Decision.NO_MATCH
@@ -241,7 +249,7 @@ def test_delete_fires_only_rules_that_list_it() -> None:
     assert decide(excluded, operation="DELETE") is Decision.NO_MATCH
 
 
-def test_a_namespaced_policy_stays_in_its_namespace() -> None:
+def test_a_namespaced_policy_matches_only_its_own_namespace() -> None:
     matcher = compiled(resources(), namespace="team")
     verdict = matcher.evaluate(subject())
     assert verdict.decision is Decision.NO_MATCH
@@ -254,7 +262,7 @@ def test_an_empty_object_never_matches() -> None:
     assert compiled(resources("*")).evaluate(subject(obj={})).reasons == ("resource is empty",)
 
 
-def test_tells_what_the_webhook_needs() -> None:
+def test_a_matcher_reports_the_kinds_and_data_that_the_webhook_needs() -> None:
     matcher = compiled(
         {
             "any": [
@@ -278,7 +286,7 @@ def test_tells_what_the_webhook_needs() -> None:
     assert matcher.needs.namespace_labels
 
 
-def test_tells_where_existing_objects_are() -> None:
+def test_a_matcher_reports_the_listings_of_existing_objects() -> None:
     expressions = [
         {"key": "tier", "operator": "In", "values": ["b", "a"]},
         {"key": "old", "operator": "DoesNotExist"},
@@ -387,14 +395,16 @@ def test_tells_where_existing_objects_are() -> None:
         ),
     ],
 )
-def test_says_where_a_match_is_wrong(match: Any, location: str, reason: str) -> None:
+def test_an_invalid_match_is_refused_with_its_location(
+    match: Any, location: str, reason: str
+) -> None:
     with pytest.raises(InvalidPolicy) as caught:
         compiled(match)
     assert caught.value.location == f"spec.rules[0].{location}"
     assert reason in caught.value.reason
 
 
-def test_refuses_what_the_policy_may_not_ask() -> None:
+def test_user_filters_and_namespace_filters_are_refused_where_not_allowed() -> None:
     with pytest.raises(InvalidPolicy, match=r"exclude\.clusterRoles: .*spec.background=false"):
         compiled(resources(), {"clusterRoles": ["a"]}, user_info=False)
     with pytest.raises(InvalidPolicy, match="Filtering namespaces not allowed"):

@@ -104,7 +104,7 @@ def when(key, value, operator="Equals"):
 
 
 class TestElements:
-    def test_each_in_order_with_its_position(self):
+    def test_elements_are_visited_in_order_with_their_index(self):
         found = log(block("target.spec.items", LOG % '"{{ elementIndex }}{{ element.name }}"'))
         assert found == ["0a", "1b", "2c"]
 
@@ -112,11 +112,11 @@ class TestElements:
         ("order", "expected"),
         [("Ascending", ["0a", "1b", "2c"]), ("Descending", ["2c", "1b", "0a"])],
     )
-    def test_the_order_turns_and_the_position_stays(self, order, expected):
+    def test_descending_order_keeps_the_index_of_each_element(self, order, expected):
         patch = LOG % '"{{ elementIndex }}{{ element.name }}"'
         assert log(block("target.spec.items", patch, order=order)) == expected
 
-    def test_null_is_left_out_and_counts_as_a_position(self):
+    def test_null_elements_are_skipped_but_counted_in_the_index(self):
         patch = LOG % '"{{ elementIndex }}{{ element.name }}"'
         assert log(block("target.spec.holes", patch)) == ["0a", "2c"]
 
@@ -128,11 +128,11 @@ class TestElements:
             ("[target.spec.one, target.spec.one]", ["0:single", "1:single"]),
         ],
     )
-    def test_what_is_no_list_is_one_element(self, elements, expected):
+    def test_a_value_that_is_not_a_list_is_one_element(self, elements, expected):
         patch = LOG % '"{{ elementIndex }}:{{ element.name }}"'
         assert log(block(elements, patch)) == expected
 
-    def test_an_element_of_any_type_keeps_it(self):
+    def test_an_element_of_any_type_keeps_its_type(self):
         assert log(block("[`1`, 'x', `true`, `[2]`]", LOG % "'{{ element }}'")) == [
             "1",
             "x",
@@ -144,7 +144,7 @@ class TestElements:
     @pytest.mark.parametrize(
         "elements", ["`[]`", "`null`", "target.spec.none || `[]`", "`[null]`"]
     )
-    def test_nothing_is_nothing_to_do(self, elements):
+    def test_an_empty_list_is_skipped(self, elements):
         done = changed(block(elements, LOG % "x"))
         assert (done.status, done.message) == (SKIP, "0 elements processed")
 
@@ -153,12 +153,12 @@ class TestElements:
         assert done.status is ERROR
         assert done.message.startswith("failed to evaluate list target.spec.none: ")
 
-    def test_the_list_may_come_from_the_trigger(self):
+    def test_the_list_can_come_from_the_trigger(self):
         assert log(block("request.object.data.v", LOG % '"got {{ element }}"')) == ["got 1"]
 
 
 class TestPatches:
-    def test_a_merge_goes_backwards_so_that_the_order_is_kept(self):
+    def test_merge_patches_keep_the_order_of_the_list(self):
         containers = [{"(name)": "{{ element.name }}", "image": "reg/{{ element.image }}"}]
         patch = {"spec": {"template": {"spec": {"containers": containers}}}}
         done = changed(
@@ -181,18 +181,18 @@ class TestPatches:
         )
         assert done.after["spec"]["items"] == [{"name": "b"}]
 
-    def test_patches_add_up_and_elements_see_the_target_as_it_was(self):
+    def test_patches_accumulate_while_elements_read_the_original_target(self):
         patch = LOG % '"{{ length(target.spec.log) }}"'
         assert log(block("target.spec.items", patch)) == ["0", "0", "0"]
 
-    def test_later_blocks_see_what_earlier_ones_made(self):
+    def test_later_blocks_read_the_result_of_earlier_ones(self):
         found = log(
             block("target.spec.items", LOG % '"{{ element.name }}"'),
             block("target.spec.log", LOG % '"{{ element }} of {{ length(target.spec.log) }}"'),
         )
         assert found == ["a", "b", "c", "a of 3", "b of 3", "c of 3"]
 
-    def test_a_block_that_does_nothing_hides_no_other(self):
+    def test_a_block_that_does_nothing_does_not_affect_other_blocks(self):
         never = block("target.spec.items", LOG % "none", preconditions=when("a", "b"))
         always = block("target.spec.one", LOG % "one")
         assert log(never, always) == ["one"]
@@ -200,7 +200,7 @@ class TestPatches:
         done = changed(never, never)
         assert (done.status, done.message) == (SKIP, "0 elements processed")
 
-    def test_one_error_is_the_end_and_nothing_is_changed(self):
+    def test_one_error_ends_the_rule_and_nothing_is_changed(self):
         done = changed(
             block("target.spec.items", LOG % "x"),
             block("target.spec.items", "- {op: copy, from: /spec/none, path: /spec/x}"),
@@ -209,26 +209,26 @@ class TestPatches:
         assert done.message.startswith("failed to mutate elements: failed to patch resource: ")
         assert done.after == WIDGET
 
-    def test_a_variable_that_is_missing(self):
+    def test_a_missing_variable_is_an_error(self):
         done = changed(block("target.spec.items", LOG % '"{{ element.none }}"'))
         assert done.status is ERROR
         assert done.message.startswith("failed to mutate elements: variable substitution failed: ")
 
-    def test_the_trigger_stays_as_it_is(self):
+    def test_every_block_reads_the_same_trigger(self):
         found = log(
             block("target.spec.one", LOG % '"{{ request.object.kind }}"'),
             block("target.spec.one", LOG % '"{{ request.object.kind }}"'),
         )
         assert found == ["ConfigMap", "ConfigMap"]
 
-    def test_what_repeats_is_known(self):
+    def test_a_foreach_that_would_repeat_is_detected(self):
         assert changed(block("target.spec.items", LOG % "x")).repeats
         done = changed(block("target.spec.one", '- {op: add, path: "/spec/done", value: "yes"}'))
         assert not done.repeats
 
 
 class TestPreconditions:
-    def test_they_choose_elements(self):
+    def test_preconditions_select_elements(self):
         found = log(
             block(
                 "target.spec.items",
@@ -238,7 +238,7 @@ class TestPreconditions:
         )
         assert found == ["b", "c"]
 
-    def test_an_error_names_the_element(self):
+    def test_an_error_names_the_block(self):
         done = changed(
             block(
                 "target.spec.items",
@@ -254,7 +254,7 @@ class TestPreconditions:
 class TestNesting:
     INNER = "element.leaves"
 
-    def test_outer_elements_have_numbered_names(self):
+    def test_elements_of_each_level_have_numbered_names(self):
         patch = LOG % (
             '"{{ element0.name }}{{ elementIndex0 }} {{ element }}{{ elementIndex }}'
             ' {{ element1 }}{{ elementIndex1 }}"'
@@ -262,29 +262,29 @@ class TestNesting:
         found = log(block("target.spec.tree", foreach=[block(self.INNER, patch)]))
         assert found == ["x0 10 10", "x0 21 21", "y1 30 30"]
 
-    def test_the_inner_list_sees_the_outer_element(self):
+    def test_the_inner_list_can_read_the_outer_element(self):
         inner = block("element0.leaves[?@ > `1`]", LOG % '"{{ element }}"')
         assert log(block("target.spec.tree", foreach=[inner])) == ["2", "3"]
 
-    def test_the_outer_order_and_the_inner_one(self):
+    def test_the_outer_and_the_inner_order_are_both_respected(self):
         inner = block(self.INNER, LOG % '"{{ element }}"', order="Descending")
         outer = block("target.spec.tree", foreach=[inner], order="Descending")
         assert log(outer) == ["3", "2", "1"]
 
-    def test_three_levels(self):
+    def test_foreach_can_be_nested_three_levels_deep(self):
         patch = LOG % '"{{ element0.name }}{{ element1 }}{{ element2 }}{{ elementIndex2 }}"'
         deep = block("['p', 'q']", patch)
         found = log(block("target.spec.tree", foreach=[block(self.INNER, foreach=[deep])]))
         assert found == ["x1p0", "x1q1", "x2p0", "x2q1", "y3p0", "y3q1"]
 
-    def test_a_later_inner_block_sees_the_earlier_one_in_the_same_element(self):
+    def test_a_later_inner_block_reads_the_result_of_an_earlier_one(self):
         first = block(self.INNER, LOG % '"{{ element }}"')
         second = block("[`0`]", LOG % '"sum {{ length(target.spec.log) }}"')
         found = log(block("target.spec.tree", foreach=[first, second]))
         # The next outer element sees the target as it was when the outer list was read.
         assert found == ["1", "2", "sum 2", "3", "sum 4"]
 
-    def test_environment_is_cleaned(self):
+    def test_environment_variables_are_removed_from_all_containers(self):
         path = "/spec/template/spec/containers/{{elementIndex0}}/env/{{elementIndex1}}"
         inner = block(
             "element.env || `[]`",
@@ -308,7 +308,7 @@ class TestNesting:
         done = changed(block("target.spec.tree", foreach=[block("element.none", LOG % "x")]))
         assert done.message.startswith("failed to mutate elements: failed to evaluate list ")
 
-    def test_nothing_inside_is_nothing_at_all(self):
+    def test_a_nested_foreach_without_matching_elements_is_skipped(self):
         inner = block(self.INNER, LOG % "x", preconditions=when("a", "b"))
         done = changed(block("target.spec.tree", foreach=[inner]))
         assert (done.status, done.message) == (SKIP, "0 elements processed")
@@ -317,12 +317,12 @@ class TestNesting:
 class TestEntries:
     LOADED = ConfigMapLoad(namespace="default", name="of-b")
 
-    def test_each_element_has_its_own(self):
+    def test_each_element_has_its_own_context_entries(self):
         upper = {"name": "up", "variable": {"value": "{{ to_upper(element.name) }}"}}
         found = log(block("target.spec.items", LOG % '"{{ up }}"', context=[upper]))
         assert found == ["A", "B", "C"]
 
-    def test_they_see_those_around_them(self):
+    def test_entries_can_read_the_entries_of_outer_scopes(self):
         found = log(
             block(
                 "target.spec.items",
@@ -336,7 +336,7 @@ class TestEntries:
         )
         assert found == ["cWidgeta", "cWidgetb", "cWidgetc"]
 
-    def test_a_list_may_be_an_entry(self):
+    def test_a_list_can_come_from_a_context_entry(self):
         wanted = {"name": "wanted", "variable": {"value": ["p", "q"]}}
         assert log(block("wanted", LOG % '"{{ element }}"'), context=[wanted]) == ["p", "q"]
 
@@ -353,7 +353,7 @@ class TestEntries:
         assert caught.value.loads == (self.LOADED,)
         assert log(blocks, loads={self.LOADED: {"data": {"k": "v"}}}) == ["v"]
 
-    def test_one_that_cannot_be_read_is_an_error_of_its_element(self):
+    def test_an_entry_that_cannot_be_read_is_an_error(self):
         of_element = {"name": "cm", "configMap": {"name": "of-b"}}
         done = changed(
             block("target.spec.items", LOG % '"{{ cm.data.k }}"', context=[of_element]),
@@ -362,7 +362,7 @@ class TestEntries:
         assert done.status is ERROR
         assert "failed to retrieve config map for context entry cm: absent" in done.message
 
-    def test_preconditions_of_the_target_may_name_its_entries(self):
+    def test_preconditions_of_the_target_can_read_its_entries(self):
         rule = {
             "context": [{"name": "x", "variable": {"value": "{{ target.metadata.name }}"}}],
             "preconditions": when("{{ x }}", "other"),
@@ -371,7 +371,7 @@ class TestEntries:
         assert (done.status, done.message) == (SKIP, "preconditions not met")
 
 
-def test_what_one_target_binds_the_next_does_not_see():
+def test_entries_of_one_target_are_not_visible_to_the_next():
     entry = {"name": "mine", "variable": {"value": "{{ target.metadata.name }}"}}
     built = program(
         block("`[1]`", LOG % '"{{ mine }}"'),

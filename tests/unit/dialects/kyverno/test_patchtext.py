@@ -25,17 +25,17 @@ def value_of(text: str) -> Any:
         ("|\n    a\n    b\n", "a\nb\n"), ("1_", 1),
     ],
 )  # fmt: skip
-def test_yaml_gives_json_values_only(text: str, expected: Any) -> None:
+def test_yaml_is_parsed_into_json_values_only(text: str, expected: Any) -> None:
     found = value_of(text)
     assert found == expected
     assert type(found) is type(expected)
 
 
-def test_json_is_read_as_it_is() -> None:
+def test_a_text_in_json_is_parsed_as_json() -> None:
     assert parse_operations('[{"value": 1.0}]', location="p") == [{"value": 1.0}]
 
 
-def test_an_alias_repeats_what_was_named() -> None:
+def test_an_alias_repeats_the_anchored_value() -> None:
     text = "- &one {value: [1]}\n- *one"
     assert parse_operations(text, location="p") == [{"value": [1]}, {"value": [1]}]
 
@@ -46,13 +46,13 @@ def bomb(levels: int, width: int, seed: str = "x") -> str:
     return "\n".join(lines)
 
 
-def test_an_alias_counts_as_large_as_what_it_repeats() -> None:
+def test_an_alias_counts_as_many_values_as_it_repeats() -> None:
     with pytest.raises(InvalidPolicy, match="has more than 100000 values, those that alias"):
         parse_operations(bomb(30, 9), location="p")
     assert len(parse_operations(bomb(5, 9), location="p")) == 5
 
 
-def test_an_alias_counts_as_deep_as_what_it_repeats() -> None:
+def test_an_alias_counts_as_many_levels_as_it_repeats() -> None:
     seed = "[" * 50 + "]" * 50
     assert len(parse_operations(bomb(100, 1, seed), location="p")) == 100
     with pytest.raises(InvalidPolicy, match="nested deeper than 200 levels"):
@@ -82,7 +82,7 @@ def test_an_alias_counts_as_deep_as_what_it_repeats() -> None:
         ("? " * 100_000, "a map, list or alias as a key"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_place(text: str, words: str) -> None:
+def test_a_text_that_cannot_be_parsed_is_refused_with_the_position(text: str, words: str) -> None:
     with pytest.raises(InvalidPolicy) as caught:
         parse_operations(text, location="p")
     assert caught.value.location == "p"

@@ -39,7 +39,7 @@ from reconciler.dialects.kyverno.pattern import (
         ("a|b", "a|b"),
     ],
 )
-def test_scalar_fits(value: Any, pattern: Any) -> None:
+def test_a_scalar_matches_its_pattern(value: Any, pattern: Any) -> None:
     assert matches(value, pattern)
 
 
@@ -61,11 +61,11 @@ def test_scalar_fits(value: Any, pattern: Any) -> None:
         ("x", {}),
     ],
 )
-def test_scalar_does_not_fit(value: Any, pattern: Any) -> None:
+def test_a_scalar_does_not_match_another_pattern(value: Any, pattern: Any) -> None:
     assert not matches(value, pattern)
 
 
-def test_ranges() -> None:
+def test_ranges_are_recognized_and_compared() -> None:
     assert is_range("-5-5")
     assert is_range("100Mi-2Gi")
     assert not is_range("1!-10")
@@ -90,14 +90,14 @@ def test_ranges() -> None:
         ("^((a))", AnchorKind.EXISTENCE, "(a)"),
     ],
 )
-def test_reads_an_anchor(key: str, kind: AnchorKind, name: str) -> None:
+def test_an_anchor_is_parsed_into_kind_and_key(key: str, kind: AnchorKind, name: str) -> None:
     anchor = parse_anchor(key)
     assert anchor is not None
     assert (anchor.kind, anchor.key, anchor.text) == (kind, name, key.strip())
 
 
 @pytest.mark.parametrize("key", ["", "a", "()", "(a", "a)", "+a", "x(a)", "(a)b"])
-def test_keeps_plain_keys(key: str) -> None:
+def test_a_plain_key_is_not_an_anchor(key: str) -> None:
     assert parse_anchor(key) is None
 
 
@@ -132,7 +132,7 @@ POD: dict[str, Any] = {
         {"metadata": {"labels": {"(app.io/*)": "web"}}},
     ],
 )
-def test_tree_fits(pattern: Any) -> None:
+def test_an_object_matches_its_pattern(pattern: Any) -> None:
     assert match_pattern(POD, pattern)
 
 
@@ -161,18 +161,18 @@ def test_tree_fits(pattern: Any) -> None:
         {"metadata": {"annotations": {"app.io/*": "web"}}},
     ],
 )
-def test_tree_does_not_fit(pattern: Any) -> None:
+def test_an_object_does_not_match_another_pattern(pattern: Any) -> None:
     assert not match_pattern(POD, pattern)
 
 
-def test_an_element_that_was_not_meant_does_not_fail_the_others() -> None:
+def test_an_element_without_the_condition_does_not_fail_the_others() -> None:
     pattern = {"list": [{"(kind)": "a", "size": ">1"}]}
     assert match_pattern({"list": [{"kind": "a", "size": 2}, {"kind": "b"}]}, pattern)
     assert not match_pattern({"list": [{"kind": "b"}]}, pattern)
     assert match_pattern({"list": []}, pattern)
 
 
-def test_a_nested_anchor_is_heard_before_its_siblings() -> None:
+def test_a_nested_anchor_is_evaluated_before_its_siblings() -> None:
     pattern = {"list": [{"size": 1, "deep": {"(kind)": "a"}}]}
     skipped = {"size": 2, "deep": {"kind": "b"}}
     assert match_pattern({"list": [{"size": 1, "deep": {"kind": "a"}}, skipped]}, pattern)

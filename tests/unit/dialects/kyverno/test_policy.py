@@ -13,7 +13,7 @@ def refusal(policy):
     return caught.value
 
 
-def test_a_sound_policy_is_taken_as_it_is(policy):
+def test_a_valid_policy_is_compiled_without_warnings(policy):
     compiled = compile_policy(policy())
     assert (compiled.key, compiled.ref.kind, compiled.ref.namespace) == ("p", "ClusterPolicy", "")
     assert (compiled.uid, compiled.generation) == ("u", 4)
@@ -25,7 +25,7 @@ def test_a_sound_policy_is_taken_as_it_is(policy):
     assert compiled.program("other") is None
 
 
-def test_a_policy_of_a_namespace_is_known_by_it(policy):
+def test_the_key_of_a_namespaced_policy_includes_its_namespace(policy):
     compiled = compile_policy(policy((("kind",), "Policy"), (("metadata", "namespace"), "a")))
     assert (compiled.key, compiled.ref.namespace) == ("a/p", "a")
     assert compiled.programs[0].origin.namespace == "a"
@@ -86,14 +86,14 @@ def test_all_served_versions_are_read(policy, version):
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(policy, change, location, reason):
+def test_an_invalid_policy_is_refused_with_its_location(policy, change, location, reason):
     error = refusal(policy(change))
     assert error.location == location
     assert reason in error.reason
     assert str(error).startswith(location)
 
 
-def test_a_rule_has_a_name_of_its_own(policy):
+def test_a_duplicate_rule_name_is_refused(policy):
     built = policy()
     built["spec"]["rules"].append(built["spec"]["rules"][0])
     error = refusal(built)
@@ -115,7 +115,9 @@ class TestWebhook:
             ({"webhookConfiguration": None, "failurePolicy": None}, "Fail", None),
         ],
     )
-    def test_both_ways_to_write_it_are_read(self, policy, spec, failure_policy, timeout):
+    def test_webhook_settings_are_read_from_both_notations(
+        self, policy, spec, failure_policy, timeout
+    ):
         compiled = compile_policy(policy(*((("spec", key), spec[key]) for key in spec)))
         assert (compiled.failure_policy, compiled.timeout) == (failure_policy, timeout)
 
@@ -126,7 +128,7 @@ class TestWebhook:
             ("webhookTimeoutSeconds", "timeoutSeconds", 5),
         ],
     )
-    def test_both_at_once_are_refused(self, policy, older, newer, value):
+    def test_a_webhook_setting_in_both_notations_is_refused(self, policy, older, newer, value):
         error = refusal(
             policy((("spec", older), value), (("spec", "webhookConfiguration"), {newer: value}))
         )
@@ -141,13 +143,13 @@ class TestWebhook:
             (("webhookConfiguration",), "spec.webhookConfiguration.timeoutSeconds"),
         ],
     )
-    def test_the_time_is_limited(self, policy, place, location, value):
+    def test_the_webhook_timeout_is_limited(self, policy, place, location, value):
         given = value if place == ("webhookTimeoutSeconds",) else {"timeoutSeconds": value}
         error = refusal(policy((("spec", *place), given)))
         assert error.location == location
         assert error.reason == "the timeout value must be between 1 and 30 seconds"
 
-    def test_conditions_are_passed_on(self, policy):
+    def test_match_conditions_are_passed_on(self, policy):
         conditions = [{"name": "x", "expression": "true"}]
         compiled = compile_policy(
             policy((("spec", "webhookConfiguration"), {"matchConditions": conditions}))
@@ -166,7 +168,7 @@ class TestNotActedOn:
         assert operation in warning
         assert [program.rule for program in compiled.programs] == ["r"]
 
-    def test_rules_with_and_without_targets_run_in_phases_of_their_own(self, policy):
+    def test_rules_with_and_without_targets_run_in_separate_phases(self, policy):
         built = policy()
         inline = {"name": "inline", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
         built["spec"]["rules"].insert(0, inline)
@@ -182,7 +184,9 @@ class TestNotActedOn:
         ]
 
     @pytest.mark.parametrize(("value", "before"), [("One", ["r"]), ("All", []), (None, [])])
-    def test_which_rules_come_first(self, policy, value, before):
+    def test_earlier_rules_with_targets_come_first_if_only_one_rule_is_applied(
+        self, policy, value, before
+    ):
         built = policy()
         inline = {"name": "inline", **OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
         last = {**built["spec"]["rules"][0], "name": "last"}
@@ -191,12 +195,12 @@ class TestNotActedOn:
         assert [item.rule for item in compiled.program("last").before] == before
         assert compiled.program("inline").before == ()
 
-    def test_how_many_rules_are_applied_is_one_of_two_words(self, policy):
+    def test_apply_rules_accepts_only_all_or_one(self, policy):
         with pytest.raises(InvalidPolicy, match=r"spec.applyRules: expected All or One"):
             compile_policy(policy((("spec", "applyRules"), "First")))
 
     @pytest.mark.parametrize("field", ["emitWarning", "schemaValidation", "generateExisting"])
-    def test_fields_of_other_rules_are_read_over(self, policy, field):
+    def test_fields_for_other_kinds_of_rules_are_ignored(self, policy, field):
         assert compile_policy(policy((("spec", field), True))).warnings == ()
 
     def test_rules_are_counted_by_kind(self, policy):
@@ -232,7 +236,7 @@ class TestOnPolicyUpdate:
         assert compile_policy(built).programs[0].on_policy_change is expected
 
     @pytest.mark.parametrize(("of_policy", "of_rule"), [(True, None), (False, True), (None, True)])
-    def test_it_needs_targets(self, policy, of_policy, of_rule):
+    def test_mutate_existing_on_policy_update_requires_targets(self, policy, of_policy, of_rule):
         built = policy((("spec", "mutateExistingOnPolicyUpdate"), of_policy))
         built["spec"]["rules"][0]["mutate"] = {
             "patchStrategicMerge": {"a": 1},
@@ -242,7 +246,7 @@ class TestOnPolicyUpdate:
         assert error.location == "spec.rules[0].mutate.targets"
         assert "has to be specified when mutateExistingOnPolicyUpdate is set" in error.reason
 
-    def test_a_rule_without_targets_may_say_no(self, policy):
+    def test_a_rule_without_targets_can_opt_out(self, policy):
         built = policy((("spec", "mutateExistingOnPolicyUpdate"), True))
         inline = {"patchStrategicMerge": {"a": 1}, "mutateExistingOnPolicyUpdate": False}
         built["spec"]["rules"].append({"name": "inline", **OTHER, "mutate": inline})
@@ -250,7 +254,7 @@ class TestOnPolicyUpdate:
         assert names == ["r", "inline", "autogen-inline", "autogen-cronjob-inline"]
 
     @pytest.mark.parametrize("value", ["true", 1])
-    def test_it_is_true_or_false(self, rule, value):
+    def test_mutate_existing_on_policy_update_must_be_true_or_false(self, rule, value):
         error = refusal(rule((("mutate", "mutateExistingOnPolicyUpdate"), value)))
         assert error.location == "spec.rules[0].mutate.mutateExistingOnPolicyUpdate"
 
@@ -264,7 +268,7 @@ class TestUserInformation:
             {"subjects": [{"kind": "User", "name": "jane"}]},
         ],
     )
-    def test_background_rules_know_no_user(self, policy, part):
+    def test_background_rules_cannot_filter_by_user(self, policy, part):
         place = ("spec", "rules", 0, "match", "any", 0)
         built = policy(*(((*place, key), value) for key, value in part.items()))
         error = refusal(built)

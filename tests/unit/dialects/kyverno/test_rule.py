@@ -97,52 +97,52 @@ def target(**changes):
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(rule, change, location, reason):
+def test_an_invalid_rule_is_refused_with_its_location(rule, change, location, reason):
     error = refusal(rule(change))
     assert error.location.startswith(f"spec.rules[0].{location}")
     assert reason in error.reason
 
 
 @pytest.mark.parametrize("second", [{}, {"kind": "Pod"}])
-def test_the_number_of_the_target_is_right(rule, second):
+def test_the_location_of_an_error_has_the_index_of_its_target(rule, second):
     good = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
     error = refusal(rule((("mutate", "targets"), [good, second])))
     assert error.location == "spec.rules[0].mutate.targets[1].apiVersion"
 
 
 class TestTarget:
-    def test_an_empty_field_is_an_absent_one(self, rule):
+    def test_an_empty_field_counts_as_absent(self, rule):
         compiled = compile_policy(rule(target(name="", namespace="", uid=None)))
         (built,) = parts_of(compiled.programs[0]).targets
         assert (built.name, built.namespace, built.uid) == (None, None, None)
 
-    def test_preconditions_may_look_at_the_target(self, rule):
+    def test_preconditions_can_read_the_target(self, rule):
         condition = {"all": [{**CONDITION, "key": "{{ target.metadata.name }}"}]}
         compiled = compile_policy(rule(target(preconditions=condition)))
         assert parts_of(compiled.programs[0]).targets[0].preconditions is not None
 
     @pytest.mark.parametrize("namespace", [None, "", "a"])
-    def test_a_namespaced_policy_names_its_own_namespace_or_none(self, policy, namespace):
+    def test_a_namespaced_policy_can_name_its_own_namespace_or_none(self, policy, namespace):
         built = policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
         built["spec"]["rules"][0]["mutate"]["targets"][0]["namespace"] = namespace
         assert compile_policy(built).programs
 
     @pytest.mark.parametrize("namespace", ["b", "*", "{{ request.namespace }}"])
-    def test_a_namespaced_policy_names_no_other(self, policy, namespace):
+    def test_a_namespaced_policy_cannot_name_another_namespace(self, policy, namespace):
         built = policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
         built["spec"]["rules"][0]["mutate"]["targets"][0]["namespace"] = namespace
         error = refusal(built)
         assert error.location == "spec.rules[0].mutate.targets[0].namespace"
         assert "where the policy is being created" in error.reason
 
-    def test_a_namespaced_policy_filters_no_namespaces(self, policy):
+    def test_a_namespaced_policy_cannot_filter_by_namespace(self, policy):
         built = policy((("kind",), "Policy"), (("metadata", "namespace"), "a"))
         built["spec"]["rules"][0]["match"]["any"][0]["resources"]["namespaces"] = ["b"]
         assert "not allowed in namespaced policies" in refusal(built).reason
 
 
 @pytest.mark.parametrize(("value", "skips"), [(None, True), (True, True), (False, False)])
-def test_own_requests_are_skipped_unless_the_rule_says_otherwise(rule, value, skips):
+def test_background_requests_are_skipped_unless_the_rule_disables_it(rule, value, skips):
     compiled = compile_policy(rule((("skipBackgroundRequests",), value)))
     assert compiled.programs[0].skip_background is skips
 
@@ -179,11 +179,11 @@ class TestProjection:
             ("{{ target.metadata.name }}", set(), set()),
         ],
     )
-    def test_the_fields_that_a_patch_reads(self, rule, text, new, old):
+    def test_the_fields_that_a_patch_reads_are_recorded(self, rule, text, new, old):
         patch = {"metadata": {"annotations": {"x": text}}}
         assert self.paths(rule((("mutate", "patchStrategicMerge"), patch))) == (new, old)
 
-    def test_every_part_of_the_rule_counts(self, rule):
+    def test_fields_read_by_any_part_of_the_rule_are_recorded(self, rule):
         read = "{{{{ request.object.{} }}}}".format
         changes = [
             (("preconditions",), {"all": [{**CONDITION, "key": read("pre.key")}]}),
@@ -211,25 +211,25 @@ ENTRY = {"name": "all", "globalReference": {"name": "deployments"}}
 
 
 class TestGlobalReference:
-    def test_a_cluster_policy_reads_an_entry(self, rule):
+    def test_a_cluster_policy_can_read_a_global_entry(self, rule):
         (program,) = compile_policy(rule((("context",), [ENTRY]))).programs
         assert [item.name for item in parts_of(program).entries] == ["all"]
 
-    def test_a_policy_of_a_namespace_reads_none(self, rule):
+    def test_a_namespaced_policy_cannot_read_a_global_entry(self, rule):
         policy = rule((("context",), [ENTRY]))
         policy["kind"] = "Policy"
         with pytest.raises(InvalidPolicy, match="may not read a GlobalContextEntry") as refused:
             compile_policy(policy)
         assert refused.value.location == "spec.rules[0].context[0].globalReference"
 
-    def test_nowhere_in_it(self, rule):
+    def test_a_target_of_a_namespaced_policy_cannot_read_a_global_entry(self, rule):
         policy = rule((("mutate", "targets", 0, "context"), [ENTRY]))
         policy["kind"] = "Policy"
         with pytest.raises(InvalidPolicy, match="may not read a GlobalContextEntry"):
             compile_policy(policy)
 
 
-def test_a_header_that_is_not_read_is_not_left_out(rule):
+def test_a_header_with_a_value_from_a_secret_is_refused(rule):
     headers = [{"key": "Token", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
     service = {"url": "http://prices.shop.svc/now", "headers": headers}
     entry = {"name": "prices", "apiCall": {"service": service}}
@@ -253,7 +253,7 @@ def test_a_header_that_is_not_read_is_not_left_out(rule):
         ),
     ],
 )
-def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, reported):
+def test_a_variable_at_an_unsafe_place_of_a_url_is_refused(rule, call, field, reported):
     entry = {"name": "x", "apiCall": call}
     with pytest.raises(InvalidPolicy, match=reported) as refused:
         compile_policy(rule((("context",), [entry])))
@@ -269,13 +269,13 @@ def test_a_variable_where_no_value_is_safe_is_refused(rule, call, field, reporte
         {"service": {"url": "http://{{ request.name }}.{{ request.namespace }}.svc:80/x"}},
     ],
 )
-def test_variables_for_segments_and_for_values_of_the_query_are_taken(rule, call):
+def test_variables_in_path_segments_and_query_values_are_accepted(rule, call):
     (program,) = compile_policy(rule((("context",), [{"name": "x", "apiCall": call}]))).programs
     assert [entry.name for entry in parts_of(program).entries] == ["x"]
 
 
 @pytest.mark.parametrize("name", ["Host", "host ", "Transfer-Encoding", "content-length"])
-def test_a_header_that_says_who_is_called_is_refused(rule, name):
+def test_a_header_that_the_connection_sets_is_refused(rule, name):
     headers = [{"key": name, "value": "kubernetes.default.svc"}]
     service = {"url": "http://s.n.svc", "headers": headers}
     with pytest.raises(InvalidPolicy, match="is set by the connection") as refused:

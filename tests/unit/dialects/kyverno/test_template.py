@@ -58,7 +58,7 @@ def render(document, context=CONTEXT):
         ("{{ open", "{{ open"),
     ],
 )
-def test_a_string_with_variables(text, expected):
+def test_variables_in_a_string_are_rendered(text, expected):
     result = render(text)
     assert result == expected
     assert type(result) is type(expected)
@@ -78,7 +78,7 @@ def test_a_string_with_variables(text, expected):
         ('{{ {"{{ request.object.metadata.name }}": index} }}', {"cart": 1}),
     ],
 )
-def test_variables_inside_variables(text, expected):
+def test_nested_variables_are_rendered(text, expected):
     assert render(text) == expected
 
 
@@ -92,7 +92,7 @@ def test_variables_inside_variables(text, expected):
         "{{ request.object.hostile }}{{ empty }}",
     ],
 )
-def test_what_a_variable_gives_is_data_whatever_it_looks_like(text):
+def test_the_value_of_a_variable_is_never_evaluated_again(text):
     assert render(text) == HOSTILE
 
 
@@ -104,12 +104,12 @@ def test_hostile_text_is_one_key_inside_quotes():
     "text",
     ["{{ request.{{ request.object.hostile }} }}", "{{ {{ star }} }}", "{{ list[{{ star }}] }}"],
 )
-def test_outside_of_quotes_only_a_path_or_a_number_may_come_out_of_data(text):
+def test_only_a_path_or_a_number_from_data_is_accepted_outside_of_quotes(text):
     with pytest.raises(EvaluationError, match="write the variable inside quotes"):
         render(text)
 
 
-def test_a_document_is_rendered_throughout():
+def test_keys_and_values_of_a_document_are_rendered_at_every_level():
     document = {
         "metadata": {
             "name": "{{ request.object.metadata.name }}-{{ index }}",
@@ -130,7 +130,7 @@ def test_keys_keep_their_order():
     assert list(render(document)) == ["z", "a", "m", "b"]
 
 
-def test_what_was_rendered_may_be_changed():
+def test_changing_a_rendered_document_does_not_affect_later_renderings():
     template = compile_template({"a": {"b": [1]}, "c": "{{ list }}", "d": ["{{ index }}"]})
     for _ in range(2):
         result = template.render(CONTEXT)
@@ -141,7 +141,7 @@ def test_what_was_rendered_may_be_changed():
     assert CONTEXT.data["list"] == ["zero", "one"]
 
 
-def test_what_a_template_knows():
+def test_a_template_reports_the_expressions_and_fields_that_it_reads():
     template = compile_template({"a": "{{ request.object.metadata.name }}", "b": ["{{ x.y }}"]})
     assert [one.source for one in template.expressions] == ["request.object.metadata.name", "x.y"]
     assert template.roots == {"request", "x"}
@@ -168,7 +168,7 @@ def test_a_template_without_variables_is_constant():
         ('{{ "{{ c }}" }}', {(), ("c",)}, True),
     ],
 )
-def test_what_nested_variables_read(text, reads, dynamic):
+def test_nested_variables_report_the_fields_that_they_read(text, reads, dynamic):
     template = compile_template(text)
     assert template.reads == reads
     assert template.dynamic is dynamic
@@ -195,7 +195,7 @@ def test_what_nested_variables_read(text, reads, dynamic):
         ({"a": "{{ `{{ star }}` }}"}, "is not JSON once its variables are put in"),
     ],
 )
-def test_what_cannot_be_resolved(document, message):
+def test_a_variable_that_cannot_be_resolved_is_an_error_with_its_path(document, message):
     template = compile_template(document, location="spec")
     with pytest.raises(EvaluationError) as failure:
         template.render(CONTEXT)
@@ -215,7 +215,9 @@ def test_what_cannot_be_resolved(document, message):
         ("{{ a." * 70 + "b" + " }}" * 70, "spec", "nested deeper than 64 levels"),
     ],
 )
-def test_what_cannot_be_compiled(document, location, reason):
+def test_a_template_that_cannot_be_compiled_is_refused_with_its_location(
+    document, location, reason
+):
     with pytest.raises(InvalidPolicy) as failure:
         compile_template(document, location="spec")
     assert failure.value.location == location
@@ -239,12 +241,12 @@ def test_output_is_limited():
 HERE = {"metadata": {"name": "{{ @ }}-x", "list": ["{{ @ }}"]}}
 
 
-def test_here_is_the_place_in_the_trigger():
+def test_at_sign_reads_the_same_place_in_the_trigger():
     context = Context({"request": {"object": {"metadata": {"name": "t", "list": [7]}}}})
     assert render(HERE, context) == {"metadata": {"name": "t-x", "list": [7]}}
 
 
-def test_here_is_the_place_in_the_target_if_there_is_one():
+def test_at_sign_reads_the_same_place_in_the_target_if_there_is_one():
     context = CONTEXT.bind(target={"metadata": {"name": "u", "list": []}})
     template = compile_template(HERE)
     assert template.render(context) == {"metadata": {"name": "u-x", "list": [None]}}
@@ -252,13 +254,13 @@ def test_here_is_the_place_in_the_target_if_there_is_one():
     assert ("target", "metadata", "list") in template.reads
 
 
-def test_here_may_be_below_another_place():
+def test_at_sign_can_be_relative_to_a_given_place():
     template = compile_template("{{ @ }}", at=("request", "x"))
     context = CONTEXT.bind(target={"request": {"x": 5}})
     assert template.render(context) == 5
 
 
-def test_here_is_an_error_when_the_place_is_missing():
+def test_at_sign_is_an_error_if_the_place_is_missing():
     with pytest.raises(EvaluationError, match=r'resolve @ at path a\.b: Unknown key "a" in path'):
         render({"a": {"b": "{{ @ }}"}})
 
@@ -267,22 +269,22 @@ def test_here_is_an_error_when_the_place_is_missing():
     "document",
     [{"(a)": "{{ @ }}"}, {"+(a)": {"b": "{{ @ }}"}}, {"{{ @ }}": 1}, {"{{ star }}": ["{{@}}"]}],
 )
-def test_here_is_refused_where_the_place_is_unknown(document):
+def test_at_sign_is_refused_where_the_place_is_unknown(document):
     with pytest.raises(InvalidPolicy, match="write the whole path"):
         compile_template(document)
 
 
-def test_here_is_refused_in_documents_that_describe_no_place():
+def test_at_sign_is_refused_in_documents_that_are_not_patches():
     with pytest.raises(InvalidPolicy, match="only in a patch"):
         compile_template("{{ '{{ @ }}' }}", at=None)
 
 
-def test_a_reference_takes_the_variables_along():
+def test_a_reference_copies_the_variables_of_the_value_it_names():
     document = {"a": "$(../b)", "b": "{{ request.object.metadata.name }}", "$(../b)": 1}
     assert render(document) == {"a": "cart", "b": "cart"} | {"cart": 1}
 
 
-def test_a_literal_rendering_escapes_only_what_came_out_of_data():
+def test_a_literal_rendering_escapes_only_values_from_data():
     template = compile_template("*-{{ star }}-\\{{")
     assert template.render_literal(CONTEXT, escape=str.upper) == "*-*-{{"
     assert template.render_literal(CONTEXT, escape=escape) == f"*-{escape('*')}-{{{{"
@@ -291,12 +293,12 @@ def test_a_literal_rendering_escapes_only_what_came_out_of_data():
 
 
 @pytest.mark.parametrize("document", ["{{ list }}", "x-{{ request.object.spec.none }}", 5, ["a"]])
-def test_a_literal_rendering_gives_only_strings(document):
+def test_a_literal_rendering_accepts_only_strings(document):
     with pytest.raises(EvaluationError, match="expected a string here"):
         compile_template(document).render_literal(CONTEXT, escape=escape)
 
 
-def test_images_are_there_when_data_decides_the_root():
+def test_images_are_available_if_data_decides_the_first_name():
     pod = {"kind": "Pod", "spec": {"containers": [{"name": "main", "image": "cart:1"}]}}
     data = {"request": {"object": pod}, "which": "images.containers.main.tag"}
     context = with_images(Context(data))
@@ -318,13 +320,13 @@ class TestWhatTextCosts:
         ("text", "texts"),
         [("{{ a }}", 1), ("{{ a }}{{ a }}", 2), ("and {{ a }}", 1), ("{{ m }}", 2)],
     )
-    def test_each_character_is_a_step_at_least(self, text, texts):
+    def test_every_inserted_character_costs_at_least_one_step(self, text, texts):
         long = "x" * 10_000
         document = {f"k{number}": text for number in range(20)}
         steps = self.steps(document, {"a": long, "m": {"b": [long, {"c": long}]}})
         assert steps >= 20 * texts * len(long)
 
-    def test_what_becomes_larger_than_any_object_is_refused(self):
+    def test_a_rendering_larger_than_any_object_is_an_error(self):
         document = {f"k{number}": "and {{ a }}" for number in range(50)}
         with pytest.raises(EvaluationError, match="more than 33554432 characters"):
             self.steps(document, {"a": "x" * 900_000})

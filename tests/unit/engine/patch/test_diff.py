@@ -73,7 +73,7 @@ def test_json_diff(before: Any, after: Any, expected: Any) -> None:
     assert found == expected
 
 
-def test_a_long_list_is_compared_place_by_place() -> None:
+def test_a_long_list_is_compared_index_by_index() -> None:
     before = [{"name": str(number)} for number in range(3000)]
     after = [{"name": str(number)} for number in range(1, 3000, 2)]
     operations = json_diff(before, after)
@@ -107,7 +107,9 @@ LONG = {"of-others": "x" * 200}
         ),
     ],
 )
-def test_a_map_of_which_much_changes_is_replaced(before: Any, after: Any, expected: Any) -> None:
+def test_a_mostly_changed_map_is_replaced_as_a_whole(
+    before: Any, after: Any, expected: Any
+) -> None:
     found = json_diff(before, after, folded=True)
     assert [(item["op"], item["path"]) for item in found] == expected
     assert jsonpatch.apply_patch(copy.deepcopy(before), found) == after

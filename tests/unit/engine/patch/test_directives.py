@@ -44,11 +44,11 @@ def names_after(patch: dict[str, Any]) -> str:
          "ab"),
     ],
 )  # fmt: skip
-def test_an_order(patch: dict[str, Any], expected: str) -> None:
+def test_set_element_order_sorts_keyed_lists(patch: dict[str, Any], expected: str) -> None:
     assert names_after(patch) == expected
 
 
-def test_an_order_that_is_there_already_changes_nothing() -> None:
+def test_an_order_that_already_holds_changes_nothing() -> None:
     resource = pod()
     assert merge(resource, {"spec": order("a", "c")}, SHIPPED) is resource
     assert (
@@ -56,7 +56,7 @@ def test_an_order_that_is_there_already_changes_nothing() -> None:
     )
 
 
-def test_an_order_of_scalars_and_values_to_take_out() -> None:
+def test_lists_of_scalars_are_ordered_and_values_deleted_from_them() -> None:
     patch = {
         "finalizers": ["n"],
         "$deleteFromPrimitiveList/finalizers": ["y", "gone"],
@@ -65,14 +65,14 @@ def test_an_order_of_scalars_and_values_to_take_out() -> None:
     assert merge(pod(), {"metadata": patch}, SHIPPED)["metadata"]["finalizers"] == ["z", "n", "x"]
 
 
-def test_values_are_taken_out_of_replaced_lists_as_well() -> None:
+def test_values_are_deleted_from_replaced_lists_as_well() -> None:
     containers = [{"name": "a", "args": ["-v", "x", "-v"]}]
     patch = {"containers": [{"name": "a", "$deleteFromPrimitiveList/args": ["-v"]}]}
     assert spec_of(patch, containers=containers)["containers"] == [{"name": "a", "args": ["x"]}]
     assert spec_of({"$deleteFromPrimitiveList/gone": ["x"]}) == pod()["spec"]
 
 
-def test_true_is_not_one() -> None:
+def test_true_is_not_equal_to_one() -> None:
     resource = {"list": [1, True, "1"]}
     found = merge(resource, {"$deleteFromPrimitiveList/list": [True]}, SHIPPED)
     assert found == {"list": [1, "1"]}
@@ -86,7 +86,7 @@ def test_true_is_not_one() -> None:
         ({"$retainKeys": ["name", "configMap"]}, {"name": "v", "configMap": {"name": "c"}}),
     ],
 )
-def test_retained_keys(patch: dict[str, Any], expected: Any) -> None:
+def test_retain_keys_removes_all_other_keys(patch: dict[str, Any], expected: Any) -> None:
     volumes = [{"name": "v", "configMap": {"name": "c"}}]
     named = {"name": "v", **patch}
     assert spec_of({"volumes": [named]}, volumes=volumes)["volumes"] == [expected]
@@ -97,7 +97,7 @@ def test_a_new_element_carries_no_directive() -> None:
     assert spec_of({"volumes": [patch]})["volumes"] == [{"name": "v", "emptyDir": {}}]
 
 
-def test_other_keys_with_that_sign_are_fields() -> None:
+def test_other_keys_with_a_dollar_sign_are_fields() -> None:
     schema = {"$schema": "x", "$ref": "#/y"}
     assert merge({"a": {}}, {"a": schema}, SHIPPED) == {"a": schema}
 
@@ -114,6 +114,6 @@ def test_other_keys_with_that_sign_are_fields() -> None:
         ({"$setElementOrder/tolerations": [{"key": "t"}]}, "have no key"),
     ],
 )
-def test_a_directive_that_cannot_be_used(patch: dict[str, Any], problem: str) -> None:
+def test_an_invalid_directive_is_an_error(patch: dict[str, Any], problem: str) -> None:
     with pytest.raises(EvaluationError, match=problem):
         spec_of(patch, nodeSelector={"a": "b"}, tolerations=[{"key": "t"}])

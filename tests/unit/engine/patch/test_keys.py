@@ -41,7 +41,7 @@ def at(api_version: str, kind: str, *path: str) -> Schema | None:
         ),
     ],
 )
-def test_keyed_lists(place: tuple[str, ...], keys: tuple[str, ...]) -> None:
+def test_keyed_lists_have_their_merge_keys(place: tuple[str, ...], keys: tuple[str, ...]) -> None:
     schema = at(*place)
     assert schema is not None
     assert schema.merge_keys == keys
@@ -59,7 +59,7 @@ def test_keyed_lists(place: tuple[str, ...], keys: tuple[str, ...]) -> None:
         ("v1", "Deployment"),
     ],
 )
-def test_everything_else_has_no_schema(place: tuple[str, ...]) -> None:
+def test_other_lists_and_unknown_kinds_have_no_schema(place: tuple[str, ...]) -> None:
     assert at(*place) is None
 
 
@@ -77,7 +77,7 @@ PART = {"$ref": "#/definitions/Part"}
 GVK = [{"group": "acme.io", "version": "v1", "kind": "Car"}]
 
 
-def test_the_generator_keeps_what_leads_to_a_keyed_list() -> None:
+def test_the_generator_keeps_only_paths_to_keyed_lists() -> None:
     text = schemas.render(
         document(
             Part={"properties": {"tags": {**KEYED, "items": {"type": "string"}}}},
@@ -108,17 +108,17 @@ def test_long_records_are_wrapped_and_read_again() -> None:
     assert namespace["NODES"].replace("\n ", " ").count("[id]") == 40
 
 
-def test_another_document_is_refused() -> None:
+def test_a_document_that_is_not_openapi_v2_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="kubectl get --raw /openapi/v2"):
         schemas.render({"openapi": "3.0.0"})
 
 
-def test_the_command_says_what_is_wrong_without_a_traceback(tmp_path: Any) -> None:
+def test_the_command_reports_an_error_without_a_traceback(tmp_path: Any) -> None:
     output = str(tmp_path / "table.py")
     result = CliRunner().invoke(schemas.main, ["--output", output], input="{")
     assert result.exit_code == 2
     assert result.output.startswith("schemas: ")
 
 
-def test_the_table_says_which_kubernetes_it_is_of() -> None:
+def test_the_table_records_its_kubernetes_version() -> None:
     assert keytable.VERSION.startswith("1.")

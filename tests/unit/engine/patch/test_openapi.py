@@ -55,7 +55,7 @@ def test_a_list_of_a_built_in_kind_needs_a_strategy() -> None:
     assert read_document({"definitions": {"Claim": {}, "Car": car}}) == {}
 
 
-def test_a_definition_gives_the_keys_of_its_lists_and_of_the_metadata() -> None:
+def test_a_definition_has_the_keys_of_its_lists_and_of_the_metadata() -> None:
     (schema,) = read_definitions([definition(routes=ROUTES), {"kind": "Car"}]).values()
     assert schema is not None
     assert schema.field("metadata") == METADATA
@@ -94,11 +94,11 @@ def test_other_lists_of_a_definition_have_no_keys(routes: Any) -> None:
         }}}}}]},
     ],
 )  # fmt: skip
-def test_a_definition_that_is_none_is_passed_over(spec: Any) -> None:
+def test_an_invalid_definition_is_ignored(spec: Any) -> None:
     read_definitions([{"kind": "CustomResourceDefinition", "spec": spec}])
 
 
 @pytest.mark.parametrize("document", [{}, {"definitions": []}, {"components": {"schemas": None}}])
-def test_what_is_no_document_is_refused(document: Any) -> None:
+def test_an_invalid_document_is_refused(document: Any) -> None:
     with pytest.raises(ValueError, match="neither definitions nor"):
         read_document(document)

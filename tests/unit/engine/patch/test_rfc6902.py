@@ -64,14 +64,14 @@ def test_add(document: Any, path: str, expected: Any) -> None:
     ("document", "path"),
     [({"l": [1]}, "/l/5"), ({"l": [1]}, "/l/x"), ({"l": [1]}, "/l/-3"), ({}, "/l/999999/a")],
 )
-def test_add_at_a_place_that_no_list_has(document: Any, path: str) -> None:
+def test_add_at_an_invalid_index_is_an_error(document: Any, path: str) -> None:
     with pytest.raises(
         EvaluationError, match=r"Unable to access invalid index: .*: invalid index"
     ):
         lenient(document, operation("add", path, value=1))
 
 
-def test_add_below_a_scalar() -> None:
+def test_add_below_a_scalar_is_an_error() -> None:
     with pytest.raises(EvaluationError, match="add operation does not apply: doc is missing path"):
         lenient({"a": 3}, operation("add", "/a/b", value=1))
 
@@ -94,12 +94,12 @@ def test_remove(path: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("part", ["x", "-"])
-def test_remove_with_a_word_as_an_index(part: str) -> None:
+def test_remove_at_an_index_that_is_not_a_number_is_an_error(part: str) -> None:
     with pytest.raises(EvaluationError, match=f"invalid index: {part}"):
         lenient({"l": [1]}, operation("remove", f"/l/{part}"))
 
 
-def test_without_creation_at_the_end_the_sign_for_it_is_a_key() -> None:
+def test_the_kubemod_profile_treats_a_dash_in_a_new_parent_as_a_key() -> None:
     def kubemod(document: Any, path: str) -> Any:
         compiled = compile_operations([operation("add", path, value=1)], location="patch")
         return apply_operations(document, compiled, profile=KUBEMOD)
@@ -160,7 +160,7 @@ def test_move_and_copy() -> None:
         lenient(document, operation("move", "/a/b/c", source="/a"))
 
 
-def test_all_or_nothing() -> None:
+def test_operations_are_applied_all_or_none() -> None:
     document = {"a": {"b": 1}}
     with pytest.raises(EvaluationError):
         lenient(document, operation("add", "/a/c", value=2), operation("replace", "/x", value=1))
@@ -178,7 +178,7 @@ def test_all_or_nothing() -> None:
         operation("replace", "/l/x", value=1),
     ],
 )
-def test_strict_refuses_what_the_standard_does_not_know(broken: Any) -> None:
+def test_the_strict_profile_refuses_extensions_of_the_standard(broken: Any) -> None:
     with pytest.raises(EvaluationError):
         strict({"l": [1, 2]}, broken)
 
@@ -203,21 +203,23 @@ def test_strict_refuses_what_the_standard_does_not_know(broken: Any) -> None:
         ([{"op": ["add"], "path": "/a"}], "patch[0].op", "unknown"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(value: Any, place: str, words: str) -> None:
+def test_invalid_operations_are_reported_with_their_location(
+    value: Any, place: str, words: str
+) -> None:
     with pytest.raises(InvalidPolicy) as caught:
         compile_operations(value, location="patch")
     assert caught.value.location == place
     assert words in caught.value.reason
 
 
-def test_copies_that_grow_without_end_are_refused() -> None:
+def test_copies_that_grow_exponentially_are_refused() -> None:
     doubling = [operation("copy", f"/{i + 1}", source="") for i in range(40)]
     with pytest.raises(EvaluationError, match="is too large"):
         lenient({"0": [1, 2, 3]}, *doubling)
 
 
 @pytest.mark.parametrize("op", ["add", "replace", "test"])
-def test_values_that_nest_without_end_are_refused(op: str) -> None:
+def test_deeply_nested_values_are_refused(op: str) -> None:
     deep: Any = 1
     for _ in range(3000):
         deep = [deep]

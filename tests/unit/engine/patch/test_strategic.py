@@ -39,13 +39,13 @@ def test_a_patch_that_changes_no_element_does_not_reorder() -> None:
     assert merge(resource, patch, SHIPPED) is resource
 
 
-def test_null_deletes_and_the_parent_stays() -> None:
+def test_null_deletes_a_field_but_not_its_parent() -> None:
     found = merge(pod(), {"metadata": {"labels": {"tier": None}}}, SHIPPED)
     assert found["metadata"]["labels"] == {}
     assert merge(pod(), {"metadata": {"labels": None}}, SHIPPED)["metadata"] == {"name": "shop"}
 
 
-def test_null_below_what_is_absent_makes_the_way_to_it() -> None:
+def test_null_below_an_absent_field_creates_its_parents() -> None:
     found = merge(pod(), {"metadata": {"annotations": {"x": None}}}, SHIPPED)
     assert found["metadata"]["annotations"] == {}
 
@@ -54,7 +54,9 @@ def test_null_below_what_is_absent_makes_the_way_to_it() -> None:
     ("old", "new", "expected"),
     [("front", 3, "3"), ("front", True, "true"), ("1", 2.5, "2.5"), (1, "2", "2"), (1, 3, 3)],
 )
-def test_what_replaces_a_text_is_a_text(old: Any, new: Any, expected: Any) -> None:
+def test_a_value_that_replaces_a_string_becomes_a_string(
+    old: Any, new: Any, expected: Any
+) -> None:
     resource = {"kind": "Pod", "metadata": {"labels": {"tier": old}}}
     found = merge(resource, {"metadata": {"labels": {"tier": new}}}, SHIPPED)
     assert found["metadata"]["labels"] == {"tier": expected}
@@ -114,7 +116,7 @@ def test_sets_of_scalars_are_joined() -> None:
         ([], pod()["spec"]["containers"]),
     ],
 )
-def test_directives_in_a_keyed_list(patch: Any, expected: Any) -> None:
+def test_directives_apply_to_elements_of_a_keyed_list(patch: Any, expected: Any) -> None:
     assert containers(*patch) == expected
 
 
@@ -135,7 +137,7 @@ def test_a_list_can_be_deleted_as_a_whole() -> None:
         ({"$patch": "merge", "a": "b"}, {"tier": "front", "a": "b"}),
     ],
 )
-def test_directives_in_a_map(labels: Any, expected: Any) -> None:
+def test_directives_replace_or_merge_a_map(labels: Any, expected: Any) -> None:
     assert (
         merge(pod(), {"metadata": {"labels": labels}}, SHIPPED)["metadata"]["labels"] == expected
     )
@@ -146,7 +148,7 @@ def test_a_map_can_be_deleted_by_a_directive() -> None:
     assert found["metadata"] == {"name": "shop"}
 
 
-def test_replacing_by_the_same_changes_nothing() -> None:
+def test_replacing_a_map_by_an_equal_one_changes_nothing() -> None:
     resource = pod()
     patch = {"metadata": {"labels": {"$patch": "replace", "tier": "front"}}}
     assert merge(resource, patch, SHIPPED) is resource
@@ -164,7 +166,7 @@ def test_an_element_without_its_key_is_an_error() -> None:
         containers({"image": "x"})
 
 
-def test_an_element_that_is_no_map_is_an_error() -> None:
+def test_an_element_that_is_not_a_map_is_an_error() -> None:
     with pytest.raises(EvaluationError, match="expected MappingNode but got ScalarNode"):
         containers("cart")
 
@@ -180,7 +182,7 @@ def ports(*patch: Any, old: list[Any]) -> Any:
     return merge(service, {"spec": {"ports": list(patch)}}, SHIPPED)["spec"]["ports"]
 
 
-def test_composite_keys_tell_elements_apart() -> None:
+def test_composite_keys_distinguish_elements() -> None:
     old = [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]
     assert ports({"port": 53, "protocol": "UDP", "name": "dns"}, old=old) == [
         {"port": 53, "protocol": "UDP", "name": "dns"},
@@ -188,7 +190,7 @@ def test_composite_keys_tell_elements_apart() -> None:
     ]
 
 
-def test_a_key_given_in_part_finds_its_element() -> None:
+def test_a_partial_key_finds_its_element() -> None:
     old = [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}]
     assert ports({"port": 81, "name": "web"}, old=old)[0] == {
         "port": 81,
@@ -197,7 +199,7 @@ def test_a_key_given_in_part_finds_its_element() -> None:
     }
 
 
-def test_a_key_given_in_part_that_fits_several_is_an_error() -> None:
+def test_a_partial_key_that_matches_several_elements_is_an_error() -> None:
     old = [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]
     with pytest.raises(EvaluationError, match=r"several elements .* give all of port, protocol"):
         ports({"port": 53, "name": "dns"}, old=old)
@@ -209,14 +211,14 @@ def test_duplicates_in_the_object_collapse_only_where_the_patch_names_them() -> 
     assert found == [{"name": "a", "v": 2, "w": 3}, {"name": "b"}, {"name": "b"}]
 
 
-def test_what_does_not_change_is_shared() -> None:
+def test_unchanged_parts_are_shared() -> None:
     resource = pod()
     found = merge(resource, {"spec": {"hostPID": True}}, SHIPPED)
     assert found["metadata"] is resource["metadata"]
     assert "hostPID" not in resource["spec"]
 
 
-def test_nesting_without_end_is_an_error() -> None:
+def test_deep_nesting_is_an_error() -> None:
     deep: Any = {}
     for _ in range(3000):
         deep = {"a": deep}

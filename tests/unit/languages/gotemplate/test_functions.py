@@ -41,7 +41,7 @@ def rendered(text: str) -> str:
         ('{{ toDate "2006" "9999" | dateModify "9000h" | toJson }}', ""),
     ],
 )
-def test_a_function_gives_what_the_original_gives(text: str, wanted: str) -> None:
+def test_a_function_returns_what_the_original_returns(text: str, wanted: str) -> None:
     assert rendered(text) == wanted
 
 

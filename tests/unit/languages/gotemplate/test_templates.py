@@ -70,7 +70,7 @@ def rendered(text: str, **environment: Any) -> str:
         ('{{ toDate "2006-01-02" "2021-05-06" | date "Mon Jan _2" }}', "Thu May  6"),
     ],
 )
-def test_a_template_writes_what_go_writes(text: str, wanted: str) -> None:
+def test_a_template_renders_as_in_go(text: str, wanted: str) -> None:
     assert rendered(text, now=datetime(2026, 1, 2, tzinfo=UTC)) == wanted
 
 
@@ -94,7 +94,7 @@ def test_a_template_writes_what_go_writes(text: str, wanted: str) -> None:
         ("{{ 99999999999999999999 }}", 1, 4, "does not fit into 64 bits"),
     ],
 )
-def test_what_is_no_template_is_refused_with_its_place(
+def test_an_invalid_template_is_refused_with_its_position(
     text: str, line: int, column: int, problem: str
 ) -> None:
     with pytest.raises(TemplateSyntaxError) as caught:
@@ -123,7 +123,7 @@ def test_what_is_no_template_is_refused_with_its_place(
         ("{{ uuidv4 }}", "random numbers are not available"),
     ],
 )
-def test_what_cannot_be_rendered_says_where_without_a_value(text: str, problem: str) -> None:
+def test_a_rendering_error_names_the_problem_without_values(text: str, problem: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         rendered(text)
     assert problem in str(caught.value)
@@ -131,7 +131,7 @@ def test_what_cannot_be_rendered_says_where_without_a_value(text: str, problem: 
     assert "443" not in str(caught.value)
 
 
-def test_the_text_of_fail_is_kept_from_those_who_may_not_see_values() -> None:
+def test_the_text_of_fail_is_left_out_of_the_error_without_values() -> None:
     with pytest.raises(EvaluationError) as caught:
         rendered('{{ fail (printf "bad %s" .Target.kind) }}')
     assert str(caught.value) == "line 1, column 4: fail: bad Pod"
@@ -154,7 +154,7 @@ def test_the_text_of_fail_is_kept_from_those_who_may_not_see_values() -> None:
         '{{ range until 9999 }}{{ regexFind "(x+x+)+y" (repeat 100000 "x") }}{{ end }}',
     ],
 )
-def test_what_does_not_end_or_grows_is_stopped(text: str) -> None:
+def test_endless_or_growing_templates_are_stopped(text: str) -> None:
     start = time.process_time()
     with pytest.raises(EvaluationError):
         rendered(text)
@@ -162,7 +162,7 @@ def test_what_does_not_end_or_grows_is_stopped(text: str) -> None:
     assert time.process_time() - start < 20
 
 
-def test_what_is_nested_too_deeply_for_the_stack_is_an_error() -> None:
+def test_nesting_too_deep_for_the_stack_is_an_error() -> None:
     template = gotemplate.compile("{{ " + "(" * 59 + " toJson . " + ")" * 59 + " }}")
     data: Any = 1
     for _ in range(75):
@@ -176,7 +176,7 @@ def test_what_is_nested_too_deeply_for_the_stack_is_an_error() -> None:
     assert template.render([[1]]) == "[[1]]"
 
 
-def test_rendering_takes_from_the_allowance_that_it_shares() -> None:
+def test_rendering_is_charged_to_a_shared_allowance() -> None:
     allowance = Allowance(100_000)
     template = gotemplate.compile('{{ range until 5000 }}{{ "x" | upper }}{{ end }}')
     with pytest.raises(EvaluationError):
@@ -211,13 +211,11 @@ def test_a_template_that_changes_its_data_changes_a_copy(text: str) -> None:
         ('{{ date "2006" .Target.at }}', False),
     ],
 )
-def test_a_template_says_whether_it_gives_the_same_each_time(
-    text: str, *, converges: bool
-) -> None:
+def test_a_template_reports_whether_it_converges(text: str, *, converges: bool) -> None:
     assert gotemplate.compile(text).converges is converges
 
 
-def test_time_and_randomness_are_those_that_are_given() -> None:
+def test_time_and_randomness_come_from_the_environment() -> None:
     given: Mapping[str, Any] = {
         "now": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         "randbelow": lambda bound: bound // 2,

@@ -206,7 +206,7 @@ def test_paths(source: str, value: Any) -> None:
         '$.name =~ $.mixed[0] + "("',
     ],
 )
-def test_what_fails_on_this_data(source: str) -> None:
+def test_an_expression_that_its_data_does_not_fit_is_a_failure(source: str) -> None:
     with pytest.raises(Failure):
         value_of(source)
 
@@ -220,7 +220,7 @@ def test_what_fails_on_this_data(source: str) -> None:
         ("!(2 - 1)", "! has to be true or false"),
     ],
 )
-def test_what_always_fails_parses_as_in_the_original_and_says_why(
+def test_an_expression_that_always_fails_compiles_and_reports_its_fault(
     source: str, reported: str
 ) -> None:
     with pytest.raises(Failure, match=re.escape(reported)):
@@ -231,7 +231,7 @@ def test_what_always_fails_parses_as_in_the_original_and_says_why(
 @pytest.mark.parametrize(
     "source", ["1 + 2", "$.a && 2", '$.a =~ "x"', "$.a", "-(1)", "$.a =~ $.b"]
 )
-def test_what_may_hold_has_no_fault(source: str) -> None:
+def test_an_expression_that_may_succeed_has_no_fault(source: str) -> None:
     assert not fault_of(compile_expression(source).tree)
 
 
@@ -264,7 +264,7 @@ def test_what_may_hold_has_no_fault(source: str) -> None:
         ("1" * 70_000, "longer than 65536 characters"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_place(source: str, reported: str) -> None:
+def test_an_invalid_expression_is_refused_with_its_location(source: str, reported: str) -> None:
     with pytest.raises(InvalidPolicy) as refused:
         compile_expression(source, location="spec.match[0].select")
     assert reported in refused.value.reason
@@ -285,7 +285,7 @@ def test_a_selection_has_the_keys_of_its_hits_in_the_order_of_the_document() -> 
 
 
 @pytest.mark.parametrize("source", ["length($.list)", "$.count == 7", "name", "$.count - 1"])
-def test_a_selection_is_a_path_and_nothing_else(source: str) -> None:
+def test_a_selection_must_be_a_path(source: str) -> None:
     with pytest.raises(InvalidPolicy):
         compile_selection(source)
 
@@ -300,13 +300,13 @@ def test_a_selection_is_a_path_and_nothing_else(source: str) -> None:
         ("$[? @ == $]", [[1] * 3] * 20_000),
     ],
 )
-def test_what_works_through_too_much_ends(source: str, data: Any) -> None:
+def test_an_expression_that_costs_too_much_is_stopped(source: str, data: Any) -> None:
     with pytest.raises(EvaluationError) as ended:
         value_of(source, data)
     assert not isinstance(ended.value, Failure)
 
 
-def test_it_takes_of_a_shared_allowance_and_ends_with_it() -> None:
+def test_evaluation_is_charged_to_a_shared_allowance_and_stops_with_it() -> None:
     expression = compile_expression("$.list[? @ > 1]")
     shared = Allowance(100_000)
     expression.evaluate(DATA, shared)
@@ -316,7 +316,7 @@ def test_it_takes_of_a_shared_allowance_and_ends_with_it() -> None:
     assert shared.exhausted
 
 
-def test_deep_data_ends_with_an_error_or_a_value() -> None:
+def test_deep_data_gives_a_value_or_an_error() -> None:
     def nested(depth: int) -> Any:
         made: Any = 1
         for _ in range(depth):
@@ -328,7 +328,7 @@ def test_deep_data_ends_with_an_error_or_a_value() -> None:
         value_of("[$] == [$]", nested(5_000))
 
 
-def test_numbers_are_those_of_go() -> None:
+def test_numbers_behave_as_in_go() -> None:
     assert math.isnan(value_of("$.lost + 1"))
     assert math.isnan(value_of("0 / 0"))
     assert value_of('"nan" == "nan"') is False
@@ -363,6 +363,6 @@ def test_dates(text: str, shown: str) -> None:
     "text",
     ["2023-02-29", "2024-02-29T24:00:00Z", "13:04PM", "now", "Thursday Feb 29 10:11:12 2024"],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_an_invalid_date_is_a_failure(text: str) -> None:
     with pytest.raises(Failure):
         value_of("date($)", text)

@@ -34,14 +34,14 @@ from reconciler.languages.jmespath.functions.registry import REGISTRY
         ("sort_by(a, b)", "argument 2 of sort_by must be an expression, written &..."),
     ],
 )
-def test_what_is_refused(source, reason):
+def test_invalid_expressions_are_refused(source, reason):
     with pytest.raises(InvalidPolicy) as failure:
         compile_expression(source, location="spec.rules[0].x")
     assert failure.value.location == "spec.rules[0].x"
     assert reason in failure.value.reason
 
 
-def test_a_literal_that_is_no_json_gives_no_warning():
+def test_a_literal_that_is_not_json_causes_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(InvalidPolicy):
@@ -52,18 +52,18 @@ def test_a_literal_that_is_no_json_gives_no_warning():
     "source",
     ["(" * 5000 + "a" + ")" * 5000, "!" * 200 + "a", "`" + "[" * 100_000, "a" * 70_000],
 )
-def test_what_is_too_large_is_refused(source):
+def test_expressions_that_are_too_large_are_refused(source):
     with pytest.raises(InvalidPolicy):
         compile_expression(source)
 
 
-def test_a_long_chain_is_not_deep():
+def test_a_long_chain_does_not_count_as_deep_nesting():
     source = ".".join(["a"] * 3000) + "[0]" * 3000
     data = {"a": None}
     assert compile_expression(source).search(data) is None
 
 
-def test_a_refused_expression_is_shown_in_part_only():
+def test_a_long_refused_expression_is_shortened_in_the_error():
     with pytest.raises(InvalidPolicy) as failure:
         compile_expression("a" * 500 + "(")
     assert len(failure.value.reason) < 250
@@ -98,18 +98,18 @@ def test_a_refused_expression_is_shown_in_part_only():
         ("a | @", {("a",)}),
     ],
 )
-def test_what_an_expression_reads(source, reads):
+def test_the_paths_that_an_expression_reads_are_known(source, reads):
     expression = compile_expression(source)
     assert expression.reads == reads
     assert expression.roots == {path[0] if path else "@" for path in reads}
     assert not expression.dynamic
 
 
-def test_functions_are_listed():
+def test_the_functions_of_an_expression_are_listed():
     assert compile_expression("length(keys(a) || sort(b))").functions == {"length", "keys", "sort"}
 
 
-def test_the_functions_of_the_language_are_there():
+def test_all_functions_are_registered():
     standard = {name for name, one in REGISTRY.items() if one.standard}
     assert " ".join(sorted(standard)) == (
         "abs avg ceil contains ends_with floor join keys length map max max_by merge min min_by"
@@ -142,7 +142,7 @@ DOUBLING = " | ".join(["[@, @]"] * 40)
         " | ".join(["to_string([@])"] * 40),
     ],
 )
-def test_an_expression_cannot_make_more_than_the_limits_allow(source):
+def test_results_beyond_the_limits_are_refused(source):
     with pytest.raises(EvaluationError, match=r"more than|longer than"):
         compile_expression(source).search("abc")
 
@@ -154,7 +154,7 @@ def test_limits_are_settable():
         expression.search({"a": [{}] * 4})
 
 
-def test_data_that_is_too_deep_is_an_error_of_evaluation():
+def test_data_that_is_too_deep_is_an_evaluation_error():
     deep = None
     for _ in range(5000):
         deep = [deep]

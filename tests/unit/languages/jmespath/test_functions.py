@@ -91,7 +91,7 @@ def search(source):
         ),
     ],
 )
-def test_what_a_function_gives(source, expected):
+def test_functions_return_the_expected_values(source, expected):
     result = search(source)
     assert result == expected
     assert type(result) is type(expected)
@@ -115,7 +115,7 @@ def test_what_a_function_gives(source, expected):
         ('sort_by(`[{"k": 1}, {"k": true}]`, &k)', "Invalid type for: boolean"),
     ],
 )
-def test_what_a_function_does_not_take(source, message):
+def test_functions_refuse_invalid_arguments(source, message):
     with pytest.raises(EvaluationError, match=message) as failure:
         search(source)
     assert "s3cr3t" not in str(failure.value)

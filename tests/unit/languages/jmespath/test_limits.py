@@ -33,6 +33,6 @@ def test_many_calls_are_refused_in_time(source: str, data: Any) -> None:
     assert time.process_time() - began < ENOUGH
 
 
-def test_as_many_as_a_rule_needs_are_not() -> None:
+def test_as_many_calls_as_a_rule_needs_are_not_refused() -> None:
     assert len(compile_expression("map(&to_upper(@), @)").search(["x"] * 100_000)) == 100_000
     assert compile_expression("sum(@)").search(["1Ki"] * 100_000) == "100000Ki"

@@ -67,7 +67,7 @@ def search(source, data=DATA):
         ("rows[0].on > `0`", None),
     ],
 )
-def test_what_an_expression_gives(source, expected):
+def test_expressions_return_the_expected_values(source, expected):
     assert search(source) == expected
 
 
@@ -82,7 +82,7 @@ def test_what_an_expression_gives(source, expected):
         "rows[1].id",
     ],
 )
-def test_where_a_missing_key_is_an_error(source):
+def test_a_missing_key_is_an_error_in_these_expressions(source):
     with pytest.raises(MissingKey, match=r'Unknown key "(absent|id)" in path'):
         search(source)
 
@@ -117,14 +117,14 @@ def test_where_a_missing_key_is_an_error(source):
         ("type(absent)", "null"),
     ],
 )
-def test_where_a_missing_key_is_null(source, expected):
+def test_a_missing_key_is_null_in_these_expressions(source, expected):
     assert search(source) == expected
 
 
 @pytest.mark.parametrize(
     "source", ["keys(absent)[?@ == 'a']", "parse_json(word)[]", "items(word, 'k', 'v').*"]
 )
-def test_where_every_error_is_null(source):
+def test_every_error_is_null_in_these_expressions(source):
     assert search(source) is None
 
 
@@ -153,7 +153,7 @@ def test_a_limit_is_an_error_everywhere():
         ({}, "", False),
     ],
 )
-def test_equality_is_deep_and_knows_numbers_from_booleans(left, right, same):
+def test_equality_is_deep_and_distinguishes_numbers_from_booleans(left, right, same):
     data = {"left": left, "right": right}
     assert search("left == right", data) is same
     assert search("right != left", data) is not same
@@ -174,12 +174,12 @@ def test_a_lone_surrogate_of_a_literal_is_replaced():
     assert search('`"a\\ud800"`', {}) == "a\ufffd"
 
 
-def test_the_data_stays_as_it_was():
+def test_evaluation_does_not_change_the_data():
     before = repr(DATA)
     search("[rows[*].id, sort(reals), reverse(rows), merge(box, empty), values(box), rows[]]")
     assert repr(DATA) == before
 
 
-def test_all_errors_of_evaluation_are_of_one_kind():
+def test_a_missing_key_is_an_evaluation_error():
     with pytest.raises(EvaluationError):
         search("absent")

@@ -23,11 +23,11 @@ def bodies(text):
         ("{{ open", []),
     ],
 )
-def test_where_variables_stand(text, expected):
+def test_variables_are_found_in_a_text(text, expected):
     assert bodies(text) == expected
 
 
-def test_a_variable_knows_its_place():
+def test_a_variable_has_its_position_in_the_text():
     text = "ab{{-  c.{{ d }}  }}e"
     (variable,) = braces.find(text, passes=8)
     assert variable.shallow
@@ -51,7 +51,7 @@ def test_variables_nested_too_deeply_are_refused():
         ("/x/y", "/a", "/x/y"),
     ],
 )
-def test_the_path_that_a_reference_means(reference, at, expected):
+def test_a_reference_is_resolved_to_an_absolute_path(reference, at, expected):
     assert references.absolute_path(reference, at) == expected
 
 
@@ -66,7 +66,7 @@ def test_the_path_that_a_reference_means(reference, at, expected):
         ("$(two words)", "$(two words)"),
     ],
 )
-def test_references_take_the_text_of_another_place(text, expected):
+def test_references_are_replaced_by_the_text_at_their_path(text, expected):
     document = {
         "at": text,
         "name": "ann",
@@ -78,7 +78,7 @@ def test_references_take_the_text_of_another_place(text, expected):
 
 
 @pytest.mark.parametrize("text", ["$(../number)", "$(../absent)", "$(/list/9)", "$(HOME)"])
-def test_a_reference_that_leads_to_no_text_is_refused(text):
+def test_a_reference_without_a_text_at_its_path_is_refused(text):
     document = {"at": text, "number": 7, "list": []}
     with pytest.raises(InvalidPolicy, match="not resolved at path /at") as failure:
         references.resolve(text, document, "/at", location="spec.at")
@@ -100,12 +100,12 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         (f"a/b:1@{DIGEST}", ("docker.io", "a/b", "b", "1", DIGEST)),
     ],
 )
-def test_the_parts_of_an_image(image, parts):
+def test_an_image_is_split_into_its_parts(image, parts):
     found = split_image(image)
     assert tuple(found.get(key) for key in ("registry", "path", "name", "tag", "digest")) == parts
 
 
-def test_the_references_of_an_image():
+def test_an_image_has_its_full_references():
     assert split_image("cart:2")["reference"] == "docker.io/cart:2"
     found = split_image(f"cart:2@{DIGEST}")
     assert found["reference"] == f"docker.io/cart@{DIGEST}"
@@ -113,7 +113,7 @@ def test_the_references_of_an_image():
 
 
 @pytest.mark.parametrize("image", ["", "a b", "cart:", "/cart", "docker.io/", "a" * 2000])
-def test_what_is_no_image(image):
+def test_an_invalid_image_is_an_error(image):
     with pytest.raises(EvaluationError, match="invalid reference format"):
         split_image(image)
 
@@ -126,7 +126,7 @@ def test_what_is_no_image(image):
         ("CronJob", ["spec", "jobTemplate", "spec", "template", "spec"]),
     ],
 )
-def test_images_by_container_name(kind, path):
+def test_images_are_listed_by_container_name(kind, path):
     inside = {
         "containers": [{"name": "main", "image": "shop/cart"}, {"name": "bare"}],
         "initContainers": [{"name": "first", "image": "prepare:1"}],

@@ -29,7 +29,7 @@ async def lack(account: Account, *operations: dict[str, Any]) -> HookLack:
     return await rights.check(compile_hook(hook(*operations)))
 
 
-async def test_a_right_is_asked_for_once_and_no_other_where_one_is_enough() -> None:
+async def test_each_right_is_checked_once_and_no_alternative_to_a_granted_one() -> None:
     account = Account()
     found = await lack(account, {**PATCH, "name": "x"}, {**PATCH, "name": "x"})
     assert found == HookLack()
@@ -49,12 +49,14 @@ async def test_a_right_is_asked_for_once_and_no_other_where_one_is_enough() -> N
         ({"watch pods", "list pods"}, ["spec.kubernetes[0]", "spec.kubernetes[0]"]),
     ],
 )
-async def test_what_is_missing_is_named_by_its_place(lacks: set[str], missing: list[str]) -> None:
+async def test_a_missing_right_is_reported_with_its_location_in_the_hook(
+    lacks: set[str], missing: list[str]
+) -> None:
     found = await lack(Account(lacks=lacks), {**PATCH, "name": "x"})
     assert [need.location for need in found.rights] == missing
 
 
-async def test_a_kind_that_is_not_served_is_named_by_its_place() -> None:
+async def test_an_unserved_kind_is_reported_with_its_location_in_the_hook() -> None:
     unserved = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "x"}
     found = await lack(Account(), {**PATCH, **unserved})
     assert found.unserved == (("spec.run.operations[0]", "Gadget"),)

@@ -88,7 +88,9 @@ def at_admission(*namespaces: str, **changes: Any) -> list[Finding]:
 @pytest.mark.parametrize(
     "namespaces", [("kyverno",), ("kube-system",), ("kube-system", "kyverno")]
 )
-def test_what_is_changed_nowhere_that_it_matches(namespaces: tuple[str, ...]) -> None:
+def test_a_rule_that_matches_only_protected_namespaces_gets_a_warning(
+    namespaces: tuple[str, ...],
+) -> None:
     (finding,) = at_admission(*namespaces)
     assert (finding.level, finding.location) == (Level.WARNING, f"{RULE}.match")
     assert namespaces[0] in finding.text
@@ -97,7 +99,7 @@ def test_what_is_changed_nowhere_that_it_matches(namespaces: tuple[str, ...]) ->
     assert not at_admission()
 
 
-def test_a_policy_of_the_namespace_of_the_programs_changes_nothing_there() -> None:
+def test_a_policy_in_the_namespace_of_kube_retrofit_gets_a_warning() -> None:
     own = {"meta_namespace": "kyverno", "top_kind": "Policy"}
     (finding,) = at_admission(**own)
     assert "kyverno" in finding.text
@@ -119,7 +121,9 @@ def test_a_policy_of_the_namespace_of_the_programs_changes_nothing_there() -> No
         ("request.object.metadata.labels.owner", False),
     ],
 )
-def test_a_label_without_a_default(expression: str, *, warned: bool) -> None:
+def test_a_target_label_read_without_a_default_gets_a_warning(
+    expression: str, *, warned: bool
+) -> None:
     obj = policy(mutate_patchStrategicMerge={"spec": {"paused": "{{ " + expression + " }}"}})
     findings = [item for item in found(obj) if item.code == "no-default"]
     assert len(findings) == warned
@@ -143,12 +147,12 @@ def test_a_label_without_a_default(expression: str, *, warned: bool) -> None:
         },
     ],
 )
-def test_a_target_that_was_asked_for_the_label_has_it(asked: dict[str, Any]) -> None:
+def test_no_default_is_needed_for_a_label_that_the_target_must_have(asked: dict[str, Any]) -> None:
     obj = policy(mutate_patchStrategicMerge={"a": "{{ " + LABEL + " }}"}, **asked)
     assert "no-default" not in [item.code for item in found(obj)]
 
 
-def test_a_rule_that_compiles_is_looked_at_beside_one_that_does_not() -> None:
+def test_a_rule_that_compiles_is_checked_beside_one_that_does_not() -> None:
     obj = policy(target_namespace=None)
     obj["spec"]["rules"].append({**obj["spec"]["rules"][0], "name": "s", "match": {}})
     assert [(item.code, item.location) for item in found(obj)] == [
@@ -157,7 +161,7 @@ def test_a_rule_that_compiles_is_looked_at_beside_one_that_does_not() -> None:
     ]
 
 
-def test_a_file_without_metadata_is_looked_at() -> None:
+def test_a_file_without_metadata_is_checked() -> None:
     assert lint_policy(policy(top_metadata=None), scope=scope) == ()
 
 
@@ -165,7 +169,7 @@ def test_a_plain_policy_has_no_findings() -> None:
     assert found(policy()) == []
 
 
-def test_a_rule_under_ignore_that_the_object_serves_has_no_findings() -> None:
+def test_a_rule_under_ignore_that_can_be_caught_up_has_no_findings() -> None:
     assert found(policy(spec_webhookConfiguration=IGNORE)) == []
 
 
@@ -425,7 +429,9 @@ ITSELF = {"kinds": ["Deployment"], "operations": ["DELETE"]}
         ),
     ],
 )
-def test_one_thing_to_say(obj: dict[str, Any], level: str, code: str, location: str) -> None:
+def test_each_fault_gives_exactly_one_finding(
+    obj: dict[str, Any], level: str, code: str, location: str
+) -> None:
     assert [(item.level, item.code, item.location) for item in found(obj)] == [
         (level, code, location)
     ]
@@ -525,7 +531,9 @@ def named(name: str, annotations: dict[str, str]) -> dict[str, Any]:
         ),
     ],
 )
-def test_one_reason_to_refuse(obj: dict[str, Any], code: str, location: str) -> None:
+def test_each_refused_policy_gives_exactly_one_error(
+    obj: dict[str, Any], code: str, location: str
+) -> None:
     errors = [item for item in found(obj) if item.level is Level.ERROR]
     assert [(item.code, item.location) for item in errors] == [(code, location)]
 
@@ -542,7 +550,9 @@ def test_one_reason_to_refuse(obj: dict[str, Any], code: str, location: str) -> 
     ],
     ids=["consent", "ignore", "a namespace", "a group", "conditions", "a namespace's policy"],
 )
-def test_what_cannot_stop_a_cluster_is_not_refused(changes: dict[str, Any]) -> None:
+def test_a_rule_for_all_kinds_that_cannot_stop_a_cluster_is_not_refused(
+    changes: dict[str, Any],
+) -> None:
     assert "all-kinds-fail" not in {item.code for item in found(policy(**EVERYTHING | changes))}
 
 
@@ -561,12 +571,12 @@ def test_what_cannot_stop_a_cluster_is_not_refused(changes: dict[str, Any]) -> N
         named("n" * 63, {"pod-policies.kyverno.io/autogen-controllers": "none"}),
     ],
 )
-def test_no_reason_to_refuse(obj: dict[str, Any]) -> None:
+def test_valid_policies_give_no_errors(obj: dict[str, Any]) -> None:
     obj["spec"]["background"] = False
     assert [item for item in found(obj) if item.level is Level.ERROR] == []
 
 
-def test_nonsense_in_a_rule_that_is_not_compiled_is_no_fault_of_lint() -> None:
+def test_a_rule_with_malformed_fields_gives_only_invalid_findings() -> None:
     obj = labelled({"labels": {"x": "y"}})
     rule = obj["spec"]["rules"][0]
     del rule["mutate"]["targets"]
@@ -575,7 +585,7 @@ def test_nonsense_in_a_rule_that_is_not_compiled_is_no_fault_of_lint() -> None:
     assert {item.code for item in found(obj)} == {"invalid"}
 
 
-def test_a_rule_for_its_own_trigger_that_reads_the_user_is_refused() -> None:
+def test_a_background_rule_that_changes_its_trigger_may_not_read_the_user() -> None:
     obj = labelled({"labels": {"by": "{{ request.userInfo.username }}"}})
     del obj["spec"]["rules"][0]["mutate"]["targets"]
     (error,) = [item for item in found(obj) if item.level is Level.ERROR]
@@ -586,7 +596,7 @@ def test_a_rule_for_its_own_trigger_that_reads_the_user_is_refused() -> None:
     assert found(obj) == []
 
 
-def test_a_rule_that_is_not_acted_on() -> None:
+def test_a_validate_rule_gets_a_warning_that_it_is_not_acted_on() -> None:
     obj = policy()
     obj["spec"]["rules"].append(
         {"name": "v", "match": obj["spec"]["rules"][0]["match"], "validate": {"message": "m"}}
@@ -613,7 +623,7 @@ def own_rule(**changes: Any) -> dict[str, Any]:
         ("request.object.x[::0]", "the step of a slice cannot be 0"),
     ],
 )
-def test_a_call_that_cannot_work_is_stored_where_the_rule_changes_its_trigger(
+def test_a_wrong_call_is_only_a_warning_in_a_rule_that_changes_its_trigger(
     call: str, reason: str
 ) -> None:
     conditions = {"all": [{"key": "{{ " + call + " || '' }}", "operator": "Equals", "value": ""}]}
@@ -628,14 +638,14 @@ def test_a_call_that_cannot_work_is_stored_where_the_rule_changes_its_trigger(
     assert reason in refused.text
 
 
-def test_a_patch_may_call_what_does_not_exist_where_the_rule_changes_its_trigger() -> None:
+def test_an_unknown_function_in_a_patch_of_the_trigger_is_a_wrong_call() -> None:
     patch = {"data": {"x": "{{ nonsense(request.name) }}"}}
     (finding,) = found(own_rule(mutate_patchStrategicMerge=patch))
     assert finding.code == "wrong-call"
     assert finding.location == f"{RULE}.mutate.patchStrategicMerge.data.x"
 
 
-def test_the_list_of_a_foreach_may_name_anything_where_the_rule_changes_its_trigger() -> None:
+def test_an_unknown_foreach_list_is_a_warning_in_a_rule_that_changes_its_trigger() -> None:
     blocks = [{"list": "items", "patchStrategicMerge": {"data": {"x": "{{ element }}"}}}]
     (finding,) = found(own_rule(mutate_foreach=blocks, mutate_patchStrategicMerge=None))
     assert (finding.level, finding.code) == (Level.WARNING, "unknown-name")
@@ -644,12 +654,12 @@ def test_the_list_of_a_foreach_may_name_anything_where_the_rule_changes_its_trig
     assert (refused.code, refused.location) == ("invalid", finding.location)
 
 
-def test_a_rule_for_all_kinds_stops_a_cluster_before_objects_are_stored_too() -> None:
+def test_a_rule_that_changes_triggers_of_all_kinds_is_refused() -> None:
     codes = {item.code: item.level for item in found(own_rule(resources_kinds=["*"]))}
     assert codes == {"all-kinds-fail": Level.ERROR, "every-kind": Level.WARNING}
 
 
-def test_braces_that_are_escaped_or_closed_open_no_variable() -> None:
+def test_escaped_or_closed_braces_are_not_unclosed_variables() -> None:
     labels = {"a": r"\{{ x }", "b": "{{ target.kind }} }}", "c": "{ { x }"}
     assert found(policy(mutate_patchStrategicMerge={"metadata": {"labels": labels}})) == []
 
@@ -659,7 +669,7 @@ SETTINGS = {"name": "x", "configMap": {"name": "c", "namespace": "a"}}
 READS = {"mutate_patchStrategicMerge": {"data": {"x": "{{ x }}"}}}
 
 
-def test_what_nobody_reads_as_an_account_before_an_object_is_stored() -> None:
+def test_an_account_for_entries_that_are_read_at_admission_gets_a_warning() -> None:
     for obj, warned in (
         (own_rule(rule_context=[SETTINGS], **READS), True),
         (own_rule(rule_context=[ENTRY], **READS), False),
@@ -682,7 +692,7 @@ def on_existing(**changes: Any) -> dict[str, Any]:
     return obj
 
 
-def test_the_annotation_for_what_exists() -> None:
+def test_the_annotation_for_existing_objects_is_checked() -> None:
     assert found(on_existing()) == []
     (never,) = found(on_existing(resources_operations=["CREATE"]))
     assert (never.level, never.code) == (Level.WARNING, "never-on-policy-update")
@@ -706,7 +716,7 @@ def test_the_annotation_for_what_exists() -> None:
         ({"mutate_patchStrategicMerge": {"data": {"x": "{{ request.roles }}"}}}, "true"),
     ],
 )
-def test_an_annotation_for_what_exists_that_cannot_be_followed(
+def test_an_annotation_for_existing_objects_that_cannot_be_followed_is_invalid(
     changes: dict[str, Any], value: str
 ) -> None:
     obj = own_rule(spec_background=False, **changes)
@@ -717,7 +727,7 @@ def test_an_annotation_for_what_exists_that_cannot_be_followed(
 
 
 @pytest.mark.parametrize("build", [policy, own_rule])
-def test_a_path_that_begins_with_a_variable(build: Any) -> None:
+def test_a_json_patch_path_that_begins_with_a_variable_is_refused(build: Any) -> None:
     text = '[{"op": "add", "path": "{{ request.object.data.a }}/x", "value": "y"}]'
     obj = build(mutate_patchStrategicMerge=None, mutate_patchesJson6902=text)
     (refused,) = found(obj)
@@ -729,7 +739,7 @@ def test_a_path_that_begins_with_a_variable(build: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", ["mutate", "generate", "verifyImages"])
-def test_admission_is_not_turned_off_for_what_changes_objects(operation: str) -> None:
+def test_admission_cannot_be_turned_off_for_rules_that_change_objects(operation: str) -> None:
     obj = policy(spec_admission=False)
     rule = obj["spec"]["rules"][0]
     if operation != "mutate":
@@ -751,7 +761,9 @@ def test_admission_is_not_turned_off_for_what_changes_objects(operation: str) ->
         ("mutate", {"patchStrategicMerge": {"data": {}}}, True),
     ],
 )
-def test_cel_preconditions_are_for_cel(operation: str, value: Any, *, refused: bool) -> None:
+def test_cel_preconditions_are_refused_outside_validate_cel(
+    operation: str, value: Any, *, refused: bool
+) -> None:
     obj = policy()
     rule = obj["spec"]["rules"][0]
     del rule["mutate"]
@@ -774,12 +786,12 @@ def test_every_rule_that_is_refused_is_named() -> None:
     ]
 
 
-def test_an_unknown_kind_is_called_so() -> None:
+def test_a_finding_for_an_unknown_kind_applies_only_if_it_is_namespaced() -> None:
     (finding,) = found(policy(target_kind="Widget", target_namespace=None))
     assert finding.text.startswith("if the kind is namespaced, ")
 
 
-def test_a_namespaced_policy_and_kinds_of_the_cluster() -> None:
+def test_a_namespaced_policy_for_cluster_scoped_kinds_is_refused() -> None:
     obj = policy(
         top_kind="Policy",
         meta_namespace="a",
@@ -791,16 +803,16 @@ def test_a_namespaced_policy_and_kinds_of_the_cluster() -> None:
     assert codes == {("cluster-kind-in-policy", "error"), ("cluster-scoped-target", "error")}
 
 
-def test_values_that_only_a_condition_reads_need_no_quotes() -> None:
+def test_values_of_condition_anchors_need_no_quotes() -> None:
     assert found(labelled({"labels": {"(x)": 1, "y": "z"}})) == []
 
 
-def test_a_policy_that_is_none_at_all() -> None:
+def test_a_policy_without_a_spec_is_invalid() -> None:
     (finding,) = found({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {}})
     assert (finding.code, finding.location) == ("invalid", "spec.rules")
 
 
-def test_limits_are_looked_at() -> None:
+def test_annotations_for_limits_are_checked() -> None:
     marks = {"kube-retrofit.dev/pause": "true", "kube-retrofit.dev/promote": "auto"}
     obj = policy()
     obj["metadata"]["annotations"] = marks
@@ -831,7 +843,7 @@ def test_limits_are_looked_at() -> None:
         {"top_kind": "Policy", "meta_namespace": "kyverno", "target_namespace": None},
     ],
 )
-def test_a_target_that_no_policy_changes(changes: dict[str, Any]) -> None:
+def test_a_protected_target_is_refused(changes: dict[str, Any]) -> None:
     (finding,) = [item for item in found(policy(**changes)) if item.code == "protected-target"]
     assert (finding.level, finding.location) == (Level.ERROR, TARGET)
 
@@ -853,7 +865,9 @@ def call(path: str, **more: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("place", ["rule", "target"])
-def test_a_call_that_no_policy_makes(entry: dict[str, Any], place: str, *, refused: bool) -> None:
+def test_api_calls_to_protected_paths_are_refused(
+    entry: dict[str, Any], place: str, *, refused: bool
+) -> None:
     findings = found(policy(**{f"{place}_context": [entry]}))
     location = f"{TARGET if place == 'target' else RULE}.context[0].apiCall"
     protected = [item for item in findings if item.code == "protected-call"]
@@ -882,7 +896,7 @@ OWNERS = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}]
         ),
     ],
 )
-def test_what_decides_when_a_target_is_deleted(obj: dict[str, Any]) -> None:
+def test_a_patch_of_finalizers_or_owner_references_is_refused(obj: dict[str, Any]) -> None:
     (finding,) = [item for item in found(obj) if item.code == "guarded-metadata"]
     assert finding.level is Level.ERROR
 
@@ -894,12 +908,12 @@ def test_what_decides_when_a_target_is_deleted(obj: dict[str, Any]) -> None:
         patched("- {op: test, path: /metadata/finalizers/0, value: example.org/x}"),
     ],
 )
-def test_what_only_looks_at_it(obj: dict[str, Any]) -> None:
+def test_a_patch_that_only_tests_finalizers_is_not_refused(obj: dict[str, Any]) -> None:
     assert not [item for item in found(obj) if item.code == "guarded-metadata"]
 
 
 @pytest.mark.parametrize(("account", "wrong"), [("shop/bot", False), ("bot", True)])
-def test_an_account_that_no_policy_works_as_is_an_error(account: str, *, wrong: bool) -> None:
+def test_an_account_without_a_namespace_is_an_error(account: str, *, wrong: bool) -> None:
     made = policy()
     made["metadata"]["annotations"] = {"kube-retrofit.dev/service-account": account}
     places = [item.location for item in found(made) if item.code == "invalid"]

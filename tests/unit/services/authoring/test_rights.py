@@ -163,13 +163,15 @@ VARIABLE = "{{ request.object.metadata.namespace }}"
         ),
     ],
 )
-async def test_what_is_asked_for(obj: dict[str, Any], asked: list[str]) -> None:
+async def test_access_reviews_check_exactly_the_rights_that_a_policy_needs(
+    obj: dict[str, Any], asked: list[str]
+) -> None:
     account = Account()
     assert await lack(obj, account) == Lack()
     assert sorted(account.asked) == sorted(asked)
 
 
-async def test_a_right_is_asked_for_once() -> None:
+async def test_a_right_that_two_rules_need_is_checked_once() -> None:
     obj = policy(secret(namespace="a", name="s"))
     obj["spec"]["rules"].append({**obj["spec"]["rules"][0], "name": "again"})
     account = Account()
@@ -177,13 +179,13 @@ async def test_a_right_is_asked_for_once() -> None:
     assert len(account.asked) == 2
 
 
-async def test_the_other_way_of_writing_is_asked_for_only_where_one_is_missing() -> None:
+async def test_patch_is_checked_where_the_right_to_update_is_missing() -> None:
     account = Account(lacks={"update secrets"})
     assert await lack(policy(secret(namespace="a", name="s")), account) == Lack()
     assert account.asked[-1] == "patch secrets in namespace a named s"
 
 
-async def test_every_target_that_lacks_something_is_named() -> None:
+async def test_every_target_that_lacks_rights_is_reported() -> None:
     account = Account(lacks={f"{verb} secrets" for verb in EVERYTHING})
     obj = policy(secret(name="s"))
     obj["spec"]["rules"][0]["mutate"]["targets"] *= 2
@@ -201,7 +203,9 @@ async def test_every_target_that_lacks_something_is_named() -> None:
         ({"namespace": "shop"}, ["get pods in namespace shop"]),
     ],
 )
-async def test_triggers_have_to_be_read(changes: dict[str, Any], asked: list[str]) -> None:
+async def test_the_rights_to_read_triggers_are_checked(
+    changes: dict[str, Any], asked: list[str]
+) -> None:
     match = {"any": [{"resources": {"kinds": ["Pod", "Pod/status", "Deploy*"]}}]}
     account = Account(lacks=set(asked))
     target = {"apiVersion": "v1", "kind": "{{ request.object.kind }}"}
@@ -210,7 +214,7 @@ async def test_triggers_have_to_be_read(changes: dict[str, Any], asked: list[str
     assert [str(need.options[0]) for need in found.triggers] == asked
 
 
-async def test_kinds_that_nobody_serves_are_named() -> None:
+async def test_unserved_kinds_of_targets_and_triggers_are_reported() -> None:
     match = {"any": [{"resources": {"kinds": ["example.com/v1/Gadget", "Widget"]}}]}
     found = await lack(policy({"apiVersion": "v2", "kind": "Secret"}, match=match), Account())
     assert found.unserved_targets == (("spec.rules[0].mutate.targets[0]", "v2 Secret"),)
@@ -255,7 +259,9 @@ def reading(reference: dict[str, Any], namespace: str = "") -> dict[str, Any]:
         ({"apiVersion": "none.example/v1", "kind": "Nothing", "name": "a"}, "", []),
     ],
 )
-async def test_what_is_read_before_an_object_is_stored(reference, namespace, lacking) -> None:
+async def test_rights_to_read_referenced_objects_at_admission_are_checked(
+    reference, namespace, lacking
+) -> None:
     compiled = compile_policy(reading({"from": "k8s", "path": "a.b", "k8s": reference}, namespace))
     account = Account({"get", "list"})
     found = await RightsCheck(kinds=MemoryKinds(), access=account).unread(compiled)
@@ -263,7 +269,7 @@ async def test_what_is_read_before_an_object_is_stored(reference, namespace, lac
     assert len(found) == len(lacking)
 
 
-async def test_nobody_knows_the_kind_of_an_owner() -> None:
+async def test_no_rights_are_checked_for_an_owner_whose_kind_is_unknown() -> None:
     compiled = compile_policy(reading({"from": "owner", "path": "a.b"}))
     check = RightsCheck(kinds=MemoryKinds(), access=Account({"get"}))
     assert not await check.unread(compiled)

@@ -45,7 +45,7 @@ def resources(**fields):
         ({"all": [{"resources": {"kinds": ["Node"]}}]}, SHIPPED, "Node"),
     ],
 )
-def test_a_rule_that_nothing_fires(match, filters, expected):
+def test_a_rule_whose_triggers_are_all_filtered_is_reported_as_silent(match, filters, expected):
     found = program(match)
     (text,) = why_silent(found, parse_filters(resources=filters))
     assert text.startswith(f"nothing ever fires it: resourceFilters leave out {expected} ([")
@@ -65,11 +65,11 @@ def test_a_rule_that_nothing_fires(match, filters, expected):
         (resources(kinds=["Namespace"]), SHIPPED),
     ],
 )
-def test_a_rule_that_something_may_fire(match, filters):
+def test_a_rule_with_unfiltered_triggers_is_not_reported_as_silent(match, filters):
     assert why_silent(program(match), parse_filters(resources=filters)) == ()
 
 
-def test_a_rule_that_only_some_kinds_fire_names_the_others():
+def test_a_rule_with_some_filtered_kinds_reports_only_those_kinds():
     found = program(resources(kinds=["Node", "Pod", "ReplicaSet"]))
     filters = parse_filters(resources=SHIPPED)
     assert why_silent(found, filters) == (
@@ -79,7 +79,7 @@ def test_a_rule_that_only_some_kinds_fire_names_the_others():
     assert not is_silent(found, filters)
 
 
-def test_a_status_that_kubelets_write_where_they_are_left_out():
+def test_a_status_written_by_kubelets_is_reported_if_kubelets_are_excluded():
     policy = compiled(resources(kinds=["v1/Pod.status", "ConfigMap"]))
     filters = parse_filters(exclude_groups="system:nodes")
     (caveat,) = filtered(policy, filters)
@@ -90,12 +90,12 @@ def test_a_status_that_kubelets_write_where_they_are_left_out():
     assert not list(filtered(policy, parse_filters(exclude_groups="system:nodes,!system:nodes")))
 
 
-def test_a_policy_of_a_filtered_namespace():
+def test_a_policy_in_a_filtered_namespace_is_silent():
     found = program(resources(kinds=["ConfigMap"]), namespace="kube-system")
     assert is_silent(found, parse_filters(resources=SHIPPED))
 
 
-def test_a_match_with_endless_names_is_not_judged():
+def test_a_match_with_very_many_names_is_not_checked():
     names = [f"n{number}" for number in range(2000)]
     found = program(resources(kinds=["Node"], names=names))
     assert why_silent(found, parse_filters(resources="[Node,*,*]")) == ()

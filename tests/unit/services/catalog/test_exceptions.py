@@ -60,7 +60,9 @@ class TestIndex:
             (ExceptionSettings(namespaces="*"), "a", DISABLED),
         ],
     )
-    def test_which_namespaces_count(self, exception_settings, namespace, problem):
+    def test_exceptions_count_only_in_the_allowed_namespaces(
+        self, exception_settings, namespace, problem
+    ):
         taken = ExceptionIndex(exception_settings=exception_settings).on_event(
             "ADDED", exception(namespace=namespace)
         )
@@ -68,7 +70,7 @@ class TestIndex:
         assert bool(taken.problem) is bool(problem)
         assert taken.policies == (() if problem else ("p",))
 
-    def test_what_is_found_by_a_rule(self, world, make):
+    def test_exceptions_are_found_by_their_rule(self, world, make):
         program = world.index.apply(make.policy()).programs[0]
         index = ExceptionIndex(exception_settings=ALL)
         index.on_event("ADDED", exception("b"))
@@ -81,12 +83,12 @@ class TestIndex:
         assert index.on_event("DELETED", exception("a")).policies == ()
         assert [item.key for item in index.of(program)] == ["team/b"]
 
-    def test_both_the_old_and_the_new_policies_are_touched(self):
+    def test_a_changed_exception_affects_its_old_and_its_new_policies(self):
         index = ExceptionIndex(exception_settings=ALL)
         index.on_event("ADDED", exception())
         assert index.on_event("MODIFIED", exception(policy="q")).policies == ("p", "q")
 
-    def test_one_that_becomes_wrong_holds_no_longer(self, world, make):
+    def test_an_exception_that_becomes_invalid_no_longer_applies(self, world, make):
         program = world.index.apply(make.policy()).programs[0]
         index = ExceptionIndex(exception_settings=ALL)
         index.on_event("ADDED", exception())
@@ -97,7 +99,9 @@ class TestIndex:
 
 
 class TestTrigger:
-    async def test_is_skipped_with_the_name(self, world, make, known, target, trigger):
+    async def test_an_excepted_trigger_is_skipped_with_the_name_of_the_exception(
+        self, world, make, known, target, trigger
+    ):
         request = await world.ask(world.install(make.policy()), trigger)
         known.on_event("ADDED", exception())
         ended = await attempt(world, request)
@@ -108,7 +112,7 @@ class TestTrigger:
         calls = world.wire.calls
         assert (calls["get"], calls["list"], calls["change"]) == (1, 0, 0)
 
-    async def test_is_worked_on_once_the_exception_is_gone(
+    async def test_a_trigger_is_processed_once_the_exception_is_deleted(
         self, world, make, known, target, trigger
     ):
         request = await world.ask(world.install(make.policy()), trigger)
@@ -116,7 +120,9 @@ class TestTrigger:
         known.on_event("DELETED", exception())
         assert (await attempt(world, request)).disposition == Done()
 
-    async def test_conditions_see_entries_of_the_rule(self, world, make, known, target, trigger):
+    async def test_conditions_of_an_exception_read_context_entries_of_the_rule(
+        self, world, make, known, target, trigger
+    ):
         world.cluster.add(make.object(name="settings", data={"frozen": "yes"}))
         entries = [{"name": "settings", "configMap": {"name": "settings", "namespace": "a"}}]
         request = await world.ask(world.install(make.policy(context=entries)), trigger)
@@ -124,7 +130,7 @@ class TestTrigger:
         known.on_event("ADDED", exception(conditions={"all": [condition]}))
         assert (await attempt(world, request)).disposition.reason == "Excepted"
 
-    async def test_labels_of_its_namespace_are_read_when_asked_for(
+    async def test_namespace_labels_of_a_trigger_are_read_if_an_exception_needs_them(
         self, world, make, known, target, trigger
     ):
         space = make.object("Namespace", "a", "", labels={"env": "prod"})
@@ -137,7 +143,7 @@ class TestTrigger:
         assert world.wire.calls["get Namespace a"] == 1
 
     @pytest.mark.parametrize(("field", "reason"), [("name", "Excepted"), ("data", "Done")])
-    async def test_what_a_request_does_not_keep_is_not_guessed(
+    async def test_a_condition_on_a_field_that_was_not_recorded_does_not_hold(
         self, world, make, known, target, trigger, field, reason
     ):
         """The rule records no data of a deleted object, so no condition on it can hold."""
@@ -157,7 +163,9 @@ class TestTrigger:
         disposition = (await attempt(world, request)).disposition
         assert getattr(disposition, "reason", "Done") == reason
 
-    async def test_waits_until_the_exceptions_are_known(self, world, make, known, target, trigger):
+    async def test_a_request_is_retried_until_the_exceptions_are_known(
+        self, world, make, known, target, trigger
+    ):
         async def fail():
             raise Unavailable("the PolicyExceptions cannot be read")
 
@@ -167,7 +175,9 @@ class TestTrigger:
         assert isinstance(disposition, Retry)
         assert "PolicyExceptions cannot be read" in disposition.message
 
-    async def test_of_a_sweep_is_skipped(self, world, make, known, target, trigger):
+    async def test_an_excepted_trigger_of_a_sweep_is_skipped(
+        self, world, make, known, target, trigger
+    ):
         policy = world.install(make.policy(on_change=True))
         free = world.cluster.add(make.object(name="free"))
         resources = {"kinds": ["ConfigMap"], "names": ["c"]}
@@ -199,7 +209,9 @@ async def sweep(world, policy, rule="r"):
 
 
 class TestTarget:
-    async def test_is_skipped_and_the_others_are_not(self, world, make, known, target, trigger):
+    async def test_an_excepted_target_is_skipped_and_the_others_are_changed(
+        self, world, make, known, target, trigger
+    ):
         other = world.cluster.add(make.object("Secret", "other"))
         targets = [make.target(), make.target("other")]
         request = await world.ask(world.install(make.policy(targets=targets)), trigger)
@@ -213,7 +225,7 @@ class TestTarget:
         assert "labels" not in (await world.read(target))["metadata"]
         assert (await world.read(other))["metadata"]["labels"] == {"done": "yes"}
 
-    async def test_is_changed_where_only_triggers_are_excepted(
+    async def test_a_target_is_changed_if_the_exception_covers_only_triggers(
         self, world, make, known, target, trigger
     ):
         request = await world.ask(world.install(make.policy()), trigger)
@@ -221,7 +233,9 @@ class TestTarget:
         await attempt(world, request)
         assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
 
-    async def test_by_the_labels_of_its_namespace(self, world, make, known, target, trigger):
+    async def test_a_target_is_excepted_by_the_labels_of_its_namespace(
+        self, world, make, known, target, trigger
+    ):
         world.cluster.add(make.object("Namespace", "a", "", labels={"frozen": "yes"}))
         request = await world.ask(world.install(make.policy()), trigger)
         selector = {"matchLabels": {"frozen": "yes"}}
@@ -247,14 +261,16 @@ class TestOne:
         request = await world.ask(world.install(policy), trigger, rule="second", **spec)
         return (await attempt(world, request)).disposition
 
-    async def test_a_rule_that_may_come_first_and_does(self, world, make, target, trigger):
+    async def test_a_rule_is_skipped_if_an_earlier_rule_fires(self, world, make, target, trigger):
         ended = await self.second(world, one_of_two(make), trigger, unless=("r",))
         assert ended == Skip(
             reason="OtherRule",
             message="rule r comes first, and the policy has applyRules: One",
         )
 
-    async def test_a_rule_that_admission_has_ruled_out(self, world, make, target, trigger):
+    async def test_a_rule_applies_if_admission_ruled_out_the_earlier_one(
+        self, world, make, target, trigger
+    ):
         """The first rule fires for the object's present state, which has a request of its own."""
         assert await self.second(world, one_of_two(make), trigger) == Done()
 
@@ -266,19 +282,21 @@ class TestOne:
         ],
         ids=["not met", "fails"],
     )
-    async def test_a_rule_that_may_come_first_and_does_not(
+    async def test_a_rule_applies_if_the_conditions_of_the_earlier_one_do_not_hold(
         self, world, make, target, trigger, condition
     ):
         policy = one_of_two(make, {"preconditions": {"all": [condition]}})
         assert await self.second(world, policy, trigger, unless=("r", "gone")) == Done()
 
-    async def test_a_rule_that_is_excepted_does_not_come_first(
+    async def test_a_rule_applies_if_the_earlier_one_is_excepted(
         self, world, make, known, target, trigger
     ):
         known.on_event("ADDED", exception())
         assert await self.second(world, one_of_two(make), trigger, unless=("r",)) == Done()
 
-    async def test_a_rule_that_reads_entries(self, world, make, target, trigger):
+    async def test_context_entries_of_the_earlier_rule_are_read(
+        self, world, make, target, trigger
+    ):
         world.cluster.add(make.object(name="settings", data={"on": "yes"}))
         entries = [{"name": "settings", "configMap": {"name": "settings", "namespace": "a"}}]
         condition = {"key": "{{ settings.data.on }}", "operator": "Equals", "value": "yes"}
@@ -286,14 +304,18 @@ class TestOne:
         ended = await self.second(world, policy, trigger, unless=("r",))
         assert ended.reason == "OtherRule"
 
-    async def test_labels_of_the_namespace(self, world, make, target, trigger):
+    async def test_namespace_labels_for_the_earlier_rule_are_read(
+        self, world, make, target, trigger
+    ):
         world.cluster.add(make.object("Namespace", "a", "", labels={"env": "prod"}))
         selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
         policy = one_of_two(make, {"resources": selector})
         ended = await self.second(world, policy, trigger, unless=("r",))
         assert ended.reason == "OtherRule"
 
-    async def test_a_sweep_applies_the_first_to_each_trigger(self, world, make, trigger):
+    async def test_a_sweep_applies_the_first_matching_rule_to_each_trigger(
+        self, world, make, trigger
+    ):
         target = world.cluster.add(make.object("Secret", "s"))
         seen = {"metadata": {"annotations": {"{{ request.object.metadata.name }}": "first"}}}
         last = {"metadata": {"annotations": {"{{ request.object.metadata.name }}": "second"}}}

@@ -133,11 +133,13 @@ async def follow(cluster, *objects, **spec):
 
 
 class TestReading:
-    async def test_objects_come_in_order_and_without_managed_fields(self, context, cluster):
+    async def test_objects_are_returned_in_order_and_without_managed_fields(
+        self, context, cluster
+    ):
         await follow(cluster, pod("b"), pod("a", "z"), pod("a", managedFields=[1]))
         assert await read(context) == [pod("a"), pod("b"), pod("a", "z")]
 
-    async def test_changes_are_seen(self, context, cluster):
+    async def test_changes_and_deletions_of_objects_are_followed(self, context, cluster):
         stream = await follow(cluster, pod("a"), pod("b"))
         assert len(await read(context)) == 2
         stream.give(pod("a"), change="DELETED")
@@ -145,11 +147,11 @@ class TestReading:
         await eventually(stream.queue.empty)
         assert await read(context) == [pod("b", labels={"x": "y"})]
 
-    async def test_nothing_of_the_programs_own_is_kept(self, context, cluster):
+    async def test_objects_in_the_namespace_of_kube_retrofit_are_not_kept(self, context, cluster):
         await follow(cluster, pod("a", "kyverno"), pod("b"))
         assert await read(context) == [pod("b")]
 
-    async def test_no_object_is_an_empty_list(self, context, cluster):
+    async def test_an_entry_without_objects_is_an_empty_list(self, context, cluster):
         await follow(cluster)
         assert await read(context) == []
 
@@ -162,7 +164,7 @@ class TestReading:
         assert await read(context, "teams.names") == ["a", "b"]
         assert "has no projection other (it has names)" in await reason(context, "teams.other")
 
-    async def test_everything_else_is_read_elsewhere(self, context, cluster):
+    async def test_other_loads_are_passed_to_the_loader(self, context, cluster):
         cluster.answers = [{"a": 1}]
         assert await context.load(ApiLoad(method="GET", path="/x")) == {"a": 1}
 
@@ -195,7 +197,7 @@ class TestCostlyProjections:
     def projections(number=1, expression=COSTLY):
         return [{"name": f"p{at}", "jmesPath": expression} for at in range(number)]
 
-    async def test_others_go_on_meanwhile(self, context, cluster):
+    async def test_costly_projections_do_not_block_the_event_loop(self, context, cluster):
         objects = [pod("a"), pod("b")]
         begun = time.process_time()
         assert compile_expression(COSTLY).search(objects) == 20_000
@@ -208,16 +210,14 @@ class TestCostlyProjections:
             assert await read(context, "teams.p0") == 30_000
         assert max(costs) < alone / 3
 
-    async def test_whoever_reads_at_the_same_time_shares_one_evaluation(
-        self, context, cluster, isolated
-    ):
+    async def test_concurrent_reads_share_one_evaluation(self, context, cluster, isolated):
         objects = [pod("a"), pod("b")]
         await follow(cluster, *objects, projections=self.projections())
         found = await asyncio.gather(*(read(context, "teams.p0") for _ in range(20)))
         assert found == [20_000] * 20
         assert isolated.evaluations == 1
 
-    async def test_one_that_takes_too_long_is_reported(self, context, cluster):
+    async def test_a_projection_that_takes_too_long_is_reported(self, context, cluster):
         endless = f"{COPIES} | {COPIES} | {COPIES} | length(map(&parse_json('[1,2,3]'), @))"
         objects = [pod(f"p{number}") for number in range(12)]
         await follow(cluster, *objects, projections=self.projections(expression=endless))
@@ -226,7 +226,9 @@ class TestCostlyProjections:
             " 1000000 elements; narrow it down"
         )
 
-    async def test_one_that_was_ended_is_tried_again(self, world, context, cluster, isolated):
+    async def test_an_interrupted_evaluation_is_tried_again(
+        self, world, context, cluster, isolated
+    ):
         isolated.failures = [Interrupted("ended by SIGKILL")]
         objects = [pod("a"), pod("b")]
         await follow(cluster, *objects, projections=self.projections())
@@ -237,7 +239,9 @@ class TestCostlyProjections:
         await asyncio.wait_for(ready.wait(), 20)
         assert await read(context, "teams.p0") == 20_000
 
-    async def test_a_deleted_entry_ends_what_is_evaluated_for_it(self, context, cluster, isolated):
+    async def test_the_deletion_of_an_entry_cancels_its_evaluation(
+        self, context, cluster, isolated
+    ):
         isolated.go_on.clear()
         objects = [pod("a"), pod("b")]
         await follow(cluster, *objects, projections=self.projections())
@@ -247,7 +251,7 @@ class TestCostlyProjections:
 
 
 class TestVerdicts:
-    async def test_each_turn_is_reported_and_counted(self, context, cluster, world):
+    async def test_each_change_of_readiness_is_reported_and_counted(self, context, cluster, world):
         reported = []
         context.verdicts.judged.subscribe(
             lambda entry, problem: reported.append((entry["metadata"]["name"], problem))
@@ -265,7 +269,7 @@ class TestVerdicts:
 class TestWanted:
     """Only the entries that rules of the admission phase name are kept."""
 
-    async def test_only_that_is_followed_and_no_longer_than_it_is_wanted(self, some, cluster):
+    async def test_an_entry_is_followed_only_while_it_is_wanted(self, some, cluster):
         cluster.entries.give(entry(**PODS))
         await eventually(cluster.entries.synced.is_set)
         assert not cluster.objects
@@ -281,14 +285,14 @@ class TestWanted:
         some.want(None)
         await eventually(lambda: len(cluster.objects) == 2)
 
-    async def test_what_was_deleted_meanwhile_is_not_kept_when_it_is_wanted(self, some, cluster):
+    async def test_an_entry_deleted_before_it_is_wanted_is_not_kept(self, some, cluster):
         cluster.entries.give(entry(**PODS))
         cluster.entries.give(entry(**PODS), change="DELETED")
         await eventually(cluster.entries.queue.empty)
         some.want(frozenset({"teams"}))
         assert await reason(some) == "there is no GlobalContextEntry teams: create it"
 
-    async def test_one_that_may_only_not_have_been_heard_of_is_waited_for(
+    async def test_an_entry_that_the_watch_may_not_have_reported_yet_is_waited_for(
         self, some, cluster, world
     ):
         cluster.entries.give()
@@ -306,7 +310,7 @@ class TestWanted:
         assert "there is no" in await reason(some)
         assert time.monotonic() - begun < 0.04, "it was known that it is missing"
 
-    async def test_nobody_waits_for_long(self, some, cluster, isolated):
+    async def test_a_read_waits_only_briefly_for_an_evaluation(self, some, cluster, isolated):
         isolated.go_on.clear()
         some.want(frozenset({"teams"}))
         costly = [{"name": "p", "jmesPath": COSTLY}]
@@ -321,7 +325,9 @@ class TestWanted:
         await eventually(stream.queue.empty)
         assert "it takes longer than 0.05 s to evaluate" in await reason(some, "teams.p")
 
-    async def test_it_is_known_when_all_have_begun(self, some, cluster, world):
+    async def test_begun_waits_until_all_wanted_entries_are_read_or_have_failed(
+        self, some, cluster, world
+    ):
         cluster.answers = [Unavailable("no")]
         some.want(frozenset({"teams", "calls", "missing"}))
         begun = asyncio.create_task(some.begun())
@@ -332,7 +338,7 @@ class TestWanted:
         await eventually(lambda: world.clock.tick(1) or begun.done())
         assert await read(some) == [pod("a")]
 
-    async def test_what_is_in_the_way_is_said_and_written_into_no_status(
+    async def test_a_problem_of_a_wanted_entry_is_logged_and_not_written_to_its_status(
         self, some, cluster, said
     ):
         cluster.answers = [Unavailable("no")]
@@ -345,7 +351,7 @@ class TestWanted:
 
 
 class TestNotReady:
-    async def test_an_entry_that_is_missing(self, context, cluster):
+    async def test_a_read_reports_why_an_entry_is_missing(self, context, cluster):
         assert "not listed yet" in await reason(context)
         cluster.entries.problem = "list globalcontextentries: no"
         assert "list globalcontextentries: no" in await reason(context)
@@ -353,7 +359,7 @@ class TestNotReady:
         await eventually(cluster.entries.synced.is_set)
         assert await reason(context) == "there is no GlobalContextEntry teams: create it"
 
-    async def test_objects_that_are_on_their_way_are_waited_for(self, context, cluster):
+    async def test_a_read_waits_for_the_first_list_of_objects(self, context, cluster):
         cluster.entries.give(entry(**PODS))
         await eventually(lambda: cluster.objects)
         waiting = asyncio.create_task(read(context))
@@ -369,26 +375,28 @@ class TestNotReady:
             {"group": "kyverno.io", "version": "v2", "resource": "updaterequests"},
         ],
     )
-    async def test_what_no_policy_reads_is_not_followed(self, context, cluster, wanted):
+    async def test_protected_objects_are_not_followed(self, context, cluster, wanted):
         cluster.entries.give(entry(kubernetesResource=wanted))
         await eventually(cluster.entries.synced.is_set)
         assert "polic" in await reason(context)
         assert not cluster.objects
 
-    async def test_a_kind_that_is_not_served(self, context, cluster):
+    async def test_an_entry_of_an_unserved_kind_is_not_ready(self, context, cluster):
         cluster.entries.give(
             entry(kubernetesResource={"group": "x.example", "version": "v1", "resource": "xs"})
         )
         await eventually(lambda: sum(context.readable()))
         assert "does not serve xs of x.example/v1" in await reason(context)
 
-    async def test_a_namespace_where_there_is_none(self, context, cluster):
+    async def test_a_namespace_for_a_cluster_scoped_kind_is_reported(self, context, cluster):
         wanted = {"version": "v1", "resource": "nodes", "namespace": "a"}
         cluster.entries.give(entry(kubernetesResource=wanted))
         await eventually(lambda: sum(context.readable()))
         assert "nodes are in no namespace" in await reason(context)
 
-    async def test_a_watch_that_says_nothing_makes_the_objects_old(self, world, context, cluster):
+    async def test_objects_are_stale_once_their_watch_has_failed_for_too_long(
+        self, world, context, cluster
+    ):
         stream = await follow(cluster, pod("a"))
         assert await read(context)
         stream.problem = "watch pods: forbidden"
@@ -398,7 +406,7 @@ class TestNotReady:
         stream.problem = ""
         assert await read(context)
 
-    async def test_too_much_is_not_kept(self, context, cluster):
+    async def test_objects_above_the_byte_limit_are_not_kept(self, context, cluster):
         stream = await follow(
             cluster, *(pod(f"p{number}", note="x" * 100) for number in range(30))
         )
@@ -406,7 +414,9 @@ class TestNotReady:
         assert "more than 2000 bytes (--max-entry)" in await reason(context)
         assert len(cluster.objects) == 1
 
-    async def test_what_is_not_evaluated_yet_is_no_failure(self, context, cluster):
+    async def test_projections_that_are_not_evaluated_yet_are_not_a_failure(
+        self, context, cluster
+    ):
         reported = []
         context.verdicts.judged.subscribe(lambda _entry, problem: reported.append(problem))
         names = [{"name": f"p{at}", "jmesPath": "[].metadata.name"} for at in range(20)]
@@ -414,7 +424,7 @@ class TestNotReady:
         await eventually(lambda: reported)
         assert (reported, context.verdicts.failures) == ([""], 0)
 
-    async def test_a_projection_that_fails_until_the_data_fits(self, context, cluster):
+    async def test_a_projection_fails_until_the_data_fits_it(self, context, cluster):
         size = [{"name": "size", "jmesPath": "abs([0].metadata.size)"}]
         stream = await follow(cluster, pod("a", size="text"), projections=size)
         assert "projection size: " in await reason(context)
@@ -422,27 +432,31 @@ class TestNotReady:
         await eventually(stream.queue.empty)
         assert await read(context, "teams.size") == 2
 
-    async def test_a_stored_entry_that_cannot_be_compiled(self, context, cluster):
+    async def test_a_stored_entry_that_cannot_be_compiled_is_not_ready(self, context, cluster):
         cluster.entries.give(entry(apiCall={}))
         await eventually(lambda: sum(context.readable()))
         assert "spec.apiCall: either a urlPath or a service" in await reason(context)
 
 
 class TestCalls:
-    async def test_an_answer_is_kept(self, context, cluster):
+    async def test_the_answer_of_a_call_is_kept(self, context, cluster):
         cluster.answers = [{"items": [1]}]
         cluster.entries.give(entry(**CALL))
         assert await read(context) == {"items": [1]}
         assert await read(context) == {"items": [1]}
         assert cluster.calls == 1
 
-    async def test_a_refresh_is_tried_as_often_as_the_entry_says(self, context, cluster):
+    async def test_a_failed_refresh_is_retried_within_the_limit_of_the_entry(
+        self, context, cluster
+    ):
         cluster.answers = [Unavailable("no"), Unavailable("no"), [1]]
         cluster.entries.give(entry(**CALL))
         await eventually(lambda: cluster.calls == 3)
         assert await read(context) == [1]
 
-    async def test_what_failed_leaves_nothing_old_and_heals(self, context, cluster):
+    async def test_a_failed_refresh_drops_the_old_answer_until_the_next_success(
+        self, context, cluster
+    ):
         cluster.answers = [[1], Unavailable("service t: HTTP 500")]
         spec = {"apiCall": {**CALL["apiCall"], "refreshInterval": "1s", "retryLimit": 1}}
         cluster.entries.give(entry(**spec))
@@ -465,7 +479,9 @@ class TestCalls:
 
 
 class TestLife:
-    async def test_another_spec_begins_anew_and_another_label_does_not(self, context, cluster):
+    async def test_an_entry_is_followed_anew_after_a_change_of_spec_but_not_of_labels(
+        self, context, cluster
+    ):
         first = await follow(cluster, pod("a"))
         assert await read(context)
         labelled = entry(**PODS)
@@ -479,14 +495,14 @@ class TestLife:
         assert second.open
         assert await read(context) == [pod("b")]
 
-    async def test_a_deleted_entry_is_followed_no_more(self, context, cluster):
+    async def test_a_deleted_entry_is_no_longer_followed(self, context, cluster):
         stream = await follow(cluster, pod("a"))
         assert await read(context)
         cluster.entries.give(entry(**PODS), change="DELETED")
         await eventually(lambda: not stream.open)
         assert "there is no GlobalContextEntry teams" in await reason(context)
 
-    async def test_whoever_waits_is_notified(self, context, cluster):
+    async def test_subscribers_are_notified_when_an_entry_becomes_ready(self, context, cluster):
         ready = []
         context.ready.subscribe(lambda: ready.append(1))
         cluster.answers = [Unavailable("no")]
@@ -496,7 +512,7 @@ class TestLife:
         cluster.answers = [[1]]
         await eventually(lambda: ready)
 
-    async def test_an_internal_error_stays_with_its_entry(self, context, cluster):
+    async def test_an_internal_error_affects_only_its_entry(self, context, cluster):
         reported = []
         asyncio.get_running_loop().set_exception_handler(lambda _, facts: reported.append(facts))
         cluster.answers = [RuntimeError("a bug")]
@@ -506,7 +522,7 @@ class TestLife:
         assert await read(context, "other") == [pod("a")]
         assert "kube-retrofit failed on it (RuntimeError)" in await reason(context)
 
-    async def test_the_status_says_what_is_so(self, world, context, cluster, said):
+    async def test_the_status_reports_failure_and_recovery(self, world, context, cluster, said):
         cluster.answers = [Unavailable("no")]
         cluster.entries.give(entry(**CALL))
         world.clock.tick(1)
@@ -521,7 +537,9 @@ class TestLife:
         assert cluster.statuses[1]["conditions"][0]["status"] == "True"
         assert cluster.statuses[1]["lastRefreshTime"]
 
-    async def test_a_busy_kind_writes_its_age_seldom(self, world, context, cluster):
+    async def test_the_refresh_time_of_a_busy_kind_is_written_rarely(
+        self, world, context, cluster
+    ):
         stream = await follow(cluster, pod("a"))
         await eventually(lambda: len(cluster.statuses) == 1)
         written = []
@@ -534,7 +552,7 @@ class TestLife:
         assert written == [1, 1, 2, 2, 2, 3, 3]
         assert "conditions" not in cluster.statuses[1]
 
-    async def test_a_conflict_waits_for_the_newer_version(self, world, context, cluster):
+    async def test_a_status_write_that_conflicts_is_repeated_later(self, world, context, cluster):
         cluster.refuse = True
         await follow(cluster, pod("a"))
         await eventually(lambda: cluster.refused)
@@ -544,7 +562,7 @@ class TestLife:
         await eventually(lambda: cluster.statuses)
 
 
-async def test_a_sweep_waits_as_one_request_for_an_entry(world, make):
+async def test_a_sweep_that_needs_a_missing_entry_waits_as_one_request(world, make):
     read_entry = {"name": "known", "globalReference": {"name": "teams"}}
     policy = world.install(
         make.policy(

@@ -34,7 +34,7 @@ def fired(index, kind, *, subresource="", namespace="a"):
     return [rule.policy.key for rule in rules]
 
 
-def test_keys_tell_policies_of_namespaces_apart(index, stored):
+def test_keys_distinguish_policies_of_different_namespaces(index, stored):
     for policy in (stored(), stored(namespace="a"), stored(namespace="b")):
         index.apply(policy)
     assert [item.key for item in index.policies()] == ["a/p", "b/p", "p"]
@@ -44,7 +44,7 @@ def test_keys_tell_policies_of_namespaces_apart(index, stored):
     assert policy_ref(stored(namespace="b")) == policy_named("b/p")
 
 
-def test_policies_of_two_kinds_that_share_a_name_are_two(index, stored):
+def test_policies_of_two_kinds_with_the_same_name_are_kept_apart(index, stored):
     index.apply(stored(namespace="shop"))
     other = stored(namespace="shop") | {"apiVersion": "example.org/v1", "kind": "ModRule"}
     index.apply(other)
@@ -66,7 +66,7 @@ def test_an_event_of_an_older_generation_changes_nothing(index, stored):
     assert index.apply(stored(generation=1, uid="another")) is not newer
 
 
-def test_a_policy_that_became_invalid_acts_no_more_until_it_is_mended(index, stored):
+def test_a_policy_that_becomes_invalid_stops_acting_until_it_is_corrected(index, stored):
     index.apply(stored())
     error = index.apply(stored(generation=2, spec={"nonsense": 1}))
     assert isinstance(error, InvalidPolicy)
@@ -108,7 +108,7 @@ def test_rules_are_found_by_the_kind_that_may_trigger_them(
     assert fired(index, kind, subresource=subresource) == (["p"] if fires else [])
 
 
-def test_a_namespaced_policy_is_left_out_elsewhere(index, stored):
+def test_a_namespaced_policy_is_not_found_for_other_namespaces(index, stored):
     index.apply(stored(namespace="a"))
     assert fired(index, "ConfigMap", namespace="a") == ["a/p"]
     assert fired(index, "ConfigMap", namespace="b") == []
@@ -125,7 +125,7 @@ def test_a_namespaced_policy_is_left_out_elsewhere(index, stored):
         ([], "other", True),
     ],
 )
-def test_a_rule_for_other_names_is_left_out_where_the_object_has_one(
+def test_a_rule_for_other_names_is_not_found_for_an_object_with_a_name(
     index, stored, names, name, found
 ):
     policy = stored()
@@ -141,7 +141,7 @@ def versioned(policy, version, **annotations):
     return policy | {"metadata": meta}
 
 
-def test_an_older_version_changes_nothing_at_all(index, stored):
+def test_an_older_resource_version_changes_nothing(index, stored):
     """A list that began before a change returns the earlier version of the policy."""
     index.apply(versioned(stored(), 12, paused="true"))
     known = index.entry(policy_named("p"))
@@ -150,13 +150,13 @@ def test_an_older_version_changes_nothing_at_all(index, stored):
     assert index.entry(policy_named("p")) is known
 
 
-def test_a_policy_that_was_made_again_outlives_the_word_that_it_was_deleted(index, stored):
+def test_a_late_deletion_of_an_earlier_policy_does_not_remove_a_recreated_one(index, stored):
     index.apply(versioned(stored(uid="second"), 12))
     index.on_deleted(versioned(stored(uid="first"), 11))
     assert fired(index, "ConfigMap") == ["p"]
 
 
-def test_a_subscriber_gets_each_change_with_what_was_before(index, stored):
+def test_a_subscriber_receives_each_change_with_the_previous_version(index, stored):
     seen = []
     index.apply(versioned(stored(), 1))
     index.subscribe(lambda before, after: seen.append((before, after)))
@@ -170,7 +170,7 @@ def test_a_subscriber_gets_each_change_with_what_was_before(index, stored):
     assert versions == [(None, "1"), ("1", "2"), ("2", None)]
 
 
-def test_what_kubectl_keeps_of_a_policy_is_not_held(index, stored):
+def test_the_last_applied_configuration_of_kubectl_is_not_kept(index, stored):
     policy = versioned(stored(), 1, paused="true")
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     policy["metadata"]["annotations"][applied] = "{}"
@@ -196,13 +196,13 @@ def conditions(count):
     return {"preconditions": {"all": items}}
 
 
-async def test_a_large_policy_is_compiled_where_nobody_waits_for_it(index, stored):
+async def test_compiling_a_large_policy_does_not_block_the_event_loop(index, stored):
     assert await turns_during(index.prepare(stored(**conditions(1_500)))) > 20
     prepared = index.apply(stored(**conditions(1_500)))
     assert index.get(policy_named("p")) is prepared
 
 
-async def test_what_was_prepared_is_used_and_nothing_else(index, stored):
+async def test_a_prepared_policy_is_used_only_for_its_own_generation_and_uid(index, stored):
     await index.prepare(stored(generation=1))
     assert index.apply(stored(generation=2)).generation == 2
     await index.prepare(stored(generation=3, spec={"nonsense": 1}))

@@ -39,7 +39,7 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfiguration
         "/apis/kyverno.io/v2/namespaces/kyverno/updaterequests/ur-1",
     ],
 )
-def test_a_path_that_no_policy_reads(path: str) -> None:
+def test_protected_paths_may_not_be_read(path: str) -> None:
     assert PROTECTION.of_call("GET", path)
 
 
@@ -58,7 +58,7 @@ def test_a_path_that_no_policy_reads(path: str) -> None:
         "{}",
     ],
 )
-def test_a_path_that_a_policy_may_read(path: str) -> None:
+def test_unprotected_paths_may_be_read(path: str) -> None:
     assert PROTECTION.of_call("GET", path) == ""
 
 
@@ -75,11 +75,11 @@ def test_a_path_that_a_policy_may_read(path: str) -> None:
         (f"{REVIEW}/../selfsubjectreviews", False),
     ],
 )
-def test_a_post_makes_nothing(path: str, *, allowed: bool) -> None:
+def test_only_posts_that_create_nothing_are_allowed(path: str, *, allowed: bool) -> None:
     assert (PROTECTION.of_call("POST", path) == "") is allowed
 
 
-def test_a_list_of_all_namespaces_leaves_out_our_own() -> None:
+def test_a_list_of_all_namespaces_omits_secrets_of_kube_retrofit() -> None:
     ours, theirs = ({"metadata": {"namespace": name}} for name in (OWN, "team"))
     answer = {"kind": "SecretList", "items": [ours, theirs]}
     lean = PROTECTION.without_own("/api/v1/secrets?limit=5", answer)
@@ -87,14 +87,14 @@ def test_a_list_of_all_namespaces_leaves_out_our_own() -> None:
     assert PROTECTION.without_own("/api/v1/configmaps", answer) == answer
 
 
-def test_another_namespace_may_be_the_own_one() -> None:
+def test_the_protected_namespace_is_configurable() -> None:
     elsewhere = Protection(namespace="policies")
     assert elsewhere.of_call("GET", "/api/v1/namespaces/policies/secrets/x")
     assert elsewhere.of_call("GET", "/api/v1/namespaces/kyverno/secrets/x") == ""
 
 
 @pytest.mark.parametrize(("kind", "left"), [("Secret", True), ("Namespace", False)])
-def test_nothing_triggers_in_the_own_namespace_whatever_the_filters_say(
+def test_objects_in_the_own_namespace_trigger_nothing_whatever_the_filters(
     kind: str, *, left: bool
 ) -> None:
     holder = SettingsHolder.of(OWN)
@@ -103,7 +103,7 @@ def test_nothing_triggers_in_the_own_namespace_whatever_the_filters_say(
     assert holder.leaves_trigger(make_rule("r"), subject) is left
 
 
-def test_what_the_filters_leave_out_fires_rules_all_the_same_that_they_are_not_for() -> None:
+def test_resource_filters_do_not_apply_to_unfiltered_rules() -> None:
     holder = SettingsHolder.of(OWN)
     holder.load({"resourceFilters": "[Secret,*,*]"})
     rule, subject = make_rule("r"), Subject(obj={}, group="", version="v1", kind="Secret")
@@ -120,7 +120,7 @@ def test_what_the_filters_leave_out_fires_rules_all_the_same_that_they_are_not_f
         ("ClusterPolicy", {"namespace": None}),
     ],
 )
-async def test_a_target_that_a_value_leads_to_is_refused_and_not_read(
+async def test_a_protected_target_found_by_evaluation_is_refused_and_not_read(
     world, make, kind, fields
 ) -> None:
     version = {
@@ -142,7 +142,7 @@ async def test_a_target_that_a_value_leads_to_is_refused_and_not_read(
     assert world.wire.calls[f"get {kind} mine"] == 0
 
 
-async def test_a_pattern_leaves_out_own_objects(world, make) -> None:
+async def test_a_target_pattern_skips_objects_in_the_own_namespace(world, make) -> None:
     ours, theirs = (world.cluster.add(make.object("Secret", "s", name)) for name in (OWN, "b"))
     policy = make.policy(targets=[{"apiVersion": "v1", "kind": "Secret", "namespace": "*"}])
     request = await world.ask(world.install(policy), world.cluster.add(make.object()))
@@ -154,7 +154,7 @@ async def test_a_pattern_leaves_out_own_objects(world, make) -> None:
     assert await world.read(theirs) != theirs
 
 
-async def test_a_request_about_an_own_object_is_refused_unread(world, make) -> None:
+async def test_a_request_whose_trigger_is_protected_is_refused_without_a_read(world, make) -> None:
     secret = world.cluster.add(make.object("Secret", "kube-retrofit-ca", OWN, data={"k": "v"}))
     request = await world.ask(world.install(make.policy(kinds=("Secret",))), secret)
     ended = await world.processor.attempt(request, 0.0)
@@ -165,7 +165,7 @@ async def test_a_request_about_an_own_object_is_refused_unread(world, make) -> N
 
 @pytest.mark.parametrize("field", ["ownerReferences", "finalizers"])
 @pytest.mark.parametrize("allowed", [False, True])
-async def test_what_decides_when_a_target_is_deleted_is_left(
+async def test_owner_references_and_finalizers_are_changed_only_if_allowed(
     world, make, field: str, *, allowed: bool
 ) -> None:
     target = world.cluster.add(make.object("Secret", "s"))
@@ -189,6 +189,6 @@ async def test_what_decides_when_a_target_is_deleted_is_left(
     assert await world.read(target) == target
 
 
-def test_only_what_is_guarded_can_be_allowed() -> None:
+def test_only_guarded_metadata_can_be_allowed() -> None:
     with pytest.raises(InvalidSetting, match="uid is not guarded"):
         Protection.of(ControllerSettings(allow_metadata="uid, finalizers"))

@@ -96,24 +96,24 @@ class TestLabels:
             (None, None, ["any", "both", "home", "open", "rest"]),
         ],
     )
-    def test_rules_are_found_by_a_label_that_all_they_match_has(
+    def test_rules_are_found_by_a_label_that_every_match_requires(
         self, store, labels, home, expected
     ):
         assert found(store, known(labels=labels, home=home)) == expected
 
-    def test_of_several_that_have_to_be_there_the_rarest_counts(self):
+    def test_a_rule_is_indexed_by_the_rarest_of_its_required_labels(self):
         store = stored({f"p{at}": {"any": [labelled(env="prod", app=str(at))]} for at in range(9)})
         assert found(store, known(labels={"env": "prod", "app": "4"})) == ["p4"]
         assert found(store, known(labels={"env": "prod"})) == []
 
-    def test_whether_labels_lead_to_rules_is_known(self, store):
+    def test_turns_on_reports_whether_any_rule_depends_on_a_label(self, store):
         turns_on = store.turns_on
         assert turns_on("ConfigMap", [("app", "x")], Phase.ADMISSION)
         assert not turns_on("ConfigMap", [("app", "z")], Phase.ADMISSION)
         assert not turns_on("Secret", [("app", "x")], Phase.ADMISSION)
 
 
-def test_names_and_namespaces_go_before_labels():
+def test_names_and_namespaces_take_precedence_over_labels():
     store = stored(
         {
             "name": {"any": [filtered(names=["c"], selector={"matchLabels": {"a": "b"}})]},
@@ -139,7 +139,7 @@ PARTS: tuple[Object, ...] = (
 )
 
 
-def test_no_rule_that_matches_is_left_out():
+def test_every_matching_rule_is_found():
     matches = {
         f"{form}-{at}": {form: list(pair)}
         for form in ("any", "all")

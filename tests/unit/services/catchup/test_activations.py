@@ -29,7 +29,7 @@ def policy(generation=1, *, touched=0, version="50", ready=0, uid="u", name="p")
     }
 
 
-def test_a_new_policy_counts_from_its_first_version_on():
+def test_catch_up_of_a_new_policy_begins_at_its_first_version():
     starts = Activations()
     starts.on_stored(policy(), 100.0)
     start = starts.get(P)
@@ -45,13 +45,13 @@ def test_a_new_policy_counts_from_its_first_version_on():
     assert starts.earliest({P}) is None
 
 
-def test_a_policy_that_was_in_force_when_it_was_first_seen_tells_no_version():
+def test_a_policy_first_seen_in_force_has_no_start_version():
     starts = Activations()
     starts.on_stored(policy(version="77", ready=1), 100.0)
     assert starts.get(P).version == 0
 
 
-def test_a_new_generation_counts_from_its_change_on():
+def test_catch_up_of_a_new_generation_begins_at_its_change():
     starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     starts.cover(starts.open(100.0).values())
@@ -66,14 +66,14 @@ def test_a_new_generation_counts_from_its_change_on():
     assert set(starts.open(161.0)) == {P}
 
 
-def test_what_was_not_looked_at_is_the_beginning_of_the_next_generation():
+def test_a_generation_begins_where_an_uncovered_earlier_one_began():
     starts = Activations()
     starts.on_stored(policy(), 100.0)
     starts.on_stored(policy(2, touched=2, version="60"), 102.0)
     assert (starts.get(P).since, starts.get(P).version) == (NOON, 50)
 
 
-def test_an_older_generation_that_ends_late_covers_no_newer_one():
+def test_covering_an_older_generation_late_does_not_cover_a_newer_one():
     starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     looked_at = starts.open(100.0)
@@ -82,7 +82,7 @@ def test_an_older_generation_that_ends_late_covers_no_newer_one():
     assert set(starts.open(160.0)) == {P}
 
 
-def test_a_policy_that_is_made_again_begins_again():
+def test_a_recreated_policy_has_a_new_activation():
     starts = Activations()
     starts.on_stored(policy(3, ready=3), 100.0)
     starts.cover(starts.open(100.0).values())
@@ -91,7 +91,7 @@ def test_a_policy_that_is_made_again_begins_again():
     assert set(starts.open(200.0)) == {P}
 
 
-def test_a_new_leader_leaves_out_what_was_looked_at():
+def test_a_new_leader_skips_activations_that_were_covered():
     starts = Activations()
     starts.on_stored(policy(ready=1, name="old"), 100.0)
     starts.on_stored(policy(ready=1, touched=500, name="touched"), 100.0)
@@ -104,7 +104,7 @@ def test_a_new_leader_leaves_out_what_was_looked_at():
     assert starts.earliest({policy_named("old")}) is None
 
 
-def test_where_nobody_ever_looked_older_policies_count_from_now_on():
+def test_without_an_earlier_pass_older_policies_begin_now():
     starts = Activations()
     starts.on_stored(policy(ready=1), 100.0)
     now = NOON + timedelta(hours=1)

@@ -43,22 +43,22 @@ def at(created=None, *entries):
         (at(5, ("ours", 5), ("kubectl", 5)), 5),
     ],
 )
-def test_the_last_change_is_distinguished_from_those_that_fire_nothing(obj, seconds):
+def test_the_last_change_excludes_changes_that_fire_nothing(obj, seconds):
     expected = None if seconds is None else NOON + timedelta(seconds=seconds)
     assert changed(obj, but_by=frozenset({"ours"})) == expected
 
 
-def test_what_rules_write_on_existing_objects_is_our_own_work():
+def test_writes_of_rules_on_existing_objects_are_own_work():
     written = at(5, (EXISTING_MANAGER, 60))
     assert changed(written, but_by=frozenset({FIELD_MANAGER})) == NOON + timedelta(seconds=5)
 
 
-def test_our_own_work_counts_where_a_rule_wants_it():
+def test_own_work_counts_as_a_change_if_a_rule_wants_it():
     assert changed(at(5, ("ours", 60))) == NOON + timedelta(seconds=60)
 
 
 @pytest.mark.parametrize("broken", [None, "yesterday", 7])
-def test_a_time_that_is_none_is_no_change(broken):
+def test_a_malformed_time_is_not_a_change(broken):
     obj = at(5)
     obj["metadata"]["managedFields"] = [{"manager": "kubectl", "time": broken}]
     assert changed(obj) == NOON + timedelta(seconds=5)
@@ -77,6 +77,6 @@ def test_a_time_that_is_none_is_no_change(broken):
         (61, "100", False),
     ],
 )
-def test_of_the_first_second_only_what_came_later_is_in_a_window(seconds, version, inside):
+def test_a_window_holds_only_later_versions_of_its_first_second(seconds, version, inside):
     window = Window(since=NOON, until=NOON + timedelta(seconds=60), version=10)
     assert window.holds(NOON + timedelta(seconds=seconds), version) is inside

@@ -27,7 +27,7 @@ async def leading(chase: Chase, make: type[Make]) -> Chase:
     return chase
 
 
-async def test_while_nothing_is_missing_nothing_is_looked_for(leading, make):
+async def test_no_objects_are_read_while_no_trigger_is_missing(leading, make):
     leading.add(make.object())
     reads = leading.world.wire.calls["get"]
     await leading.pass_time(700)
@@ -35,7 +35,7 @@ async def test_while_nothing_is_missing_nothing_is_looked_for(leading, make):
     assert leading.world.wire.calls["get"] == reads
 
 
-async def test_after_a_gap_what_the_rule_would_change_is_found(leading, make):
+async def test_objects_that_the_rule_would_change_are_found_after_a_gap(leading, make):
     leading.add(make.object(name="missed"))
     leading.add(make.object(name="done", labels={"done": "yes"}))
     leading.add(make.object(name="system", namespace="kube-system"))
@@ -49,7 +49,7 @@ async def test_after_a_gap_what_the_rule_would_change_is_found(leading, make):
     assert await leading.names() == ["missed"]
 
 
-async def test_what_was_stored_while_the_policy_was_not_in_force_is_found(chase, make):
+async def test_objects_stored_while_the_policy_was_not_in_force_are_found(chase, make):
     await chase.install(own(make, "Fail"))
     chase.world.clock.tick(60)
     await chase.passes.begin()
@@ -59,9 +59,7 @@ async def test_what_was_stored_while_the_policy_was_not_in_force_is_found(chase,
     assert chase.losses == []
 
 
-async def test_while_objects_were_not_changed_the_triggers_of_other_rules_were_recorded(
-    chase, make
-):
+async def test_an_outage_of_the_changing_webhook_loses_no_triggers_of_other_rules(chase, make):
     policy = own(make, "Fail")
     (changes,) = policy["spec"]["rules"]
     records = make.policy(spec={"failurePolicy": "Fail"})["spec"]["rules"][0]
@@ -79,7 +77,7 @@ async def test_while_objects_were_not_changed_the_triggers_of_other_rules_were_r
     assert chase.losses == []
 
 
-async def test_without_the_annotation_nothing_is_found(chase, make):
+async def test_without_the_annotation_for_existing_objects_nothing_is_found(chase, make):
     policy = own(make, "Fail")
     policy["metadata"]["annotations"] = {}
     await chase.install(policy)

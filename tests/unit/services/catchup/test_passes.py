@@ -30,7 +30,7 @@ def trigger(make, name="t", **content):
     return make.object(name=name, **content)
 
 
-async def test_a_change_that_nobody_recorded_is_found_by_the_next_pass(leading, make):
+async def test_an_unrecorded_change_is_found_by_the_next_pass(leading, make):
     leading.add(trigger(make))
     leading.add(make.object(name="other"))
     await leading.pass_time(200)
@@ -42,14 +42,14 @@ async def test_a_change_that_nobody_recorded_is_found_by_the_next_pass(leading, 
     assert sum(leading.reported[0].recorded.values()) == 1
 
 
-async def test_it_is_found_once(leading, make):
+async def test_an_unrecorded_change_is_found_only_once(leading, make):
     leading.add(trigger(make))
     await leading.pass_time(1500)
     assert await leading.names() == ["t"]
     assert len(leading.reported) == 1
 
 
-async def test_what_was_recorded_is_left(leading, make):
+async def test_a_recorded_change_is_not_found_again(leading, make):
     policy = leading.world.policies
     stored = leading.add(trigger(make))
     asked = await leading.world.ask(
@@ -60,14 +60,14 @@ async def test_what_was_recorded_is_left(leading, make):
     assert await leading.names() == []
 
 
-async def test_a_gap_is_looked_at_when_it_ends(leading, make):
+async def test_a_pass_follows_soon_after_a_gap(leading, make):
     leading.add(trigger(make))
     leading.checkpoint.last = MISSED
     await leading.pass_time(15)
     assert await leading.names() == ["t"]
 
 
-async def test_while_triggers_are_lost_all_the_time_there_are_no_more_passes(leading, make):
+async def test_continuous_losses_do_not_increase_the_number_of_passes(leading, make):
     before = leading.passes.passes
     for number in range(120):
         leading.checkpoint.last = AdmissionHeartbeat(missed=str(number))
@@ -95,7 +95,7 @@ async def test_two_changes_in_one_second_are_distinguished_after_a_gap(leading, 
     assert await leading.names() == (["t"] if changed else [])
 
 
-async def test_what_is_young_is_left_to_the_next_pass(leading, make):
+async def test_a_change_shortly_before_a_pass_is_left_to_the_next_pass(leading, make):
     leading.checkpoint.last = MISSED
     before = leading.passes.passes
     await leading.pass_time(6)
@@ -107,14 +107,14 @@ async def test_what_is_young_is_left_to_the_next_pass(leading, make):
     assert await leading.names() == ["t"]
 
 
-async def test_our_own_work_is_not_found_for_ever(leading, make):
+async def test_own_writes_and_writes_of_kubelets_are_not_found(leading, make):
     leading.add(trigger(make), manager="kube-retrofit")
     leading.add(trigger(make, "t-kubelet"), manager="kubelet")
     await leading.pass_time(310)
     assert await leading.names() == []
 
 
-async def test_a_restart_goes_on_where_the_last_pass_ended(leading, make):
+async def test_passes_continue_after_a_restart_where_the_last_one_ended(leading, make):
     leading.add(trigger(make))
     await leading.pass_time(20)
     done = leading.checkpoint.current.done
@@ -129,7 +129,7 @@ async def test_a_restart_goes_on_where_the_last_pass_ended(leading, make):
     assert leading.checkpoint.current.done > done + timedelta(hours=1)
 
 
-async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make):
+async def test_a_failed_pass_is_repeated_over_the_same_time(leading, make):
     leading.add(trigger(make))
     before = leading.checkpoint.current.done
 
@@ -147,7 +147,7 @@ async def test_a_pass_that_fails_is_made_again_over_the_same_time(leading, make)
     assert await leading.names() == ["t"]
 
 
-async def test_a_kind_that_may_not_be_listed_keeps_nothing_else_from_being_looked_at(chase, make):
+async def test_a_kind_that_may_not_be_listed_does_not_keep_others_from_being_searched(chase, make):
     await chase.install(make.policy("a", spec=IGNORE, kinds=("Secret",)))
     await chase.install(make.policy("b", spec=IGNORE))
 
@@ -165,9 +165,7 @@ async def test_a_kind_that_may_not_be_listed_keeps_nothing_else_from_being_looke
     assert chase.said == ["secrets: no"]
 
 
-async def test_a_kind_that_cannot_be_listed_now_keeps_the_time_open_and_no_other_waiting(
-    chase, make
-):
+async def test_a_kind_that_is_unavailable_holds_the_checkpoint_but_no_other_kind(chase, make):
     await chase.install(make.policy("a", spec=IGNORE, kinds=("Secret",)))
     await chase.install(make.policy("b", spec=IGNORE))
     await chase.passes.begin()
@@ -196,7 +194,7 @@ async def test_one_list_serves_all_rules_of_a_kind(chase, make):
     assert chase.world.wire.calls == {"list": 1}
 
 
-async def test_rules_that_no_live_object_can_serve_are_skipped(chase, make):
+async def test_rules_that_cannot_be_caught_up_are_skipped(chase, make):
     append = {"data": {"l": "{{ target.data.l }} x"}}
     await chase.install(make.policy(spec=IGNORE, patch=append))
     await chase.passes.begin()
@@ -206,7 +204,7 @@ async def test_rules_that_no_live_object_can_serve_are_skipped(chase, make):
     assert not chase.world.wire.calls["list"]
 
 
-async def test_preconditions_are_asked_on_the_whole_object(chase, make):
+async def test_preconditions_are_evaluated_on_the_whole_object(chase, make):
     wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
     await chase.install(make.policy(spec=IGNORE, preconditions={"all": wanted}))
     await chase.passes.begin()
@@ -219,7 +217,7 @@ async def test_preconditions_are_asked_on_the_whole_object(chase, make):
     assert await chase.names() == ["fails", "yes"]
 
 
-async def test_what_a_policy_asks_of_an_object_is_read_in_its_own_name(chase, make):
+async def test_objects_for_preconditions_are_read_as_the_account_of_the_policy(chase, make):
     wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
     policy = make.policy(spec=IGNORE, preconditions={"all": wanted})
     policy["metadata"]["annotations"] = {ANNOTATION_SERVICE_ACCOUNT: "a/bot"}
@@ -233,7 +231,7 @@ async def test_what_a_policy_asks_of_an_object_is_read_in_its_own_name(chase, ma
     assert set(chase.world.wire.users) == {" list ConfigMap", "a:bot get ConfigMap"}
 
 
-async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make):
+async def test_a_context_entry_that_may_not_be_read_does_not_stop_a_pass(chase, make):
     entry = {"name": "e", "configMap": {"name": "c", "namespace": "a"}}
     wanted = [{"key": "{{ e.data.v }}", "operator": "Equals", "value": "go"}]
     policy = make.policy(spec=IGNORE, context=[entry], preconditions={"all": wanted})
@@ -255,7 +253,9 @@ async def test_an_entry_that_its_account_may_not_read_stops_no_pass(chase, make)
 
 class TestTheBeginningOfAPolicy:
     @pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
-    async def test_is_looked_at_once_it_is_in_force(self, chase, make, failure_policy):
+    async def test_changes_before_a_new_policy_is_in_force_are_found_afterwards(
+        self, chase, make, failure_policy
+    ):
         await chase.passes.begin()
         await chase.pass_time(100)
         chase.add(make.object(name="before"))
@@ -276,7 +276,9 @@ class TestTheBeginningOfAPolicy:
         recorded = ["after", "between"] if failure_policy == "Ignore" else ["between"]
         assert await chase.names() == recorded
 
-    async def test_is_left_to_its_sweep(self, chase, make):
+    async def test_changes_before_a_new_policy_is_in_force_are_left_to_its_sweep(
+        self, chase, make
+    ):
         await chase.passes.begin()
         policy = await chase.install(make.policy(on_change=True), ready=False)
         chase.add(make.object(name="between"))
@@ -284,7 +286,7 @@ class TestTheBeginningOfAPolicy:
         await chase.pass_time(20)
         assert await chase.names() == []
 
-    async def test_survives_a_leader(self, chase, make):
+    async def test_the_beginning_of_a_policy_survives_a_change_of_leader(self, chase, make):
         await chase.passes.begin()
         await chase.pass_time(10)
         policy = await chase.install(make.policy(), ready=False)
@@ -311,12 +313,16 @@ class TestAChangedPolicy:
         await leading.pass_time(2)
         return leading
 
-    async def test_gets_what_it_lost_before_the_change_and_nothing_else(self, changed, make):
+    async def test_earlier_losses_are_found_only_for_the_rules_before_the_change(
+        self, changed, make
+    ):
         changed.add(trigger(make, "u-after"))
         await changed.pass_time(310)
         assert await changed.names() == ["t-before", "u-after"]
 
-    async def test_is_forgotten_as_it_was_when_that_time_was_looked_at(self, leading, make):
+    async def test_the_previous_version_is_forgotten_once_its_time_was_searched(
+        self, leading, make
+    ):
         leading.add(make.object("Secret", "t"))
         await leading.change("p", make.policy(kinds=("Secret",))["spec"])
         listed = leading.world.wire.users
@@ -330,7 +336,7 @@ class TestAChangedPolicy:
 
 
 class TestWhatTheSettingsLeaveOut:
-    async def test_is_not_found(self, leading, make):
+    async def test_filtered_and_unselected_objects_are_not_found(self, leading, make):
         leading.settings.load(
             {
                 "resourceFilters": "[ConfigMap,a,t-filtered]",
@@ -343,7 +349,7 @@ class TestWhatTheSettingsLeaveOut:
         await leading.pass_time(310)
         assert await leading.names() == ["t-asked"]
 
-    async def test_users_that_nobody_can_tell_end_the_regular_passes(self, leading, make):
+    async def test_with_excluded_users_only_passes_after_a_gap_find_changes(self, leading, make):
         leading.settings.load({"excludeUsernames": "robot"})
         leading.add(trigger(make))
         leading.checkpoint.last = AdmissionHeartbeat(renewed="again")
@@ -358,7 +364,7 @@ class TestWhatTheSettingsLeaveOut:
         await leading.pass_time(15)
         assert "t-2" in await leading.names()
 
-    async def test_conditions_that_only_the_api_server_knows_end_all_of_it(self, leading, make):
+    async def test_with_match_conditions_in_the_settings_nothing_is_found(self, leading, make):
         condition = '[{"name": "c", "expression": "true"}]'
         leading.settings.load({"matchConditions": condition})
         leading.add(trigger(make))
@@ -366,7 +372,7 @@ class TestWhatTheSettingsLeaveOut:
         assert await leading.names() == []
 
 
-async def test_nothing_is_looked_for_beside_a_live_kyverno(leading, make):
+async def test_changes_made_while_kyverno_is_at_work_are_not_found(leading, make):
     leading.held = True
     leading.add(trigger(make))
     await leading.pass_time(700)
@@ -375,7 +381,7 @@ async def test_nothing_is_looked_for_beside_a_live_kyverno(leading, make):
     assert await leading.names() == []
 
 
-async def test_no_more_is_stored_than_can_wait(leading, make):
+async def test_a_pass_stores_no_requests_at_the_waiting_limit(leading, make):
     leading.add(trigger(make))
     leading.waiting = 1000
     with pytest.raises(Overloaded, match="already waiting"):
@@ -385,7 +391,7 @@ async def test_no_more_is_stored_than_can_wait(leading, make):
     assert await leading.names() == ["t"]
 
 
-async def test_an_interval_of_zero_leaves_only_what_follows_an_outage(leading, make):
+async def test_an_interval_of_zero_leaves_only_the_search_after_an_outage(leading, make):
     leading.passes.interval = 0.0
     leading.add(trigger(make))
     leading.checkpoint.last = MISSED

@@ -39,7 +39,7 @@ def request(name="ur-1", created=NOON, digest="d", uid="trigger-uid", **spec):
     )
 
 
-def test_a_request_covers_what_came_before_its_second():
+def test_a_request_covers_changes_before_its_second():
     seen = RecentRequests()
     seen.record(request(), NOON)
     assert seen.after(*KEY, NOON - SECOND)
@@ -58,7 +58,7 @@ def test_a_request_whose_trigger_was_not_stored_covers_nothing():
     assert len(seen) == 0
 
 
-def test_sweeps_and_requests_without_a_trigger_are_nothing_to_remember():
+def test_sweeps_and_requests_without_a_trigger_are_not_remembered():
     seen = RecentRequests()
     seen.record(request(sweep=True), NOON)
     seen.record(request(uid=""), NOON)
@@ -69,7 +69,7 @@ def aggregate(sequence, **more):
     return request("sweep-1", sweep=True, sequence=sequence, source=Source.CATCH_UP, **more)
 
 
-def test_an_aggregate_request_covers_what_came_before_it_was_raised_last():
+def test_an_aggregate_request_covers_changes_before_its_sequence_last_rose():
     seen = RecentRequests()
     seen.record(aggregate(1), NOON)
     assert seen.after(*KEY, NOON - SECOND)
@@ -83,7 +83,7 @@ def test_an_aggregate_request_covers_what_came_before_it_was_raised_last():
     assert not seen.after(*KEY, NOON)
 
 
-def test_an_aggregate_request_that_had_begun_before_covers_no_more_than_is_known():
+def test_an_aggregate_request_first_seen_after_its_start_covers_until_its_creation():
     for status in (RequestStatus(sweep=SweepProgress()), RequestStatus(state=State.COMPLETED)):
         seen = RecentRequests()
         seen.record(replace(aggregate(7), status=status), NOON + 600 * SECOND)
@@ -91,7 +91,7 @@ def test_an_aggregate_request_that_had_begun_before_covers_no_more_than_is_known
         assert not seen.after(*KEY, NOON)
 
 
-def test_what_is_made_for_a_change_covers_it_until_it_is_reported():
+def test_a_request_created_for_a_change_covers_it_until_it_is_reported():
     seen = RecentRequests()
     seen.note(*KEY, "ur-9", NOON)
     assert seen.after(*KEY, NOON)
@@ -101,7 +101,7 @@ def test_what_is_made_for_a_change_covers_it_until_it_is_reported():
     assert len(seen) == 1
 
 
-def test_what_nobody_asks_for_any_more_is_forgotten():
+def test_requests_before_the_given_time_are_forgotten():
     seen = RecentRequests()
     for number in range(10):
         seen.record(request(f"ur-{number}", created=NOON + number * SECOND), NOON)
@@ -111,7 +111,7 @@ def test_what_nobody_asks_for_any_more_is_forgotten():
     assert len(seen) == 0
 
 
-def test_the_older_half_goes_when_there_are_too_many():
+def test_the_older_half_is_dropped_when_there_are_too_many_requests():
     seen = RecentRequests(most=10)
     for number in range(11):
         seen.record(

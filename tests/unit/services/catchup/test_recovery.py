@@ -62,7 +62,7 @@ async def test_a_change_within_an_outage_is_found_under_fail(leading, make):
     assert leading.losses == []
 
 
-async def test_it_is_looked_into_five_seconds_after_its_end(leading, make):
+async def test_an_outage_is_searched_five_seconds_after_its_end(leading, make):
     leading.outage(3, make.object(name="t"))
     await leading.pass_time(4)
     assert await leading.names() == []
@@ -70,7 +70,7 @@ async def test_it_is_looked_into_five_seconds_after_its_end(leading, make):
     assert await leading.names() == ["t"]
 
 
-async def test_what_was_recorded_within_it_is_left(leading, make):
+async def test_triggers_recorded_during_an_outage_are_not_found_again(leading, make):
     outages, clock = leading.in_force.outages, leading.world.clock
     outages.begin(Cause.MISSING, clock.now())
     clock.tick(3)
@@ -83,7 +83,7 @@ async def test_what_was_recorded_within_it_is_left(leading, make):
     assert await leading.names() == []
 
 
-async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again(leading, make):
+async def test_a_request_removed_with_its_namespace_is_created_again(leading, make):
     outages, clock = leading.in_force.outages, leading.world.clock
     stored = leading.add(make.object(name="t"))
     policy = await leading.world.policies.get(policy_named("p"))
@@ -98,7 +98,7 @@ async def test_a_recorded_request_that_vanished_with_its_namespace_is_made_again
     assert await leading.names() == ["t"]
 
 
-async def test_a_request_that_goes_with_its_policy_makes_no_outage_longer(leading, make, install):
+async def test_a_request_removed_with_its_policy_does_not_extend_an_outage(leading, make, install):
     outages, clock = leading.in_force.outages, leading.world.clock
     await install("other", resources={"names": ["s*"]})
     policy = await leading.world.policies.get(policy_named("other"))
@@ -113,7 +113,7 @@ async def test_a_request_that_goes_with_its_policy_makes_no_outage_longer(leadin
     assert outages.earliest() == begun
 
 
-async def test_nothing_is_looked_for_that_came_before_the_policy(leading, make, install):
+async def test_changes_before_the_policy_existed_are_not_found(leading, make, install):
     outages, clock = leading.in_force.outages, leading.world.clock
     outages.begin(Cause.MISSING, clock.now())
     leading.add(make.object(name="s-early"))
@@ -127,7 +127,7 @@ async def test_nothing_is_looked_for_that_came_before_the_policy(leading, make, 
     assert await leading.names() == ["s-late"]
 
 
-async def test_an_outage_of_one_policy_concerns_no_other(leading, make, install):
+async def test_an_outage_of_one_policy_does_not_concern_other_policies(leading, make, install):
     uid = await install("other")
     await leading.pass_time(20)
     leading.outage(3, make.object(name="t"), policy=uid, cause=Cause.KIND)
@@ -135,7 +135,7 @@ async def test_an_outage_of_one_policy_concerns_no_other(leading, make, install)
     assert [item.spec.policy.key for item in await leading.requests()] == ["other"]
 
 
-async def test_one_that_goes_on_is_looked_into_meanwhile(leading, make):
+async def test_an_outage_that_continues_is_searched_every_minute(leading, make):
     leading.in_force.outages.begin(Cause.MISSING, leading.world.clock.now())
     leading.add(make.object(name="t-1"))
     await leading.pass_time(70)
@@ -147,7 +147,7 @@ async def test_one_that_goes_on_is_looked_into_meanwhile(leading, make):
     assert await leading.names() == ["t-1", "t-2"]
 
 
-async def test_the_next_leader_looks_into_it(leading, make):
+async def test_the_next_leader_searches_an_outage(leading, make):
     leading.in_force.outages.begin(Cause.MISSING, leading.world.clock.now())
     leading.add(make.object(name="t"))
     await leading.pass_time(2)
@@ -160,14 +160,16 @@ async def test_the_next_leader_looks_into_it(leading, make):
     assert await leading.names() == ["t"]
 
 
-async def test_without_an_outage_nothing_is_stored(leading):
+async def test_the_checkpoint_is_not_written_without_an_outage(leading):
     before = leading.checkpoint.current
     await leading.pass_time(200)
     assert leading.checkpoint.current is before
 
 
 class TestWhatCannotBeFound:
-    async def test_an_append_is_counted_by_the_objects_that_changed(self, chase, install, make):
+    async def test_losses_of_an_appending_rule_are_counted_by_changed_objects(
+        self, chase, install, make
+    ):
         await install("appends", patch=APPEND)
         chase.world.clock.tick(60)
         await chase.passes.begin()
@@ -185,7 +187,7 @@ class TestWhatCannotBeFound:
         assert (rule.name, rule.objects) == ("r", 1)
         assert "how often it runs" in rule.why
 
-    async def test_spans_that_follow_each_other_count_an_object_once(self, chase, install, make):
+    async def test_consecutive_outages_count_each_object_once(self, chase, install, make):
         await install("appends", patch=APPEND)
         await chase.passes.begin()
         await chase.pass_time(10)
@@ -198,7 +200,7 @@ class TestWhatCannotBeFound:
         counted = [rule.objects for loss in chase.losses for rule in loss.rules]
         assert sum(counted) == 3
 
-    async def test_what_was_reported_is_not_reported_again_by_the_slack_of_a_later_span(
+    async def test_a_reported_loss_is_not_reported_again_for_a_later_outage(
         self, chase, install, make
     ):
         await install("appends", patch=APPEND)
@@ -214,7 +216,7 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert [rule.objects for loss in chase.losses for rule in loss.rules] == [1]
 
-    async def test_nothing_is_said_where_nothing_changed(self, chase, install):
+    async def test_no_loss_is_reported_if_no_object_changed(self, chase, install):
         await install("appends", patch=APPEND)
         await chase.passes.begin()
         await chase.pass_time(10)
@@ -222,7 +224,7 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert chase.losses == []
 
-    async def test_created_and_changed_are_distinguished(self, chase, install, make):
+    async def test_created_objects_are_distinguished_from_changed_ones(self, chase, install, make):
         await install("creates", resources={"operations": ["CREATE"]})
         await chase.passes.begin()
         stored = chase.add(make.object(name="t-old"))
@@ -232,7 +234,7 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
 
-    async def test_a_policy_lost_nothing_before_there_was_one(self, chase, install):
+    async def test_no_loss_is_reported_for_the_time_before_a_policy_existed(self, chase, install):
         await chase.passes.begin()
         chase.outage(3)
         chase.world.clock.tick(2)
@@ -240,7 +242,7 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert chase.losses == []
 
-    async def test_deletions_leave_nothing_to_count(self, chase, install):
+    async def test_lost_deletions_are_reported_without_a_number(self, chase, install):
         await install("deletes", resources={"operations": ["DELETE"]})
         await chase.passes.begin()
         await chase.pass_time(10)
@@ -249,7 +251,9 @@ class TestWhatCannotBeFound:
         (loss,) = chase.losses
         assert [item.objects for item in loss.rules] == [None]
 
-    async def test_what_cannot_be_listed_is_no_number(self, chase, install, make):
+    async def test_losses_of_a_kind_that_cannot_be_listed_are_reported_without_a_number(
+        self, chase, install, make
+    ):
         await install("appends", patch=APPEND)
         await chase.passes.begin()
         await chase.pass_time(10)
@@ -262,7 +266,7 @@ class TestWhatCannotBeFound:
         assert "how often it runs" in rule.why
         assert rule.why.endswith("cannot be listed: list ConfigMap is not granted")
 
-    async def test_a_rule_that_could_be_caught_up_is_named_where_its_kind_cannot_be_listed(
+    async def test_a_rule_that_could_be_caught_up_is_reported_if_its_kind_is_not_listed(
         self, leading, make
     ):
         leading.world.wire.before_read = _refuse_lists
@@ -272,7 +276,7 @@ class TestWhatCannotBeFound:
         assert [(rule.name, rule.objects) for rule in loss.rules] == [("r", None)]
         assert loss.rules[0].why == ("configmaps cannot be listed: list ConfigMap is not granted")
 
-    async def test_the_number_of_one_policy_is_known_though_the_kind_of_another_is_not_listed(
+    async def test_losses_are_counted_although_the_kind_of_another_policy_is_not_listed(
         self, chase, install, make
     ):
         await install("pods", resources={"kinds": ["Pod"]})
@@ -298,7 +302,7 @@ class TestWhileNoAdmissionServerWasThere:
             await chase.pass_time(8)
         return chase
 
-    async def test_what_a_rule_under_ignore_lost_is_counted(self, appends, make):
+    async def test_triggers_lost_by_a_rule_under_ignore_are_counted(self, appends, make):
         appends.add(make.object(name="t-1"))
         await appends.pass_time(12)
         appends.add(make.object(name="t-2"))
@@ -309,7 +313,7 @@ class TestWhileNoAdmissionServerWasThere:
         assert [item.objects for item in loss.rules] == [2]
         assert appends.in_force.outages.earliest() is None
 
-    async def test_what_is_lost_at_once_after_the_first_leader_began_is_counted(
+    async def test_triggers_lost_right_after_the_first_leader_began_are_counted(
         self, chase, install, make
     ):
         await install("ignores", patch=APPEND, spec={"failurePolicy": "Ignore"})
@@ -320,7 +324,7 @@ class TestWhileNoAdmissionServerWasThere:
         await chase.pass_time(30)
         assert [item.objects for loss in chase.losses for item in loss.rules] == [1]
 
-    async def test_while_it_lasts_it_is_counted_every_minute(self, appends, make):
+    async def test_losses_are_counted_every_minute_while_the_gap_lasts(self, appends, make):
         for number in range(24):
             appends.checkpoint.last = AdmissionHeartbeat(missed=str(number))
             appends.add(make.object(name=f"t-{number}"))
@@ -330,7 +334,9 @@ class TestWhileNoAdmissionServerWasThere:
         counted = [item.objects for loss in appends.losses for item in loss.rules]
         assert sum(counted) >= 24
 
-    async def test_before_this_leader_too(self, appends, make):
+    async def test_losses_before_the_current_leader_are_reported_without_a_number(
+        self, appends, make
+    ):
         done = appends.world.clock.now()
         appends.checkpoint.current = replace(appends.checkpoint.current, done=done)
         appends.world.clock.tick(30)

@@ -24,7 +24,7 @@ from reconciler.services.catchup.rules import why_lost
         ),
     ],
 )
-def test_why_a_lost_trigger_stays_lost_is_said(make, changes, word):
+def test_why_lost_reports_the_reason_that_a_trigger_stays_lost(make, changes, word):
     compiled = compile_policy(make.policy(**changes))
     text = why_lost(compiled, compiled.programs[0])
     assert (word in text) if word else text == ""

@@ -32,11 +32,11 @@ def act(schedule, now, *, held=False, new=False, guessing=False):
         (1000.0, {"guessing": True, "new": True}, Action.LOOK_AT_NEW),
     ],
 )
-def test_where_nothing_is_missing(now, facts, action):
+def test_the_action_follows_the_interval_while_no_trigger_is_missing(now, facts, action):
     assert act(CALM, now, **facts) is action
 
 
-def test_who_must_guess_looks_at_beginnings_while_servers_are_alive():
+def test_a_guessing_leader_searches_only_beginnings_while_servers_are_alive():
     heard, _ = CALM.heard(AdmissionHeartbeat(renewed="2"), 1180.0)
     assert act(heard, 1200.0, guessing=True) is Action.LOOK_AT_BEGINNINGS
     assert act(heard, 1211.0, guessing=True) is Action.REST
@@ -63,7 +63,7 @@ def test_a_loss_brings_the_next_pass_forward(passed, missed, due):
     )
 
 
-def test_a_leader_that_begins_looks_at_once_at_what_is_settled():
+def test_a_new_leader_makes_its_first_pass_after_five_seconds():
     begun = CALM.begun(ALIVE, 2000.0, unseen=60.0)
     assert act(begun, 2000.0) is Action.REST
     assert act(begun, 2005.0) is Action.LOOK_AT_IGNORED
@@ -96,7 +96,7 @@ def test_a_leader_that_begins_looks_at_once_at_what_is_settled():
         ([(MISSED, 2005.0), (replace(MISSED, missed="2"), 2010.0)], [65.0, 5.0]),
     ],
 )
-def test_how_long_triggers_may_be_missing(said, span):
+def test_heartbeats_show_for_how_long_triggers_may_be_missing(said, span):
     schedule, spans = CALM.begun(ALIVE, 2000.0, unseen=60.0), []
     for heartbeat, now in said:
         schedule, missing = schedule.heard(heartbeat, now)
@@ -104,7 +104,7 @@ def test_how_long_triggers_may_be_missing(said, span):
     assert spans == span
 
 
-def test_servers_are_asked_every_five_seconds():
+def test_heartbeats_are_read_every_five_seconds():
     begun = CALM.begun(ALIVE, 2000.0, unseen=0.0)
     assert not begun.asks(2004.0)
     assert begun.asks(2005.0)

@@ -6,7 +6,7 @@ from reconciler.services.hooks.accounts import HookAccounts
 from tests.unit.services.hooks.world import PLACE, Ending, Objects, World
 
 
-async def test_a_schedule_is_missed_from_the_moment_on_at_which_its_hook_is_ready() -> None:
+async def test_the_status_that_makes_a_hook_ready_also_records_its_schedules() -> None:
     world = World()
     schedule = [{"name": "tick", "crontab": "0 * * * *"}]
     run = {"operations": [{"operation": "Delete", "kind": "Pod", "name": "a"}]}

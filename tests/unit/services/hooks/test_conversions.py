@@ -67,7 +67,7 @@ def keeper(stored: Stored, reported: dict[str, str]) -> HookConversions:
     return made
 
 
-async def test_definitions_are_written_once() -> None:
+async def test_custom_resource_definitions_are_written_once() -> None:
     none = {"strategy": "None"}
     stored, reported = Stored(a=none, b=none), dict[str, str]()
     made = keeper(stored, reported)
@@ -79,7 +79,7 @@ async def test_definitions_are_written_once() -> None:
     assert reported == {"conversion up": "", "conversion down": "", "conversion other": ""}
 
 
-async def test_one_that_is_not_there_holds_up_no_other() -> None:
+async def test_a_missing_definition_does_not_hold_up_the_others() -> None:
     stored, reported = Stored(a={}), dict[str, str]()
     made = keeper(stored, reported)
     with pytest.raises(NotFound):
@@ -100,7 +100,9 @@ async def test_one_that_is_not_there_holds_up_no_other() -> None:
         ({"url": "https://a"}, "already converted by https://a: remove"),
     ],
 )
-async def test_what_somebody_else_converts_stays_theirs(client: dict[str, Any], said: str) -> None:
+async def test_a_definition_that_another_client_converts_is_not_changed(
+    client: dict[str, Any], said: str
+) -> None:
     theirs = {"strategy": "Webhook", "webhook": {"clientConfig": client}}
     stored = Stored(a=theirs, b={})
     with pytest.raises(Conflict, match=said):
@@ -108,7 +110,7 @@ async def test_what_somebody_else_converts_stays_theirs(client: dict[str, Any], 
     assert stored.found["a.g"] == theirs
 
 
-async def test_what_shell_operator_left_in_the_namespace_is_taken_over() -> None:
+async def test_a_conversion_that_shell_operator_left_in_the_namespace_is_taken_over() -> None:
     client = {"service": {"name": "shell-operator-conversion-svc", "namespace": "shop"}}
     stored = Stored(a={"strategy": "Webhook", "webhook": {"clientConfig": client}}, b={})
     await keeper(stored, {}).settle()

@@ -157,7 +157,7 @@ def once_a_day() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("binding", "made"), [(at_start, "onstartup"), (once_a_day, "daily")])
-def test_what_runs_by_itself_runs_once_wherever_a_process_ends(
+def test_startup_and_schedule_bindings_run_once_wherever_a_process_ends(
     binding: Callable[[], dict[str, Any]], made: str
 ) -> None:
     async def lifes(at: int) -> tuple[bool, str, World]:
@@ -183,7 +183,7 @@ def test_what_runs_by_itself_runs_once_wherever_a_process_ends(
 
 @pytest.mark.parametrize("allowed", [False, True], ids=["must not fail", "may fail"])
 @pytest.mark.parametrize("most", [1, 1 << 20], ids=["one by one", "together"])
-def test_each_event_makes_its_object_once_whenever_the_api_server_is_away(
+def test_each_event_makes_its_object_once_whenever_the_api_server_is_unavailable(
     most: int, *, allowed: bool
 ) -> None:
     async def one(at: int) -> tuple[bool, str, World]:
@@ -227,7 +227,7 @@ def test_the_order_is_kept_whichever_calls_are_answered_503(most: int, every: in
             pytest.fail("it writes more often than there are events")
 
 
-def test_the_end_of_a_process_for_jq_loses_nothing() -> None:
+def test_the_end_of_a_jq_process_loses_no_events() -> None:
     async def one(ends: int) -> tuple[int, Counter[str]]:
         world, jq = World(), LabelsByJq(ends=ends)
         world.create("seed-before", seed="y")
@@ -246,7 +246,7 @@ def test_the_end_of_a_process_for_jq_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 1 << 20], ids=["one by one", "together"])
-def test_what_happened_before_the_start_of_an_api_server_is_given_as_well(most: int) -> None:
+def test_events_from_before_a_restart_of_the_api_server_are_delivered(most: int) -> None:
     async def three(at: int) -> tuple[bool, str, World]:
         world, ending = World(), Ending(at=at)
         world.cluster.create(HOOKS, hook())
@@ -273,7 +273,7 @@ def test_what_happened_before_the_start_of_an_api_server_is_given_as_well(most: 
             pytest.fail("it writes more often than there are events")
 
 
-def test_what_nobody_knows_any_more_is_said_to_be_missed() -> None:
+def test_events_that_the_api_server_has_dropped_are_reported_as_missed() -> None:
     async def two() -> list[str]:
         world = World()
         world.cluster.create(HOOKS, hook())
@@ -320,7 +320,7 @@ async def _repeated(events: int) -> tuple[Counter[str], set[State]]:
 
 
 @pytest.mark.parametrize("events", [1, 40])
-def test_a_run_that_is_repeated_for_one_operation_has_created_once(events: int) -> None:
+def test_a_run_that_is_repeated_for_one_operation_creates_each_object_once(events: int) -> None:
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         made, states = runner.run(_repeated(events))
     assert made == Counter(f"seed-{number}-added" for number in range(events))
@@ -334,7 +334,7 @@ async def _missed() -> tuple[Counter[str], list[str]]:
     return await world.made(), [event.reason for event in world.events.emitted]
 
 
-def test_nothing_is_said_to_be_missed_while_nothing_is() -> None:
+def test_no_missed_events_are_reported_if_none_were_missed() -> None:
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         made, said = runner.run(_missed())
     assert len(made) == 3
@@ -371,7 +371,7 @@ async def _blind(at: int) -> tuple[bool, set[str], bool]:
     return has_ended(ending), left, world.missed
 
 
-def test_what_a_list_shows_is_recorded_as_a_whole_or_said_to_be_missed() -> None:
+def test_changes_found_by_a_list_are_all_recorded_or_reported_as_missed() -> None:
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         for at in range(MOST_WRITES):
             ended, left, missed = runner.run(_blind(at))

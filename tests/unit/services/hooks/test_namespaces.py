@@ -65,7 +65,7 @@ def runner() -> Iterator[asyncio.Runner]:
         yield found
 
 
-def test_the_objects_of_all_namespaces_come_with_one_synchronization(
+def test_the_objects_of_all_namespaces_are_delivered_by_one_synchronization(
     runner: asyncio.Runner,
 ) -> None:
     async def play() -> None:
@@ -82,7 +82,9 @@ def test_the_objects_of_all_namespaces_come_with_one_synchronization(
     runner.run(play())
 
 
-def test_objects_come_and_go_with_the_labels_of_their_namespace(runner: asyncio.Runner) -> None:
+def test_objects_are_added_and_deleted_with_the_labels_of_their_namespace(
+    runner: asyncio.Runner,
+) -> None:
     async def play() -> None:
         world = World(CLUSTER_HOOKS)
         world.cluster.create(CLUSTER_HOOKS, hook())
@@ -104,7 +106,7 @@ def test_objects_come_and_go_with_the_labels_of_their_namespace(runner: asyncio.
     runner.run(play())
 
 
-def test_what_happens_to_namespaces_while_nobody_watches_is_found(runner: asyncio.Runner) -> None:
+def test_changes_in_namespaces_while_no_process_watches_are_found(runner: asyncio.Runner) -> None:
     async def play() -> None:
         world = World(CLUSTER_HOOKS)
         world.cluster.create(CLUSTER_HOOKS, hook())
@@ -133,7 +135,9 @@ def test_what_happens_to_namespaces_while_nobody_watches_is_found(runner: asynci
     runner.run(play())
 
 
-def test_a_namespace_that_comes_back_is_given_again(runner: asyncio.Runner) -> None:
+def test_objects_of_a_namespace_that_matches_again_are_delivered_again(
+    runner: asyncio.Runner,
+) -> None:
     async def play() -> None:
         world = World(CLUSTER_HOOKS)
         world.cluster.create(CLUSTER_HOOKS, hook())
@@ -178,7 +182,9 @@ async def life(at: int) -> bool:
     return ending.came.is_set()
 
 
-def test_wherever_a_process_ends_all_objects_come_and_go(runner: asyncio.Runner) -> None:
+def test_all_additions_and_deletions_are_delivered_wherever_a_process_ends(
+    runner: asyncio.Runner,
+) -> None:
     for at in range(120):
         if not runner.run(life(at)):
             break

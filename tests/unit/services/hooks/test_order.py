@@ -147,21 +147,23 @@ def named(error: ClusterError) -> str:
 
 
 @pytest.mark.parametrize("error", AWAY, ids=named)
-def test_what_comes_after_an_api_server_that_is_away_waits(error: ClusterError) -> None:
+def test_later_operations_wait_while_the_api_server_is_unavailable(error: ClusterError) -> None:
     outcome, made = attempted(World([error] * MANY))
     assert str(error) in outcome.failure
     assert made == []
 
 
 @pytest.mark.parametrize("error", AT_ONE_OBJECT, ids=named)
-def test_what_is_wrong_with_one_object_holds_up_no_other(error: ClusterError) -> None:
+def test_an_error_of_one_object_does_not_hold_up_later_operations(error: ClusterError) -> None:
     outcome, made = attempted(World([error] * MANY))
     assert str(error) in outcome.failure
     assert made == ["second", "third"]
 
 
 @pytest.mark.parametrize("error", AWAY, ids=named)
-def test_a_run_that_may_fail_does_what_it_can(error: ClusterError) -> None:
+def test_a_run_that_may_fail_continues_although_the_api_server_is_unavailable(
+    error: ClusterError,
+) -> None:
     outcome, made = attempted(World([error] * MANY), repeated=False)
     assert str(error) in outcome.failure
     assert made == ["second", "third"]
@@ -169,7 +171,7 @@ def test_a_run_that_may_fail_does_what_it_can(error: ClusterError) -> None:
 
 @pytest.mark.parametrize("naming", ["generateName", "name"])
 @pytest.mark.parametrize("error", AWAY, ids=named)
-def test_an_api_server_that_is_away_for_a_moment_fails_no_run(
+def test_a_short_outage_of_the_api_server_does_not_fail_a_run(
     error: ClusterError, naming: str
 ) -> None:
     outcome, made = attempted(World([error] * 2, naming))
@@ -177,7 +179,7 @@ def test_an_api_server_that_is_away_for_a_moment_fails_no_run(
     assert made == ["first", "second", "third"]
 
 
-def test_an_api_server_that_has_not_read_the_rights_yet_fails_no_run() -> None:
+def test_an_api_server_that_has_not_read_the_rights_yet_does_not_fail_a_run() -> None:
     """An API server that has just started refuses all calls until its authorizer has roles."""
     refused = [Forbidden("no right", permission="create configmaps", status=403)] * 2
     outcome, made = attempted(World([Unavailable("no answer"), *refused]))
@@ -185,7 +187,7 @@ def test_an_api_server_that_has_not_read_the_rights_yet_fails_no_run() -> None:
     assert made == ["first", "second", "third"]
 
 
-def test_a_right_that_is_gone_after_an_outage_holds_up_no_other_object() -> None:
+def test_a_right_lost_in_an_outage_does_not_hold_up_later_operations() -> None:
     refused = [Forbidden("no right", permission="create configmaps", status=403)] * MANY
     outcome, made = attempted(World([Unavailable("no answer"), *refused]))
     assert outcome.missing == "create configmaps"

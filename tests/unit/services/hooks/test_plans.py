@@ -149,7 +149,7 @@ class World:
         return {item["metadata"]["name"] for item in page.items}
 
 
-async def test_what_came_after_a_plan_is_run_for_itself() -> None:
+async def test_requests_that_a_plan_does_not_name_are_run_on_their_own() -> None:
     world = World()
     for order in (1, 2, 3):
         await world.record(order)
@@ -166,7 +166,9 @@ async def test_what_came_after_a_plan_is_run_for_itself() -> None:
 
 
 @pytest.mark.parametrize("value", [1 << 80, "\ud800", [[1 << 80]]], ids=["long", "half", "deep"])
-async def test_an_answer_that_is_no_json_fails_the_run_and_nothing_else(value: object) -> None:
+async def test_operations_that_cannot_be_written_as_json_fail_only_their_run(
+    value: object,
+) -> None:
     world = World(Copies({"value": value}))
     await world.record(1)
     await world.dispatcher.load()

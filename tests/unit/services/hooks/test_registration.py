@@ -54,7 +54,7 @@ def registration(registry: Registry, *hooks: RegisteredHook) -> HookRegistrar:
     return HookRegistrar(registry=registry, hooks=hooks, warn=print)
 
 
-async def test_hooks_are_made_once() -> None:
+async def test_the_hooks_of_executables_are_created_once() -> None:
     registry = Registry()
     work = registration(registry, registered("a.sh"), registered("b.sh", refused="bad"))
     await work.settle()
@@ -64,7 +64,7 @@ async def test_hooks_are_made_once() -> None:
     assert registry.refused == {"b.sh": "bad"}
 
 
-async def test_what_somebody_edited_is_restored() -> None:
+async def test_an_edited_hook_is_restored() -> None:
     edited = registered("a.sh").render()
     edited["spec"] = {"executable": "a.sh", "kubernetes": [{"kind": "Secret"}]}
     edited["metadata"] |= {"resourceVersion": "7", "labels": {"team": "x"}}
@@ -80,7 +80,7 @@ async def test_what_somebody_edited_is_restored() -> None:
     assert restored["metadata"]["labels"] == {"team": "x", **MARK}
 
 
-async def test_only_its_own_are_removed() -> None:
+async def test_only_hooks_that_registration_created_are_removed() -> None:
     mine, other = registered("gone.sh").render(), registered("declared").render()
     other["metadata"]["labels"] = {}
     registry = Registry(mine, other)

@@ -123,7 +123,7 @@ def world() -> World:
     return World()
 
 
-async def test_a_webhook_says_what_its_binding_says(world: World) -> None:
+async def test_a_webhook_has_the_settings_of_its_binding(world: World) -> None:
     keeper = world.keeper()
     assert keeper.problem(REF, "admission one.example.com").endswith("has not been written yet")
     await keeper.settle()
@@ -187,7 +187,7 @@ async def test_a_webhook_says_what_its_binding_says(world: World) -> None:
         (("'*'", "coordination.k8s.io"), "authentication.k8s.io authorization.k8s.io"),
     ],
 )
-async def test_a_rule_for_all_groups_means_none_that_a_cluster_dies_without(
+async def test_a_rule_for_all_api_groups_spares_the_groups_that_a_cluster_needs(
     world: World, groups: tuple[str, ...], spared: str
 ) -> None:
     rest = "apiVersions: ['*'], resources: ['*'], operations: ['*']"
@@ -201,7 +201,7 @@ async def test_a_rule_for_all_groups_means_none_that_a_cluster_dies_without(
     assert webhook.get("matchConditions", []) == (wanted if spared else [])
 
 
-async def test_what_is_as_it_must_be_is_not_written_again(world: World) -> None:
+async def test_a_configuration_that_is_up_to_date_is_not_written_again(world: World) -> None:
     keeper = world.keeper()
     for _ in range(3):
         await keeper.settle()
@@ -211,7 +211,7 @@ async def test_what_is_as_it_must_be_is_not_written_again(world: World) -> None:
     assert world.stored.writes == 2
 
 
-async def test_what_somebody_took_away_or_changed_is_restored_and_said(world: World) -> None:
+async def test_a_deleted_or_changed_configuration_is_restored_and_reported(world: World) -> None:
     keeper = world.keeper()
     await keeper.settle()
     del world.stored.found[FIRST]
@@ -225,7 +225,7 @@ async def test_what_somebody_took_away_or_changed_is_restored_and_said(world: Wo
     ]
 
 
-async def test_a_new_certificate_is_written_without_a_word(world: World) -> None:
+async def test_a_new_certificate_is_written_without_a_message(world: World) -> None:
     keeper = world.keeper()
     await keeper.settle()
     world.bundle = b"CB"
@@ -235,21 +235,21 @@ async def test_a_new_certificate_is_written_without_a_word(world: World) -> None
     assert world.said == []
 
 
-async def test_what_no_hook_needs_any_more_is_removed(world: World) -> None:
+async def test_a_configuration_that_no_hook_needs_is_removed(world: World) -> None:
     await world.keeper().settle()
     await world.keeper("configVersion: v1\nonStartup: 1").settle()
     assert world.stored.found == {}
     assert world.said[0] == f"removed {FIRST}, which no hook needs any longer"
 
 
-async def test_a_program_without_such_hooks_needs_no_rights(world: World) -> None:
+async def test_without_admission_hooks_no_rights_are_needed(world: World) -> None:
     world.stored.forbidden = True
     await world.keeper("configVersion: v1\nonStartup: 1").settle()
     with pytest.raises(Forbidden):
         await world.keeper().settle()
 
 
-async def test_that_of_another_program_stays(world: World) -> None:
+async def test_a_configuration_for_hooks_of_another_namespace_is_not_changed(world: World) -> None:
     await world.keeper(namespace="other").settle()
     before = dict(world.stored.found)
     with pytest.raises(Conflict, match="belongs to the hooks of namespace other: choose another"):
@@ -259,7 +259,7 @@ async def test_that_of_another_program_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize(("place", "taken"), [("shop", True), ("elsewhere", False)])
-async def test_one_that_shell_operator_left_in_the_namespace_is_taken_over(
+async def test_a_configuration_that_shell_operator_left_in_the_namespace_is_taken_over(
     world: World, place: str, *, taken: bool
 ) -> None:
     service = {"name": "old", "namespace": place}
@@ -278,7 +278,9 @@ async def test_one_that_shell_operator_left_in_the_namespace_is_taken_over(
     assert world.stored.found == {FIRST: old}
 
 
-async def test_one_that_the_api_server_refuses_is_left_out_with_its_reason(world: World) -> None:
+async def test_a_webhook_that_the_api_server_refuses_is_left_out_and_reported(
+    world: World,
+) -> None:
     world.stored.refused = "one.example.com"
     await world.keeper().settle()
     assert world.names() == ["two.example.com"]

@@ -83,7 +83,7 @@ def see(open_preview: Callable[..., Preview]) -> Callable[..., Awaitable[Seen]]:
     return see
 
 
-async def test_it_tells_what_would_be_written_and_writes_nothing(world, make, see):
+async def test_a_preview_reports_the_writes_and_writes_nothing(world, make, see):
     world.cluster.add(make.object(name="a"))
     world.cluster.add(make.object("Secret", "s"))
     writes = world.cluster.writes
@@ -95,7 +95,7 @@ async def test_it_tells_what_would_be_written_and_writes_nothing(world, make, se
     assert world.wire.calls["change"] == 0
 
 
-async def test_a_second_trigger_sees_what_the_first_would_have_done(world, make, see):
+async def test_a_second_trigger_sees_the_changes_of_the_first(world, make, see):
     for name in ("a", "b", "c"):
         world.cluster.add(make.object(name=name))
     world.cluster.add(make.object("Secret", "s"))
@@ -104,7 +104,7 @@ async def test_a_second_trigger_sees_what_the_first_would_have_done(world, make,
     assert world.wire.calls["get Secret s"] == 1
 
 
-async def test_what_the_settings_leave_out_is_no_trigger(world, make, see):
+async def test_triggers_that_the_settings_exclude_are_reported_as_unmet(world, make, see):
     for namespace in ("a", "kube-system"):
         world.cluster.add(make.object(namespace=namespace))
     world.cluster.add(make.object("Secret", "s"))
@@ -122,7 +122,7 @@ async def test_what_the_settings_leave_out_is_no_trigger(world, make, see):
     assert {item.unmet for item in seen.all} == {"excludeUsernames excludes the sender"}
 
 
-async def test_a_later_rule_goes_on_from_an_earlier_one(world, make, see, open_preview):
+async def test_a_later_rule_sees_the_changes_of_an_earlier_one(world, make, see, open_preview):
     world.cluster.add(make.object(name="a"))
     world.cluster.add(make.object("Secret", "s", labels={"old": "yes"}))
     preview = open_preview()
@@ -133,7 +133,7 @@ async def test_a_later_rule_goes_on_from_an_earlier_one(world, make, see, open_p
     assert seen.writes["s"].after["metadata"]["labels"] == labels
 
 
-async def test_objects_come_in_pages_and_are_counted(world, make, see, open_preview):
+async def test_triggers_are_listed_in_pages_and_counted(world, make, see, open_preview):
     for number in range(7):
         world.cluster.add(make.object(name=f"c{number}"))
     world.cluster.add(make.object("Secret", "s"))
@@ -146,7 +146,7 @@ async def test_objects_come_in_pages_and_are_counted(world, make, see, open_prev
     assert max(chunk.read for chunk in seen.chunks) == 2
 
 
-async def test_a_list_that_expires_goes_on_where_it_was(world, make, see, open_preview):
+async def test_a_list_that_expires_is_continued_where_it_was(world, make, see, open_preview):
     for number in range(6):
         world.cluster.add(make.object(name=f"c{number}"))
     world.cluster.add(make.object("Secret", "s"))
@@ -164,7 +164,7 @@ async def test_a_list_that_expires_goes_on_where_it_was(world, make, see, open_p
     assert seen.failures == []
 
 
-async def test_a_list_that_always_expires_ends(world, make, see):
+async def test_a_list_that_always_expires_is_reported_as_a_failure(world, make, see):
     world.cluster.add(make.object(name="a"))
 
     def expire(verb, _kind):
@@ -174,7 +174,7 @@ async def test_a_list_that_always_expires_ends(world, make, see):
     assert (await see(make.policy())).failures == ["list: too old"]
 
 
-async def test_a_right_that_is_missing_is_named_and_the_rest_goes_on(
+async def test_a_missing_right_is_reported_and_the_rest_is_previewed(
     world, make, see, open_preview
 ):
     world.cluster.add(make.object(name="a"))
@@ -187,7 +187,7 @@ async def test_a_right_that_is_missing_is_named_and_the_rest_goes_on(
     assert preview.cluster.permissions == {"list configmaps"}
 
 
-async def test_a_target_that_may_not_be_read_is_no_refusal(world, make, see, open_preview):
+async def test_a_target_that_may_not_be_read_is_not_a_refusal(world, make, see, open_preview):
     world.cluster.add(make.object(name="a"))
     world.cluster.add(make.object("Secret", "s"))
     world.cluster.forbid("get", "secrets")
@@ -198,7 +198,7 @@ async def test_a_target_that_may_not_be_read_is_no_refusal(world, make, see, ope
     assert preview.cluster.permissions == {"get secrets in namespace a"}
 
 
-async def test_what_the_server_refuses_is_refused_and_not_seen_later(
+async def test_a_change_that_the_server_refuses_is_reported_and_not_kept(
     world, make, see, open_preview, refuse
 ):
     world.cluster.add(make.object(name="a"))
@@ -240,7 +240,7 @@ async def test_a_marker_of_the_controller_is_not_part_of_a_change(world, make, s
     assert "annotations" not in seen.writes["s"].after["metadata"]
 
 
-async def test_an_object_that_two_filters_mean_triggers_once(world, make, see):
+async def test_an_object_that_two_filters_match_triggers_once(world, make, see):
     world.cluster.add(make.object(name="a", labels={"x": "1"}))
     policy = make.policy()
     filters = policy["spec"]["rules"][0]["match"]["any"]
@@ -251,7 +251,7 @@ async def test_an_object_that_two_filters_mean_triggers_once(world, make, see):
     assert [item.trigger["metadata"]["name"] for item in seen.all] == ["a"]
 
 
-async def test_only_triggers_of_one_namespace(world, make, see):
+async def test_only_triggers_of_the_given_namespace_are_previewed(world, make, see):
     for namespace in ("a", "b"):
         world.cluster.add(make.object(namespace=namespace))
     seen = await see(make.policy(targets=[OWN]), replace(UPDATE, namespace="b"))
@@ -280,7 +280,7 @@ async def test_a_target_that_does_not_resolve_is_an_error_of_its_trigger(world, 
     assert "none" in seen.errors[0]
 
 
-async def test_the_user_of_the_request_is_who_is_named(world, make, see):
+async def test_the_given_user_is_the_user_of_the_request(world, make, see):
     world.cluster.add(make.object(name="a"))
     world.cluster.add(make.object("Secret", "s"))
     policy = make.policy(patch={"metadata": {"labels": {"by": "{{ request.userInfo.username }}"}}})
@@ -317,7 +317,9 @@ async def test_an_exception_keeps_a_rule_from_its_trigger(world, make, see):
     assert "a/e" in unmet
 
 
-async def test_where_one_rule_applies_the_others_do_not(world, make, open_preview):
+async def test_with_apply_rules_one_a_later_rule_does_not_apply_after_the_first(
+    world, make, open_preview
+):
     world.cluster.add(make.object(name="a"))
     world.cluster.add(make.object("Secret", "s"))
     policy = make.policy(spec={"applyRules": "One"})
@@ -330,7 +332,7 @@ async def test_where_one_rule_applies_the_others_do_not(world, make, open_previe
     assert "applyRules: One" in unmet
 
 
-async def test_kinds_that_nobody_can_list_are_named(world, make, open_preview):
+async def test_kinds_that_cannot_be_listed_are_reported(world, make, open_preview):
     policy = make.policy(kinds=("Pod/binding", "None", "ConfigMap"))
     (program,) = compile_policy(policy).programs
     notes = await open_preview().unseen(program, UPDATE)
@@ -338,7 +340,9 @@ async def test_kinds_that_nobody_can_list_are_named(world, make, open_preview):
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_rules_for_some_operations_see_what_exists(world, make, see, operation):
+async def test_a_rule_for_an_operation_is_previewed_only_if_an_operation_is_given(
+    world, make, see, operation
+):
     world.cluster.add(make.object(name="a"))
     world.cluster.add(make.object("Secret", "s"))
     policy = make.policy(resources={"operations": [operation]})
@@ -346,7 +350,7 @@ async def test_rules_for_some_operations_see_what_exists(world, make, see, opera
     assert (await see(policy, Occasion())).all == []
 
 
-async def test_one_answer_is_enough_for_many_who_ask_at_once(world, make):
+async def test_concurrent_reads_of_an_object_share_one_call(world, make):
     stored = world.cluster.add(make.object())
     kind = world.cluster.exact("v1", "ConfigMap")
     cluster = DryRun(world.wire)
@@ -355,7 +359,7 @@ async def test_one_answer_is_enough_for_many_who_ask_at_once(world, make):
     assert world.wire.calls["get"] == 1
 
 
-async def test_a_kept_change_that_does_not_fit_any_more_is_dropped(world, make):
+async def test_a_kept_change_is_dropped_if_the_object_has_changed_since(world, make):
     stored = world.cluster.add(make.object(data={"x": "1"}))
     kind = world.cluster.exact("v1", "ConfigMap")
     cluster = DryRun(world.wire)
@@ -364,7 +368,7 @@ async def test_a_kept_change_that_does_not_fit_any_more_is_dropped(world, make):
     assert (await cluster.get(kind, "a", "c"))["data"] == {"y": "1"}
 
 
-async def test_an_object_that_cannot_be_copied_is_said_to_be_unreadable(world, make):
+async def test_an_object_that_cannot_be_copied_is_reported_as_unreadable(world, make):
     nested: object = "x"
     for _ in range(2000):
         nested = [nested]
@@ -382,7 +386,7 @@ async def test_an_object_that_cannot_be_copied_is_said_to_be_unreadable(world, m
         await cluster.get(kind, "a", "c")
 
 
-async def test_rights_that_the_server_misses_are_noted(world, make):
+async def test_rights_that_the_server_reports_as_missing_are_recorded(world, make):
     stored = world.cluster.add(make.object())
     kind = world.cluster.exact("v1", "ConfigMap")
     world.cluster.forbid("patch", "configmaps")
@@ -394,7 +398,7 @@ async def test_rights_that_the_server_misses_are_noted(world, make):
     assert len(cluster.refused) == 1
 
 
-async def test_a_conflict_is_no_refusal(world, make):
+async def test_a_conflict_is_not_a_refusal(world, make):
     stored = world.cluster.add(make.object())
     await world.edit(stored, data={"y": "1"})
     kind = world.cluster.exact("v1", "ConfigMap")
@@ -404,7 +408,7 @@ async def test_a_conflict_is_no_refusal(world, make):
     assert not cluster.refused
 
 
-async def test_of_rules_of_which_one_is_applied_the_later_ones_are_held_back(
+async def test_with_apply_rules_one_a_later_rule_applies_only_to_other_triggers(
     world, make, open_preview
 ):
     world.cluster.add(make.object(name="a"))
@@ -420,7 +424,7 @@ async def test_of_rules_of_which_one_is_applied_the_later_ones_are_held_back(
     assert seen.outcomes == [Outcome.PATCHED]
 
 
-async def test_a_rule_on_what_exists_sees_what_the_one_before_it_would_have_done(
+async def test_a_rule_on_existing_objects_sees_the_changes_of_the_rule_before_it(
     world, make, open_preview
 ):
     policy = make.policy()

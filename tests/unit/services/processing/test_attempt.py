@@ -71,7 +71,7 @@ async def test_a_trigger_changes_its_target(world, make, target, trigger, attemp
     )
 
 
-async def test_one_named_target_costs_one_read_of_each_and_one_write(
+async def test_one_trigger_and_one_named_target_cost_two_reads_and_one_write(
     world, make, target, trigger, attempt
 ):
     await attempt(await world.ask(world.install(make.policy()), trigger))
@@ -79,7 +79,7 @@ async def test_one_named_target_costs_one_read_of_each_and_one_write(
     assert (calls["get"], calls["list"], calls["change"]) == (2, 0, 1)
 
 
-async def test_what_the_settings_exclude_is_skipped_with_their_name(
+async def test_a_target_that_the_settings_exclude_is_skipped_and_the_setting_named(
     world, make, target, trigger, attempt
 ):
     world.index.languages.installation = BESIDE
@@ -93,7 +93,7 @@ async def test_what_the_settings_exclude_is_skipped_with_their_name(
 
 
 class TestPolicy:
-    async def test_gone(self, world, make, trigger, attempt):
+    async def test_a_request_of_a_deleted_policy_is_skipped(self, world, make, trigger, attempt):
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
         world.remove(policy)
@@ -101,7 +101,9 @@ class TestPolicy:
         ended, _ = await attempt(request)
         assert ended.disposition == Skip(reason="PolicyGone", message="policy p was deleted")
 
-    async def test_of_a_kind_that_is_not_known_is_waited_for(self, world, make, trigger, attempt):
+    async def test_a_request_of_an_unknown_kind_of_policy_is_retried(
+        self, world, make, trigger, attempt
+    ):
         """A policy of the same name and another kind does not act for it."""
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
@@ -110,7 +112,9 @@ class TestPolicy:
         assert (type(ended.disposition), ended.disposition.reason) == (Retry, Reason.NOT_FOUND)
         assert "ModRule of kyverno.io/v1 is not a kind of policy" in ended.disposition.message
 
-    async def test_made_again_under_its_name(self, world, make, trigger, attempt):
+    async def test_a_request_of_a_policy_that_was_recreated_is_skipped(
+        self, world, make, trigger, attempt
+    ):
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
         world.remove(policy)
@@ -118,7 +122,7 @@ class TestPolicy:
         ended, _ = await attempt(request)
         assert (ended.disposition.reason, type(ended.disposition)) == ("PolicyGone", Skip)
 
-    async def test_made_again_and_the_index_does_not_know_yet(
+    async def test_a_recreated_policy_that_the_index_does_not_have_yet_is_applied(
         self, world, make, trigger, target, attempt
     ):
         old = world.install(make.policy(patch={"metadata": {"labels": {"old": "yes"}}}))
@@ -128,18 +132,22 @@ class TestPolicy:
         assert ended.disposition == Done()
         assert (await world.read(target))["metadata"]["labels"] == {"done": "yes"}
 
-    async def test_not_known_yet_is_read_live(self, world, make, trigger, target, attempt):
+    async def test_a_policy_that_the_index_does_not_have_yet_is_read_live(
+        self, world, make, trigger, target, attempt
+    ):
         policy = world.cluster.add(make.policy())
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition == Done()
 
-    async def test_without_the_rule(self, world, make, trigger, attempt):
+    async def test_a_request_of_a_removed_rule_is_skipped(self, world, make, trigger, attempt):
         policy = world.install(make.policy())
         ended, _ = await attempt(await world.ask(policy, trigger, rule="gone"))
         assert ended.disposition.reason == "RuleGone"
         assert isinstance(ended.disposition, Skip)
 
-    async def test_a_newer_generation_is_what_counts(self, world, make, trigger, target, attempt):
+    async def test_the_newest_generation_of_the_policy_is_applied(
+        self, world, make, trigger, target, attempt
+    ):
         policy = world.install(make.policy())
         request = await world.ask(policy, trigger)
         newer = make.policy(patch={"metadata": {"labels": {"newer": "yes"}}})
@@ -148,7 +156,7 @@ class TestPolicy:
         await attempt(request)
         assert (await world.read(target))["metadata"]["labels"] == {"newer": "yes"}
 
-    async def test_an_older_generation_in_the_index_is_looked_up(
+    async def test_a_newer_generation_than_the_indexed_one_is_read_live(
         self, world, make, trigger, target, attempt
     ):
         policy = world.install(make.policy())
@@ -157,14 +165,18 @@ class TestPolicy:
         await attempt(await world.ask(edited, trigger))
         assert (await world.read(target))["metadata"]["labels"] == {"newer": "yes"}
 
-    async def test_an_invalid_one_fails_with_the_place(self, world, make, trigger, attempt):
+    async def test_an_invalid_policy_fails_the_request_with_the_location(
+        self, world, make, trigger, attempt
+    ):
         policy = make.policy(targets=[{"apiVersion": "v1", "name": "x"}])
         stored = world.cluster.add(policy)
         ended, _ = await attempt(await world.ask(stored, trigger))
         assert ended.disposition.reason == "InvalidPolicy"
         assert "spec.rules[0].mutate.targets[0].kind" in ended.disposition.message
 
-    async def test_that_cannot_be_read_is_tried_again(self, world, make, trigger, attempt):
+    async def test_a_policy_that_cannot_be_read_is_tried_again(
+        self, world, make, trigger, attempt
+    ):
         policy = world.cluster.add(make.policy())
         world.cluster.forbid("get", "clusterpolicies.kyverno.io")
         ended, _ = await attempt(await world.ask(policy, trigger))
@@ -177,13 +189,17 @@ class TestTrigger:
     def policy(self, world: World, make: type[Make]) -> Object:
         return world.install(make.policy())
 
-    async def test_not_stored_yet(self, world, make, policy, attempt):
+    async def test_a_trigger_that_is_not_stored_yet_is_unconfirmed(
+        self, world, make, policy, attempt
+    ):
         absent = make.object()
         absent["metadata"]["uid"] = "u"
         ended, _ = await attempt(await world.ask(policy, absent))
         assert isinstance(ended, Unconfirmed)
 
-    async def test_gone(self, world, policy, trigger, attempt):
+    async def test_a_request_of_a_deleted_trigger_is_skipped(
+        self, world, policy, trigger, attempt
+    ):
         request = await world.ask(policy, trigger, operation="UPDATE")
         world.remove(trigger)
         ended, _ = await attempt(request)
@@ -193,7 +209,9 @@ class TestTrigger:
         )
         assert ended.disposition == Skip(reason="TriggerGone", message=message)
 
-    async def test_that_matches_no_longer(self, world, make, trigger, attempt):
+    async def test_a_trigger_that_no_longer_matches_is_skipped(
+        self, world, make, trigger, attempt
+    ):
         condition = {"all": [{"key": "{{ request.object.data.v }}", "operator": "Equals"}]}
         condition["all"][0]["value"] = "1"
         policy = world.install(make.policy("q", preconditions=condition))
@@ -204,7 +222,9 @@ class TestTrigger:
         assert ended.disposition.reason == "NoMatch"
         assert "preconditions not met" in ended.disposition.message
 
-    async def test_that_cannot_be_read_is_tried_again(self, world, policy, trigger, attempt):
+    async def test_a_trigger_that_cannot_be_read_is_tried_again(
+        self, world, policy, trigger, attempt
+    ):
         def down(_verb, _kind):
             raise Unavailable("no answer")
 
@@ -240,7 +260,7 @@ class TestTrigger:
         assert ended.disposition == Done()
         assert (await world.read(target))["metadata"]["labels"] == {"was": "kept"}
 
-    async def test_on_update_the_version_is_the_carried_one(
+    async def test_on_update_the_resource_version_is_the_recorded_one(
         self, world, make, target, trigger, attempt
     ):
         label = {"seen": "v{{ request.object.metadata.resourceVersion }}"}
@@ -251,9 +271,7 @@ class TestTrigger:
         await attempt(await world.ask(policy, trigger, operation="UPDATE", record=record))
         assert (await world.read(target))["metadata"]["labels"] == {"seen": f"v{carried}"}
 
-    async def test_the_old_object_is_what_was_recorded(
-        self, world, make, target, trigger, attempt
-    ):
+    async def test_the_old_object_is_the_recorded_one(self, world, make, target, trigger, attempt):
         label = {"was": "{{ request.oldObject.data.v }}"}
         policy = world.install(make.policy("old", patch={"metadata": {"labels": label}}))
         request = await world.ask(
@@ -289,7 +307,9 @@ class TestTrigger:
         assert ended.disposition == Done()
         assert (await world.read(target))["metadata"]["labels"] == {"node": "n1"}
 
-    async def test_what_a_secret_recorded_is_read_from_there(self, world, make, target, attempt):
+    async def test_an_object_recorded_in_a_secret_is_read_from_it(
+        self, world, make, target, attempt
+    ):
         policy = world.install(
             make.policy(
                 "hidden",
@@ -309,7 +329,7 @@ class TestTrigger:
         assert ended.disposition == Done()
         assert (await world.read(target))["metadata"]["labels"] == {"was": "djE"}
 
-    async def test_a_recorded_secret_that_is_gone_ends_the_request(
+    async def test_a_missing_secret_with_recorded_objects_fails_the_request(
         self, world, policy, trigger, attempt
     ):
         request = await world.ask(policy, trigger, recorded_secret="ur-1-recorded")
@@ -326,7 +346,7 @@ class TestTrigger:
             ({"request": {"resource": "pods"}}, "admissionRequest.resource is a JSON string"),
         ],
     )
-    async def test_what_admission_never_writes_ends_a_request_by_its_place(
+    async def test_a_malformed_request_fails_with_the_location_of_the_fault(
         self, world, make, spec, words
     ):
         policy = world.install(make.policy(resources={"operations": ["DELETE"]}))
@@ -335,7 +355,7 @@ class TestTrigger:
         assert ended.disposition.reason == "MalformedRequest"
         assert words in ended.disposition.message
 
-    async def test_labels_of_the_namespace_are_read_when_the_rule_asks(
+    async def test_namespace_labels_are_read_if_the_rule_needs_them(
         self, world, make, target, trigger, attempt
     ):
         selector = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
@@ -345,7 +365,7 @@ class TestTrigger:
         assert ended.disposition == Done()
         assert world.wire.calls["get Namespace a"] == 1
 
-    async def test_what_nobody_can_decide_is_said_and_not_skipped(
+    async def test_a_match_that_cannot_be_decided_fails_the_request(
         self, world, make, target, trigger, attempt
     ):
         policy = make.policy("roles", spec={"background": False})
@@ -358,17 +378,21 @@ class TestTrigger:
 
 
 class TestTargets:
-    async def test_none_is_no_failure(self, world, make, trigger, attempt):
+    async def test_a_rule_without_any_matching_target_is_not_a_failure(
+        self, world, make, trigger, attempt
+    ):
         policy = world.install(make.policy(targets=[make.target("none-*")]))
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition == Done(message="no object matches the targets of the rule")
 
-    async def test_an_absent_one_by_name_is_a_final_failure(self, world, make, trigger, attempt):
+    async def test_an_absent_target_given_by_name_is_a_final_failure(
+        self, world, make, trigger, attempt
+    ):
         policy = world.install(make.policy())
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition == Fail(reason="TargetNotFound", message="Secret a/s: not found")
 
-    async def test_a_target_that_resolves_to_nothing_fails_and_its_siblings_are_changed(
+    async def test_a_target_that_resolves_to_nothing_fails_and_the_others_are_changed(
         self, world, make, target, trigger, attempt
     ):
         empty = make.target("{{ request.object.data.name || '' }}")
@@ -398,7 +422,7 @@ class TestTargets:
         assert isinstance(ended.disposition, Fail)
         assert ended.disposition.reason == "EvaluationFailed"
 
-    async def test_a_missing_right_parks_the_request_with_its_name(
+    async def test_a_missing_right_is_recorded_and_the_request_is_tried_again(
         self, world, make, target, trigger, attempt
     ):
         policy = world.install(make.policy())
@@ -411,7 +435,7 @@ class TestTargets:
         again, _ = await attempt(parked)
         assert again.disposition == Done()
 
-    async def test_the_missing_right_is_named_before_other_reasons(
+    async def test_a_missing_right_takes_precedence_over_other_reasons(
         self, world, make, trigger, attempt
     ):
         for name in ("s", "t"):
@@ -428,7 +452,7 @@ class TestTargets:
         assert ended.disposition.reason == "Forbidden"
         assert ended.disposition.missing_permission == "patch secrets in namespace a"
 
-    async def test_siblings_that_succeeded_are_not_repeated(self, world, make, trigger, attempt):
+    async def test_targets_that_succeeded_are_not_repeated(self, world, make, trigger, attempt):
         for name in ("s", "t"):
             world.cluster.add(make.object("Secret", name, spec={"list": []}))
         policy = world.install(
@@ -450,7 +474,7 @@ class TestTargets:
         assert not world.wire.calls["get Secret s"]
         assert (await world.read(make.object("Secret", "s")))["spec"]["list"] == ["x"]
 
-    async def test_a_target_that_could_not_be_listed_is_worked_on_later(
+    async def test_a_target_that_could_not_be_listed_is_processed_later(
         self, world, make, trigger, attempt
     ):
         for name in ("s", "t"):
@@ -489,7 +513,7 @@ class TestTargets:
         assert isinstance(ended.disposition, Done)
         assert outcomes(ended) == {"s1": Outcome.SKIPPED}
 
-    async def test_what_is_refused_for_its_content_is_final(
+    async def test_a_change_that_is_refused_for_its_content_is_a_final_failure(
         self, world, make, target, trigger, attempt
     ):
         def refuse(_before, _after):
@@ -517,7 +541,7 @@ class TestTargets:
         reported = f"Secret a/s: {withheld(Denied.kind_of_failure)}"
         assert ended.disposition == Fail(reason="TargetDenied", message=reported)
 
-    async def test_two_entries_that_select_one_object_make_one_result(
+    async def test_two_target_entries_that_select_one_object_make_one_result(
         self, world, make, target, trigger, attempt
     ):
         policy = world.install(make.policy(targets=[make.target(), make.target("*")]))
@@ -547,7 +571,7 @@ class TestTargets:
             {"namespace": "a"},
         ],
     )
-    async def test_a_target_that_was_only_listed_and_goes_meanwhile_is_no_failure(
+    async def test_a_listed_target_that_is_deleted_meanwhile_is_not_a_failure(
         self, world, make, trigger, attempt, where
     ):
         for name in ("stays", "target"):
@@ -568,7 +592,7 @@ class TestTargets:
         assert outcomes(ended).get("stays", Outcome.PATCHED) is Outcome.PATCHED
         assert not world.wire.calls["get Pod target"]
 
-    async def test_a_target_that_one_entry_names_and_another_selects_has_to_be_there(
+    async def test_a_target_that_is_both_named_and_selected_must_exist(
         self, world, make, trigger, attempt
     ):
         world.cluster.add(make.object("Pod", "target"))
@@ -588,7 +612,7 @@ async def test_only_the_rule_that_the_request_names_runs(world, make, trigger, a
     assert (await world.read(target))["metadata"]["labels"] == {"second": "yes"}
 
 
-async def test_requests_of_one_target_are_worked_on_side_by_side(world, make, target):
+async def test_requests_for_one_target_are_processed_together(world, make, target):
     policy = world.install(
         make.policy(patch={"metadata": {"labels": {"{{ request.object.metadata.name }}": "yes"}}})
     )
@@ -602,5 +626,5 @@ async def test_requests_of_one_target_are_worked_on_side_by_side(world, make, ta
     assert world.wire.calls["change"] < 5
 
 
-def test_results_of_a_first_attempt_stand_alone():
+def test_a_first_attempt_without_targets_has_no_results():
     assert merge_targets(RequestStatus().targets, []) == ()

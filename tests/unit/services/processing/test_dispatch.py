@@ -40,7 +40,7 @@ async def look_again(world, seconds):
 
 
 class TestWatch:
-    async def test_a_request_that_is_noticed_is_worked_on_to_its_end(
+    async def test_a_stored_request_is_processed_to_completion(
         self, world, policy, trigger, target
     ):
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -52,7 +52,7 @@ class TestWatch:
         assert world.dispatcher.waiting == 0
         assert [item.state for _, item, _ in world.observed] == [State.COMPLETED]
 
-    async def test_an_event_that_comes_twice_is_one_piece_of_work(
+    async def test_a_request_with_repeated_events_is_processed_once(
         self, world, policy, trigger, target
     ):
         request = await world.ask(policy, trigger)
@@ -61,7 +61,7 @@ class TestWatch:
         await world.settle()
         assert len(world.observed) == 1
 
-    async def test_an_event_that_comes_late_does_not_start_the_work_again(
+    async def test_a_late_event_does_not_start_the_work_again(
         self, world, policy, trigger, target
     ):
         request = await world.ask(policy, trigger)
@@ -73,7 +73,7 @@ class TestWatch:
         assert not world.wire.calls
         assert world.dispatcher.waiting == 0
 
-    async def test_an_older_version_does_not_take_the_place_of_a_newer(
+    async def test_an_older_version_of_a_request_does_not_replace_a_newer_one(
         self, world, policy, trigger
     ):
         for verb in ("get", "list"):
@@ -94,13 +94,13 @@ class TestWatch:
         await world.settle()
         assert not world.observed
 
-    async def test_a_deleted_request_is_not_worked_on(self, world, policy, trigger):
+    async def test_a_deleted_request_is_not_processed(self, world, policy, trigger):
         world.dispatcher.on_stored(await world.ask(policy, trigger))
         world.dispatcher.on_deleted("ur-1")
         await world.settle()
         assert not world.wire.calls
 
-    async def test_an_end_that_is_reported_late_is_not_that_of_a_new_one(
+    async def test_a_late_deletion_of_an_earlier_request_does_not_remove_a_new_one(
         self, world, policy, trigger, target
     ):
         request = await world.ask(policy, trigger)
@@ -124,7 +124,9 @@ class TestWatch:
     def test_before_the_first_list_every_request_may_be_unfinished(self, world):
         assert world.dispatcher.known.unfinished("ur-of-an-earlier-process")
 
-    async def test_the_age_of_the_oldest_is_known(self, world, policy, trigger):
+    async def test_oldest_age_is_the_age_of_the_oldest_waiting_request(
+        self, world, policy, trigger
+    ):
         assert world.dispatcher.oldest_age() == 0
         world.dispatcher.on_stored(await world.ask(policy, trigger))
         world.clock.tick(42)
@@ -132,7 +134,7 @@ class TestWatch:
 
 
 @pytest.mark.parametrize("turns", range(5))
-async def test_it_ends_when_it_is_asked_to_whatever_comes_at_that_moment(
+async def test_a_cancelled_dispatcher_ends_whatever_wakes_it_at_that_moment(
     world, policy, trigger, turns
 ):
     for verb in ("get", "list"):
@@ -153,13 +155,15 @@ async def test_it_ends_when_it_is_asked_to_whatever_comes_at_that_moment(
 
 
 class TestList:
-    async def test_what_the_watch_missed_comes_from_the_list(self, world, policy, trigger, target):
+    async def test_requests_that_the_watch_missed_are_found_by_the_list(
+        self, world, policy, trigger, target
+    ):
         await world.ask(policy, trigger)
         await world.dispatcher.resync()
         await world.settle()
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_what_is_gone_from_the_list_is_forgotten(self, world, policy, trigger):
+    async def test_requests_that_are_no_longer_listed_are_forgotten(self, world, policy, trigger):
         request = await world.ask(policy, trigger)
         world.dispatcher.on_stored(request)
         world.cluster.delete_where(
@@ -187,7 +191,7 @@ class TestList:
         assert (await world.status()).state is State.COMPLETED
 
     @pytest.mark.parametrize("ahead", [-86_400, 86_400])
-    async def test_a_clock_that_was_set_delays_no_request_for_long(
+    async def test_setting_the_clock_delays_no_request_for_long(
         self, world, policy, trigger, target, ahead
     ):
         for verb in ("patch", "update"):
@@ -223,7 +227,7 @@ class TestUnconfirmed:
         obj["metadata"]["uid"] = "u"
         return obj
 
-    async def test_it_is_looked_at_soon_and_then_worked_on(
+    async def test_an_unconfirmed_request_is_checked_again_soon_and_then_processed(
         self, world, make, policy, absent, target
     ):
         world.dispatcher.on_stored(await world.ask(policy, absent))
@@ -233,7 +237,9 @@ class TestUnconfirmed:
         await look_again(world, 0.02)
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_after_a_while_the_request_says_what_it_waits_for(self, world, policy, absent):
+    async def test_after_a_while_the_status_reports_what_the_request_waits_for(
+        self, world, policy, absent
+    ):
         world.dispatcher.on_stored(await world.ask(policy, absent))
         for _ in range(12):
             await look_again(world, 1.0)
@@ -242,7 +248,9 @@ class TestUnconfirmed:
         assert "ConfigMap a/c" in status.message
         assert status.attempts == 1
 
-    async def test_at_the_deadline_it_counts_as_refused(self, world, policy, absent):
+    async def test_an_unconfirmed_trigger_counts_as_refused_at_the_deadline(
+        self, world, policy, absent
+    ):
         world.dispatcher.on_stored(await world.ask(policy, absent))
         looks = 0
         while (await world.status()).state is State.PENDING:
@@ -255,7 +263,7 @@ class TestUnconfirmed:
         assert world.clock.now() - START >= timedelta(seconds=world.dispatcher.confirmation)
 
     @pytest.mark.parametrize("ahead", [-86_400, 600, 86_400])
-    async def test_a_clock_that_is_wrong_refuses_no_trigger(
+    async def test_a_wrong_clock_does_not_make_a_trigger_count_as_refused(
         self, world, policy, absent, target, ahead
     ):
         world.dispatcher.on_stored(await world.ask(policy, absent))
@@ -267,7 +275,9 @@ class TestUnconfirmed:
         await look_again(world, 2.0)
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_a_new_leader_waits_anew(self, world, policy, absent, target):
+    async def test_a_new_leader_waits_the_full_time_for_confirmation(
+        self, world, policy, absent, target
+    ):
         world.dispatcher.on_stored(await world.ask(policy, absent))
         for _ in range(50):
             await look_again(world, 2.0)
@@ -281,7 +291,9 @@ class TestUnconfirmed:
         await look_again(world, 2.0)
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_what_came_and_went_was_not_refused(self, world, policy, absent, target):
+    async def test_a_trigger_that_was_stored_and_deleted_does_not_count_as_refused(
+        self, world, policy, absent, target
+    ):
         request = await world.ask(policy, absent)
         world.remove(world.cluster.add(absent))
         world.dispatcher.on_stored(request)
@@ -293,7 +305,9 @@ class TestUnconfirmed:
             "ConfigMap a/c with uid u is gone: it was deleted before this request was done"
         )
 
-    async def test_what_came_late_and_went_was_not_refused(self, world, policy, absent, target):
+    async def test_a_trigger_that_was_stored_late_and_deleted_does_not_count_as_refused(
+        self, world, policy, absent, target
+    ):
         world.dispatcher.on_stored(await world.ask(policy, absent))
         for _ in range(12):
             await look_again(world, 1.0)
@@ -302,7 +316,9 @@ class TestUnconfirmed:
             await look_again(world, 2.0)
         assert (await world.status()).reason == "TriggerGone"
 
-    async def test_where_nobody_can_tell_it_says_so(self, world, policy, absent, monkeypatch):
+    async def test_the_status_says_if_the_trigger_may_have_been_deleted_immediately(
+        self, world, policy, absent, monkeypatch
+    ):
         async def unknown(*_):
             return None
 
@@ -349,7 +365,7 @@ class TestSameWork:
 
         return run
 
-    async def test_side_by_side_is_done_once(self, world, ask, target):
+    async def test_identical_concurrent_requests_are_processed_once(self, world, ask, target):
         for name in ("ur-1", "ur-2", "ur-3"):
             world.dispatcher.on_stored(await ask(name))
         await world.settle()
@@ -358,14 +374,14 @@ class TestSameWork:
         assert states == [State.COMPLETED, State.SKIP, State.SKIP]
         assert (await world.status("ur-3")).message == "same as ur-1"
 
-    async def test_one_after_the_other_is_done_once(self, world, ask, target):
+    async def test_identical_consecutive_requests_are_processed_once(self, world, ask, target):
         for name in ("ur-1", "ur-2"):
             world.dispatcher.on_stored(await ask(name))
             await world.settle()
         assert (await world.read(target))["spec"]["list"] == ["x"]
         assert (await world.status("ur-2")).reason == "SameAsOther"
 
-    async def test_a_request_is_not_the_same_as_itself(self, world, ask, target):
+    async def test_a_request_is_not_a_duplicate_of_itself(self, world, ask, target):
         world.cluster.forbid("patch", "secrets")
         world.cluster.forbid("update", "secrets")
         world.dispatcher.on_stored(await ask("ur-1"))
@@ -374,7 +390,7 @@ class TestSameWork:
         await look_again(world, 10)
         assert (await world.status("ur-1")).state is State.COMPLETED
 
-    async def test_what_waits_for_a_request_that_was_deleted_is_done(self, world, ask, target):
+    async def test_a_duplicate_of_a_deleted_request_is_processed(self, world, ask, target):
         world.cluster.forbid("get", "secrets")
         world.dispatcher.on_stored(await ask("ur-1"))
         await world.settle()
@@ -394,13 +410,13 @@ class TestSameWork:
             {"request": {"options": {"fieldManager": "forged"}}},
         ],
     )
-    async def test_other_work_is_not_the_same(self, world, ask, target, changes):
+    async def test_requests_that_differ_are_not_duplicates(self, world, ask, target, changes):
         world.dispatcher.on_stored(await ask("ur-1"))
         world.dispatcher.on_stored(await ask("ur-2", **changes))
         await world.settle()
         assert (await world.read(target))["spec"]["list"] == ["x", "x"]
 
-    async def test_what_carries_its_own_object_is_never_the_same(self, world, ask, target):
+    async def test_requests_with_a_recorded_object_are_never_duplicates(self, world, ask, target):
         # It is unknown which of two scalings was stored: each is processed as it was sent.
         for name, replicas in (("ur-1", 5), ("ur-2", 7)):
             recorded = {"object": {"apiVersion": "v1", "kind": "Scale", "spec": replicas}}
@@ -410,7 +426,7 @@ class TestSameWork:
         ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
         assert "SameAsOther" not in ends
 
-    async def test_what_is_kept_in_a_secret_is_never_the_same(self, world, ask, target):
+    async def test_requests_recorded_in_a_secret_are_never_duplicates(self, world, ask, target):
         # One of them may be forged, and the requests do not show which one.
         for name, value in (("ur-1", "forged"), ("ur-2", "real")):
             content = {"oldObject": {"data": {"v": value}}}
@@ -421,7 +437,7 @@ class TestSameWork:
         ends = {(await world.status(name)).reason for name in ("ur-1", "ur-2")}
         assert "SameAsOther" not in ends
 
-    async def test_creations_are_never_the_same(self, world, policy, trigger, target):
+    async def test_creations_are_never_duplicates(self, world, policy, trigger, target):
         for name in ("ur-1", "ur-2"):
             world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
         await world.settle()
@@ -429,7 +445,7 @@ class TestSameWork:
 
 
 class TestStatus:
-    async def test_a_status_that_somebody_else_wrote_is_read_again(
+    async def test_a_status_that_another_client_wrote_is_read_again(
         self, world, policy, trigger, target
     ):
         request = await world.ask(policy, trigger)
@@ -438,7 +454,7 @@ class TestStatus:
         await world.settle()
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_what_is_final_is_not_opened_again(self, world, policy, trigger, target):
+    async def test_a_final_status_is_not_reopened(self, world, policy, trigger, target):
         request = await world.ask(policy, trigger)
         final = RequestStatus(state=State.FAILED, message="by somebody else")
         await world.requests.write_status(request, final)
@@ -448,7 +464,7 @@ class TestStatus:
         assert world.dispatcher.waiting == 0
 
     @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.SKIP])
-    async def test_an_end_that_somebody_else_wrote_is_taken_back(
+    async def test_a_final_state_that_another_client_wrote_is_taken_back(
         self, world, policy, trigger, target, state
     ):
         request = await world.ask(policy, trigger)
@@ -465,7 +481,7 @@ class TestStatus:
         )
         assert (last.state, last.counts.patched) == (State.COMPLETED, 1)
 
-    async def test_it_is_taken_back_although_a_list_of_what_waits_comes_first(
+    async def test_a_final_state_is_taken_back_although_a_list_comes_first(
         self, world, policy, trigger, target
     ):
         request = await world.ask(policy, trigger)
@@ -477,7 +493,7 @@ class TestStatus:
         assert first.reason == "TakenBack"
         assert (await world.status()).counts.patched == 1
 
-    async def test_what_was_done_before_somebody_wrote_to_it_is_not_done_again(
+    async def test_a_completed_request_is_not_repeated_after_another_client_edits_it(
         self, world, policy, trigger, target
     ):
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -499,7 +515,7 @@ class TestStatus:
         await look_again(world, 2.0)
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_a_request_that_was_deleted_in_work_is_forgotten(
+    async def test_a_request_deleted_while_it_is_processed_is_forgotten(
         self, world, policy, trigger, target
     ):
         def vanish(_before, _after):
@@ -535,7 +551,9 @@ class TestFault:
 
         return mend
 
-    async def test_the_request_comes_back(self, world, policy, trigger, target, reported, broken):
+    async def test_a_request_is_tried_again_after_an_internal_error(
+        self, world, policy, trigger, target, reported, broken
+    ):
         world.dispatcher.on_stored(await world.ask(policy, trigger))
         await world.settle()
         assert [type(error) for error in reported] == [ZeroDivisionError]
@@ -543,7 +561,7 @@ class TestFault:
         await look_again(world, 60)
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_it_is_not_tried_in_a_hurry(
+    async def test_a_request_is_not_tried_again_soon_after_an_internal_error(
         self, world, policy, trigger, target, reported, broken
     ):
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -584,7 +602,7 @@ class TestWake:
 
 
 class TestEnd:
-    async def test_nothing_new_begins_and_what_is_in_work_ends(
+    async def test_closing_completes_running_requests_and_starts_no_new_ones(
         self, world, make, policy, trigger, target
     ):
         going_on = asyncio.Event()
@@ -604,7 +622,7 @@ class TestEnd:
         assert (await world.status("ur-1")).state is State.COMPLETED
         assert (await world.status("ur-2")).attempts == 0
 
-    async def test_a_closed_dispatcher_rests(self, world, policy, trigger):
+    async def test_a_closed_dispatcher_does_not_poll(self, world, policy, trigger):
         looks = 0
         clock = world.dispatcher.clock
 
@@ -624,7 +642,7 @@ class TestEnd:
                 await asyncio.sleep(0)
         assert looks < 10
 
-    async def test_what_is_in_work_when_the_process_is_asked_to_stop_is_left(
+    async def test_a_request_in_work_when_the_process_stops_stays_pending(
         self, world, policy, trigger, target
     ):
         async def hold(_before, _after):
@@ -636,7 +654,9 @@ class TestEnd:
             await until(lambda: world.wire.calls["change"])
         assert (await world.status()).state is State.PENDING
 
-    async def test_no_more_than_so_many_at_the_same_time(self, world, make, policy):
+    async def test_at_most_the_configured_number_of_requests_run_in_parallel(
+        self, world, make, policy
+    ):
         inside = most = 0
 
         async def count(_verb, _kind):
@@ -683,7 +703,9 @@ class TestSweeps:
         assert status.missing_permission == "list configmaps"
 
 
-async def test_a_request_of_a_forgotten_name_can_come_again(world, policy, trigger, target):
+async def test_a_new_request_with_the_name_of_a_deleted_one_is_processed(
+    world, policy, trigger, target
+):
     """The same name with another uid is another request."""
     request = await world.ask(policy, trigger)
     world.dispatcher.on_stored(request)
@@ -695,7 +717,7 @@ async def test_a_request_of_a_forgotten_name_can_come_again(world, policy, trigg
     assert (await world.status()).state is State.COMPLETED
 
 
-async def test_errors_of_the_api_server_end_in_the_status(world, policy, trigger, target):
+async def test_errors_of_the_api_server_are_recorded_in_the_status(world, policy, trigger, target):
     def down(_verb, kind):
         if kind == "Secret":
             raise Unavailable("no answer")
@@ -712,7 +734,7 @@ async def test_errors_of_the_api_server_end_in_the_status(world, policy, trigger
     assert status.next_attempt == START + timedelta(seconds=1)
 
 
-async def test_a_missing_right_stands_in_the_status(world, policy, trigger, target):
+async def test_a_missing_right_is_recorded_in_the_status(world, policy, trigger, target):
     def refuse(_before, _after):
         raise Forbidden("no", permission="patch secrets in namespace a")
 
@@ -740,7 +762,7 @@ async def test_a_person_can_end_the_pause_before_the_next_attempt(
     assert (await world.status()).state is State.COMPLETED
 
 
-async def test_what_is_done_again_is_not_the_same_as_what_failed(world, policy, trigger, target):
+async def test_a_retry_is_not_a_duplicate_of_the_original_request(world, policy, trigger, target):
     record = TriggerRecord(resource_version="1")
     first = await world.ask(policy, trigger, operation="UPDATE", record=record)
     world.dispatcher.on_stored(first)

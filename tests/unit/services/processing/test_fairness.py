@@ -44,7 +44,7 @@ async def test_one_tenant_leaves_room_for_others():
     assert hall.inside == ["a1", "a2", "b1"]
 
 
-async def test_those_who_wait_come_in_turns():
+async def test_waiting_tenants_are_admitted_in_turns():
     hall = Hall(slots=2, share=2)
     await hall.come("a1", "a2", "a3", "a4", "b1", "c1")
     await hall.leave("a1")
@@ -54,7 +54,7 @@ async def test_those_who_wait_come_in_turns():
     assert hall.inside == ["b1", "c1"]
 
 
-async def test_who_stops_waiting_takes_no_place():
+async def test_a_cancelled_waiter_takes_no_slot():
     hall = Hall(slots=1, share=1)
     await hall.come("a1", "b1", "c1")
     hall.tasks["b1"].cancel()

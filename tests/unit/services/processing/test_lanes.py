@@ -92,7 +92,9 @@ def target(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object("Secret", "s", spec={"list": []}))
 
 
-async def test_many_requests_for_one_target_arrive_in_few_writes(world, rule, job, submit, target):
+async def test_many_requests_for_one_target_are_combined_into_few_writes(
+    world, rule, job, submit, target
+):
     program = rule(patch=LABEL)
     jobs = [job(program, {"k": f"k{n}", "v": "x"}, name=f"ur-{n}") for n in range(200)]
     results = await submit(*jobs)
@@ -148,7 +150,7 @@ async def test_each_request_gets_a_result_of_its_own(world, rule, job, submit, t
     assert results[0].version_after == (await world.read(target))["metadata"]["resourceVersion"]
 
 
-async def test_what_is_so_already_costs_no_write(world, rule, job, submit, make):
+async def test_a_change_that_is_already_made_costs_no_write(world, rule, job, submit, make):
     world.cluster.add(make.object("Secret", "s", labels={"a": "1"}))
     (result,) = await submit(job(rule(patch=LABEL), {"k": "a", "v": "1"}))
     assert result.outcome is Outcome.UNCHANGED
@@ -167,7 +169,7 @@ async def test_changes_that_cancel_out_are_not_written(world, rule, job, submit,
     assert world.wire.calls["change"] == 0
 
 
-async def test_after_a_conflict_the_rule_is_evaluated_on_what_is_there_now(
+async def test_after_a_conflict_the_rule_is_evaluated_on_the_current_object(
     world, rule, job, submit, target
 ):
     async def interfere(_before, _after):
@@ -181,7 +183,9 @@ async def test_after_a_conflict_the_rule_is_evaluated_on_what_is_there_now(
     assert world.wire.calls["change"] == 2
 
 
-async def test_an_object_that_never_rests_is_tried_again_later(world, rule, job, submit, target):
+async def test_an_object_that_always_conflicts_is_tried_again_later(
+    world, rule, job, submit, target
+):
     def always(_before, _after):
         raise Conflict("modified", status=409)
 
@@ -199,7 +203,7 @@ async def test_an_object_that_never_rests_is_tried_again_later(world, rule, job,
         (Forbidden("no", permission="patch secrets in namespace a"), Outcome.FORBIDDEN, True),
     ],
 )
-async def test_a_refusal_hits_only_the_request_that_causes_it(
+async def test_a_refusal_affects_only_the_request_that_causes_it(
     world, rule, job, submit, target, refuse, error, outcome, again
 ):
     world.wire.before_change = refuse(error, lambda obj: "bad" in obj["metadata"]["labels"])
@@ -215,19 +219,21 @@ async def test_a_refusal_hits_only_the_request_that_causes_it(
     assert (await world.read(target))["metadata"]["labels"] == {"a": "1", "c": "1"}
 
 
-async def test_an_absent_object_is_looked_for_a_few_times(world, rule, job, submit):
+async def test_an_absent_object_is_read_a_few_times(world, rule, job, submit):
     (result,) = await submit(job(rule(patch=LABEL), {"k": "a", "v": "1"}))
     assert (result.outcome, result.retryable) == (Outcome.NOT_FOUND, False)
     assert world.wire.calls["get"] == 1 + len(world.lanes.missing_pauses)
 
 
-async def test_an_absent_object_is_not_found_even_with_a_single_round(world, rule, job, submit):
+async def test_an_absent_object_is_reported_as_not_found_with_a_single_round(
+    world, rule, job, submit
+):
     world.lanes.rounds = 1
     (result,) = await submit(job(rule(patch=LABEL), {"k": "a", "v": "1"}))
     assert result.outcome is Outcome.NOT_FOUND
 
 
-async def test_an_object_that_comes_late_is_found(world, rule, job, submit, make):
+async def test_an_object_that_is_created_late_is_found(world, rule, job, submit, make):
     def appear(_verb, _kind):
         if world.wire.calls["get"] == 2:
             world.cluster.add(make.object("Secret", "s"))
@@ -237,7 +243,7 @@ async def test_an_object_that_comes_late_is_found(world, rule, job, submit, make
     assert result.outcome is Outcome.PATCHED
 
 
-async def test_an_internal_error_hits_only_the_request_that_causes_it(
+async def test_an_internal_error_affects_only_the_request_that_causes_it(
     world, rule, job, submit, target
 ):
     program = rule(patch=LABEL)
@@ -258,14 +264,14 @@ class TestMarker:
     def applied(obj):
         return obj["metadata"].get("annotations", {}).get(ANNOTATION_APPLIED)
 
-    async def test_it_names_the_requests_whose_status_is_not_stored_yet(
+    async def test_the_marker_names_the_requests_whose_status_is_not_stored_yet(
         self, world, rule, job, submit, target
     ):
         program = rule(json=APPEND)
         await submit(*(job(program, {"v": n}, name=n) for n in ("ur-1", "ur-2")))
         assert self.applied(await world.read(target)) == "ur-1,ur-2"
 
-    async def test_a_request_whose_name_is_there_is_not_repeated(
+    async def test_a_request_that_the_marker_names_is_not_repeated(
         self, world, rule, job, submit, target
     ):
         program = rule(json=APPEND)
@@ -279,7 +285,7 @@ class TestMarker:
         assert other.outcome is Outcome.PATCHED
         assert (await world.read(target))["spec"]["list"] == ["x", "y"]
 
-    async def test_names_of_finished_requests_go_with_the_next_write(
+    async def test_names_of_finished_requests_are_removed_with_the_next_write(
         self, world, rule, job, submit, target
     ):
         program = rule(json=APPEND)
@@ -288,7 +294,7 @@ class TestMarker:
         await submit(job(program, {"v": "z"}, name="ur-3"))
         assert self.applied(await world.read(target)) == "ur-2,ur-3"
 
-    async def test_converging_rules_leave_none(self, world, rule, job, submit, target):
+    async def test_converging_rules_leave_no_marker(self, world, rule, job, submit, target):
         index = rule(name="index", json="- {op: replace, path: /spec/list, value: [a]}")
         probed = rule(name="probed", json="- {op: add, path: /spec/list/0, value: a}")
         await submit(job(rule(patch=LABEL), {"k": "a", "v": "1"}), job(index))
@@ -296,7 +302,7 @@ class TestMarker:
         await submit(job(probed))
         assert self.applied(await world.read(target)) == "ur"
 
-    async def test_subresources_carry_none(self, world, rule, job, make):
+    async def test_subresources_carry_no_marker(self, world, rule, job, make):
         world.cluster.add(make.object("Pod", "s", status={"list": []}))
         status = replace(world.cluster.exact("v1", "Pod"), subresource="status")
         target = {"apiVersion": "v1", "kind": "Pod/status", "namespace": "a", "name": "s"}
@@ -309,7 +315,7 @@ class TestMarker:
         assert self.applied(stored) is None
 
 
-async def test_a_listed_object_is_used_by_the_request_that_listed_it_only(
+async def test_a_listed_object_is_used_only_by_the_request_that_listed_it(
     world, rule, job, submit, target
 ):
     program = rule(patch=LABEL)
@@ -328,7 +334,7 @@ async def test_a_single_listed_object_is_not_read_again(world, rule, job, submit
 
 
 @pytest.mark.parametrize(("tenants", "expected"), [(20, 7), (1, 5)])
-async def test_different_targets_are_worked_on_at_the_same_time(
+async def test_different_targets_are_processed_in_parallel_within_limits(
     world, rule, job, make, secrets, tenants, expected
 ):
     program = rule(patch=LABEL, targets=[make.target("*")])
@@ -361,7 +367,7 @@ async def test_different_targets_are_worked_on_at_the_same_time(
     assert most == expected
 
 
-async def test_work_that_nobody_waits_for_is_not_done(world, rule, job, secrets, target):
+async def test_a_cancelled_job_is_not_done(world, rule, job, secrets, target):
     program = rule(patch=LABEL)
     key = TargetKey(kind=secrets, namespace="a", name="s")
     waiting = asyncio.create_task(world.lanes.submit(key, job(program, {"k": "a", "v": "1"})))
@@ -382,7 +388,7 @@ async def test_work_that_nobody_waits_for_is_not_done(world, rule, job, secrets,
         (NoKindMatch("not served", status=404), Outcome.NOT_FOUND, True, 30.0),
     ],
 )
-def test_an_error_of_the_moment_is_tried_again(error, outcome, again, after):
+def test_a_transient_error_is_tried_again(error, outcome, again, after):
     result = failure(error)
     assert (result.outcome, result.retryable, result.retry_after) == (outcome, again, after)
     assert result.message == str(error)

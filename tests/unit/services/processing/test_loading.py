@@ -69,7 +69,7 @@ def reading(source, loads, *entries):
 ONE, TWO = config_map("one"), config_map("two")
 
 
-async def test_only_what_is_named_is_read(shelf):
+async def test_only_referenced_entries_are_read(shelf):
     loads = Loads(shelf)
     assert await loads.evaluate(reading("'x'", loads, ONE, TWO)) == "x"
     assert not shelf.calls
@@ -77,7 +77,7 @@ async def test_only_what_is_named_is_read(shelf):
     assert shelf.calls == {"of-two": 1}
 
 
-async def test_what_is_found_later_is_read_later(shelf):
+async def test_an_entry_that_depends_on_another_is_read_after_it(shelf):
     template = compile_template("{{ one.data.k }}-next", location="entry")
     chained = ConfigMapEntry(
         name="chained", config_map=template, namespace=None, home="default", bound=""
@@ -102,7 +102,7 @@ class Together(Shelf):
         return await super().load(load)
 
 
-async def test_what_needs_nothing_of_each_other_is_read_at_the_same_time():
+async def test_independent_entries_are_read_in_parallel():
     shelf, three = Together(3), config_map("three")
     again = replace(ONE, name="again")
     loads = Loads(shelf)
@@ -112,7 +112,7 @@ async def test_what_needs_nothing_of_each_other_is_read_at_the_same_time():
     assert shelf.calls == {"of-one": 1, "of-two": 1, "of-three": 1}
 
 
-async def test_of_what_fails_together_the_first_is_the_error(shelf):
+async def test_the_first_of_several_failing_entries_is_the_error(shelf):
     shelf.failures = {"of-one": Unavailable("one"), "of-two": Unavailable("two")}
     loads = Loads(shelf)
     with pytest.raises(Unavailable, match="one"):
@@ -132,7 +132,7 @@ async def test_an_entry_after_one_that_fails_is_not_read(shelf):
     assert shelf.calls == {"of-one": 1}
 
 
-async def test_targets_of_one_attempt_share_what_was_read(shelf):
+async def test_evaluations_of_one_attempt_share_the_entries_that_were_read(shelf):
     loads = Loads(shelf)
     shelf.gate.clear()
     running = [
@@ -148,7 +148,7 @@ async def test_targets_of_one_attempt_share_what_was_read(shelf):
     assert shelf.calls == {"of-one": 2}
 
 
-async def test_who_stops_waiting_stops_nobody_else(shelf):
+async def test_a_cancelled_evaluation_does_not_stop_a_read_that_another_needs(shelf):
     loads = Loads(shelf)
     shelf.gate.clear()
     first, second = (
@@ -168,7 +168,7 @@ async def test_who_stops_waiting_stops_nobody_else(shelf):
     [NotFound("it is gone"), NoKindMatch("it is gone"), Invalid("it is gone")],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_is_not_there_is_an_error_of_the_rule(shelf, error):
+async def test_an_entry_that_is_missing_or_invalid_is_an_error_of_the_rule(shelf, error):
     shelf.failures["of-one"] = error
     loads = Loads(shelf)
     for _ in range(2):
@@ -177,7 +177,7 @@ async def test_what_is_not_there_is_an_error_of_the_rule(shelf, error):
     assert shelf.calls == {"of-one": 1}
 
 
-async def test_a_default_rescues_what_is_not_there(shelf):
+async def test_a_default_replaces_an_entry_that_is_missing(shelf):
     shelf.failures["of-one"] = NotFound("it is gone")
     rescued = VariableEntry(
         name="v",
@@ -194,7 +194,7 @@ async def test_a_default_rescues_what_is_not_there(shelf):
     [Unavailable("later"), Forbidden("later", permission="get configmaps")],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_may_pass_is_tried_again_by_the_caller(shelf, error):
+async def test_a_transient_error_of_a_read_is_raised_and_not_kept(shelf, error):
     shelf.failures["of-one"] = error
     loads = Loads(shelf)
     with pytest.raises(type(error)):
@@ -204,7 +204,7 @@ async def test_what_may_pass_is_tried_again_by_the_caller(shelf, error):
     assert ConfigMapLoad(namespace="default", name="of-one") in loads.found
 
 
-async def test_a_rule_that_reads_without_end_is_stopped(shelf):
+async def test_a_rule_that_exceeds_the_limit_of_reads_is_stopped(shelf):
     loads = Loads(shelf)
     for number in range(MAX_LOADS):
         entry = config_map(f"e{number}")
@@ -236,7 +236,7 @@ async def test_one_evaluation_has_an_allowance(shelf):
     assert caught.value.without_values == str(caught.value)
 
 
-async def test_all_evaluations_of_an_attempt_share_one(shelf):
+async def test_all_evaluations_of_an_attempt_share_one_allowance(shelf):
     loads = Loads(shelf)
     for _ in range(ATTEMPT_STEPS // EVALUATION_STEPS):
         await loads.evaluate(spending(EVALUATION_STEPS - 100, loads))
@@ -245,7 +245,7 @@ async def test_all_evaluations_of_an_attempt_share_one(shelf):
     assert f"more than {ATTEMPT_STEPS} steps for one trigger" in str(caught.value)
 
 
-async def test_what_is_evaluated_on_its_context_counts(shelf):
+async def test_searches_of_the_context_count_towards_the_allowance(shelf):
     loads = Loads(shelf)
     context = loads.of(Context({"x": ["a" * 1_000] * 1_000}))
     source = compile_expression("length(join('', map(&to_upper(@), x)))")
@@ -284,7 +284,7 @@ def texts(count):
     return Context({"x": ["a" * 500] * count})
 
 
-async def test_only_what_is_long_is_evaluated_elsewhere(shelf):
+async def test_only_long_evaluations_run_in_a_child_process(shelf):
     apart = Counting()
     loads = Loads(shelf, long_evaluations=LongEvaluations(apart, Clock()))
     for count, calls in ((50, 0), (2_000, 1)):
@@ -294,7 +294,7 @@ async def test_only_what_is_long_is_evaluated_elsewhere(shelf):
     assert loads.left < ATTEMPT_STEPS - BRIEF_STEPS - 1_000_000
 
 
-async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf):
+async def test_a_slow_rule_runs_directly_in_a_child_process_for_a_minute(shelf):
     apart, clock = Counting(), Clock()
     long_evaluations = LongEvaluations(apart, clock)
 
@@ -314,7 +314,7 @@ async def test_a_rule_that_takes_long_is_not_tried_here_again_for_a_minute(shelf
     assert await calls(50, **slow) == 0
 
 
-async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
+async def test_evaluations_in_a_child_process_have_the_same_allowance(shelf):
     loads = Loads(shelf, long_evaluations=LongEvaluations(ChildProcesses(), Clock()))
     context = loads.of(texts(1_000))
     with pytest.raises(
@@ -324,7 +324,7 @@ async def test_what_is_evaluated_elsewhere_has_the_same_allowance(shelf):
     assert loads.left <= ATTEMPT_STEPS - EVALUATION_STEPS
 
 
-async def test_what_is_needed_elsewhere_is_read_here(shelf):
+async def test_entries_that_a_child_process_needs_are_read_by_the_controller(shelf):
     loads = Loads(shelf, long_evaluations=LongEvaluations(ChildProcesses(), Clock()))
     context = with_entries(loads.of(texts(2_000)), [ONE])
     name = compile_expression("one.data.k")
@@ -348,7 +348,7 @@ class LateSecond:
         return ended
 
 
-async def test_what_was_read_while_another_was_evaluated_is_not_read_again(shelf):
+async def test_an_entry_read_during_another_evaluation_is_not_read_again(shelf):
     apart, owner = LateSecond(), EvaluationOwner()
     long_evaluations = LongEvaluations(apart, Clock())
     long_evaluations.note(owner)
@@ -364,7 +364,7 @@ async def test_what_was_read_while_another_was_evaluated_is_not_read_again(shelf
     assert shelf.calls == {"of-one": 1}
 
 
-async def test_a_default_does_not_stand_in_for_what_takes_long(shelf):
+async def test_a_default_does_not_replace_a_long_evaluation(shelf):
     entry = VariableEntry(
         name="v",
         value=None,

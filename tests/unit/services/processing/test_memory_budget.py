@@ -30,7 +30,7 @@ async def turns():
         await asyncio.sleep(0)
 
 
-async def test_what_fits_comes_in_and_the_others_wait_in_order():
+async def test_reservations_that_fit_are_granted_and_others_wait_in_order():
     budget = MemoryBudget(100)
     log, release, tasks = await begin(budget, 60, 30, 50, 10)
     assert (log, budget.used) == ([0, 1], 90)
@@ -43,7 +43,7 @@ async def test_what_fits_comes_in_and_the_others_wait_in_order():
     assert budget.used == 0
 
 
-async def test_what_is_larger_than_the_budget_passes_alone():
+async def test_a_reservation_larger_than_the_budget_is_granted_alone():
     budget = MemoryBudget(100)
     log, release, tasks = await begin(budget, 10, 500, 10)
     assert log == [0]
@@ -58,7 +58,7 @@ async def test_what_is_larger_than_the_budget_passes_alone():
     assert budget.used == 0
 
 
-async def test_what_turns_out_smaller_makes_room():
+async def test_a_reservation_that_shrinks_makes_room():
     budget = MemoryBudget(100)
     async with budget.hold(100) as hold:
         log, release, tasks = await begin(budget, 70)
@@ -73,7 +73,7 @@ async def test_what_turns_out_smaller_makes_room():
     assert budget.used == 0
 
 
-async def test_who_stops_waiting_keeps_no_place():
+async def test_a_cancelled_waiter_keeps_no_reservation():
     budget = MemoryBudget(100)
     _, release, tasks = await begin(budget, 100, 100, 100)
     tasks[1].cancel()
@@ -87,7 +87,7 @@ async def test_who_stops_waiting_keeps_no_place():
         assert budget.used == 100
 
 
-async def test_a_room_is_given_back_and_nobody_waits_for_it():
+async def test_a_byte_allowance_never_waits_and_is_returned():
     budget = MemoryBudget(100)
     with budget.byte_allowance() as byte_allowance:
         assert [byte_allowance.take(60), byte_allowance.take(60), byte_allowance.take(40)] == [
@@ -99,7 +99,7 @@ async def test_a_room_is_given_back_and_nobody_waits_for_it():
     assert budget.used == 0
 
 
-async def test_a_kind_is_taken_for_its_largest_lately():
+async def test_the_expected_size_of_a_kind_is_its_largest_recent_size():
     flight = InFlight.of(ControllerSettings())
     assert flight.expected("secrets") == 1024 * 1024
     assert flight.weigh("secrets", {"a": "x" * 1000}) == 1008
@@ -136,7 +136,7 @@ def world(narrow: InFlight) -> World:
     return world
 
 
-async def test_nothing_waits_in_a_circle(world, make, narrow):
+async def test_requests_and_sweeps_do_not_deadlock_in_a_narrow_budget(world, make, narrow):
     labels = {"app": "x"}
     for n in range(20):
         world.cluster.add(make.object("Secret", f"s{n}", labels=labels))
@@ -172,7 +172,7 @@ async def test_a_listed_target_without_room_is_read_again(world, make, narrow):
     assert world.wire.calls["get Secret one"] + world.wire.calls["get Secret two"] == 1
 
 
-async def test_a_page_is_given_back_when_a_sweep_ends_early(world, make, narrow):
+async def test_the_memory_of_a_page_is_returned_when_a_sweep_ends_early(world, make, narrow):
     policy = world.install(make.policy())
     for n in range(3):
         world.cluster.add(make.object(name=f"t{n}"))

@@ -71,7 +71,9 @@ async def done(world):
 
 
 class TestRequests:
-    async def test_what_is_paused_waits_says_why_and_goes_on(self, world, policy, limit, triggers):
+    async def test_a_paused_request_waits_reports_the_reason_and_continues(
+        self, world, policy, limit, triggers
+    ):
         (trigger,) = triggers("a")
         await limit(paused="true")
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -87,7 +89,7 @@ class TestRequests:
         await world.settle()
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_it_goes_on_although_the_pause_ends_while_its_status_is_written(
+    async def test_a_request_continues_if_the_pause_ends_while_its_status_is_written(
         self, world, policy, limit, triggers
     ):
         (trigger,) = triggers("a")
@@ -104,7 +106,7 @@ class TestRequests:
         await world.settle()
         assert (await world.status()).state is State.COMPLETED
 
-    async def test_a_restart_forgets_no_pause(self, world, policy, limit, triggers):
+    async def test_a_pause_is_kept_over_a_restart(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
         await limit(paused="true")
         await world.ask(policy, trigger)
@@ -114,7 +116,7 @@ class TestRequests:
         assert (await world.status()).reason == "Paused"
         assert await done(world) == set()
 
-    async def test_a_window_is_waited_for(self, world, policy, limit, triggers):
+    async def test_a_request_outside_the_window_waits_for_it(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
         await limit(window="13:00-14:00")
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -147,7 +149,7 @@ class TestRequests:
         await world.settle()
         assert len(await done(world)) == 3
 
-    async def test_what_cannot_be_understood_holds_back(self, world, policy, limit, triggers):
+    async def test_an_invalid_limit_holds_requests_back(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
         await limit(paused="perhaps")
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -156,7 +158,9 @@ class TestRequests:
         assert status.reason == "InvalidLimit"
         assert "kube-retrofit.dev/paused" in status.message
 
-    async def test_a_person_cannot_nudge_it_past_a_limit(self, world, policy, limit, triggers):
+    async def test_a_person_cannot_nudge_a_request_past_a_limit(
+        self, world, policy, limit, triggers
+    ):
         (trigger,) = triggers("a")
         await limit(paused="true")
         world.dispatcher.on_stored(await world.ask(policy, trigger))
@@ -175,7 +179,7 @@ class TestSweeps:
         await world.requests.write_status(request, status)
         return ended
 
-    async def test_a_pause_stops_it_between_two_chunks(
+    async def test_a_pause_stops_a_sweep_between_two_chunks(
         self, world, policy, limit, triggers, sweep
     ):
         triggers("a", "b", "c")
@@ -196,7 +200,7 @@ class TestSweeps:
         assert (await self.run(world, request)).disposition == Done()
         assert await done(world) == {"a", "b", "c"}
 
-    async def test_a_rate_lets_it_go_on_chunk_by_chunk(
+    async def test_a_rate_lets_a_sweep_continue_chunk_by_chunk(
         self, world, policy, limit, triggers, sweep
     ):
         triggers("a", "b", "c")
@@ -223,7 +227,7 @@ class TestSweeps:
         assert isinstance(ended.disposition, Done)
         assert await done(world) == {"d", "e"}
 
-    async def test_a_batch_bounds_what_runs_side_by_side(
+    async def test_the_batch_size_limits_the_changes_that_run_in_parallel(
         self, world, policy, limit, triggers, sweep
     ):
         triggers(*"abcdef")
@@ -247,7 +251,7 @@ class TestSweeps:
         assert await done(world) == set("abcdef")
         assert max(sizes) == 2
 
-    async def test_canaries_come_first_and_somebody_promotes(
+    async def test_canaries_are_processed_first_and_the_rest_waits_for_promotion(
         self, world, policy, limit, triggers, sweep
     ):
         triggers("b", "d", env="test")
@@ -281,7 +285,9 @@ class TestSweeps:
         assert (await world.status("sweep-1")).state is State.COMPLETED
         assert await done(world) == {"a", "b"}
 
-    async def test_canaries_that_fail_do_not(self, world, policy, limit, triggers, sweep, refuse):
+    async def test_canaries_that_fail_do_not_promote_themselves(
+        self, world, policy, limit, triggers, sweep, refuse
+    ):
         triggers("b", env="test")
         triggers("a", env="prod")
         await limit(canary="env=test", promote="auto")

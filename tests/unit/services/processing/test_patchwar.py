@@ -73,7 +73,7 @@ async def test_a_change_that_is_undone_again_and_again_is_paused(
     assert wars.paused() == wars.begun == 1
 
 
-async def test_what_waits_for_a_pause_reads_no_target_and_goes_on_by_itself(
+async def test_a_request_in_a_pause_reads_no_target_and_continues_afterwards(
     world, make, run, wars, target, trigger
 ):
     policy = world.install(setter(make, "red", "p"))
@@ -124,7 +124,9 @@ async def test_rules_that_undo_each_other_are_named(world, make, run, wars, targ
     assert status.state is State.COMPLETED, "the other rule and its requests go on"
 
 
-async def test_the_manager_who_owns_the_field_is_named(world, make, run, wars, target, trigger):
+async def test_the_field_manager_that_owns_the_field_is_named(
+    world, make, run, wars, target, trigger
+):
     def managed(stamp, manager, name, **more):
         fields = {"f:data": {f"f:{name}": {}}}
         return {"manager": manager, "time": stamp, "fieldsV1": fields, **more}
@@ -147,7 +149,7 @@ async def test_the_manager_who_owns_the_field_is_named(world, make, run, wars, t
     )
 
 
-async def test_a_flood_that_nobody_undoes_is_no_war(world, make, run, wars, target):
+async def test_many_writes_that_are_not_undone_are_not_a_patch_war(world, make, run, wars, target):
     name = "{{ request.object.metadata.name }}"
     policy = world.install(make.policy(patch={"data": {name: "x", "last": name}}))
     for n in range(10 * LIMIT):
@@ -158,7 +160,9 @@ async def test_a_flood_that_nobody_undoes_is_no_war(world, make, run, wars, targ
     assert wars.begun == 0
 
 
-async def test_a_trigger_that_goes_to_and_fro_is_no_war(world, make, run, wars, target, trigger):
+async def test_a_trigger_that_alternates_is_not_a_patch_war(
+    world, make, run, wars, target, trigger
+):
     policy = world.install(setter(make, "{{ request.object.data.color }}", "p"))
     for n in range(10 * LIMIT):
         await world.edit(trigger, data={"color": "red" if n % 2 else "blue"})
@@ -166,7 +170,9 @@ async def test_a_trigger_that_goes_to_and_fro_is_no_war(world, make, run, wars, 
     assert wars.begun == 0
 
 
-async def test_repetitions_that_lie_far_apart_are_no_war(world, make, run, wars, target, trigger):
+async def test_repetitions_that_are_far_apart_are_not_a_patch_war(
+    world, make, run, wars, target, trigger
+):
     policy = world.install(setter(make, "red", "p"))
     for _ in range(5 * LIMIT):
         assert (await run(policy, trigger)).state is State.COMPLETED
@@ -175,7 +181,7 @@ async def test_repetitions_that_lie_far_apart_are_no_war(world, make, run, wars,
     assert wars.begun == 0
 
 
-async def test_zero_switches_it_off(world, make, run, wars, target, trigger):
+async def test_a_limit_of_zero_turns_the_detection_off(world, make, run, wars, target, trigger):
     wars.limit = 0
     policy = world.install(setter(make, "red", "p"))
     for _ in range(20):
@@ -250,7 +256,7 @@ async def test_two_rules_that_trigger_each_other_are_paused(world, make, run, wa
     assert "lead back here by rule r of policy back:" in (await world.status("ur-7")).message
 
 
-async def test_a_chain_without_return_is_no_loop(world, make, run, wars, target):
+async def test_a_chain_without_return_is_not_a_loop(world, make, run, wars, target):
     policy = world.install(make.policy(patch={"data": {"n": "{{ request.object.data.n }}"}}))
     link = world.cluster.add(make.object(name="link", data={"n": "0"}))
     for n in range(10 * LIMIT):
@@ -271,7 +277,7 @@ async def test_a_batch_counts_as_one_write_however_often_its_rules_undo_each_oth
     assert {(await world.status(f"ur-{n:02}")).state for n in range(40)} == {State.COMPLETED}
 
 
-async def test_a_sweep_waits_as_a_whole_where_all_its_triggers_wait(
+async def test_a_sweep_waits_as_a_whole_if_all_its_triggers_wait(
     world, make, run, wars, target, trigger
 ):
     policy = world.install(setter(make, "red", "p"))
@@ -288,7 +294,7 @@ async def test_a_sweep_waits_as_a_whole_where_all_its_triggers_wait(
 
 
 @pytest.mark.parametrize(("others", "paused"), [(5, True), (10, False)])
-async def test_the_fields_that_are_remembered_are_bounded(
+async def test_the_number_of_remembered_fields_is_bounded(
     world, make, run, wars, target, trigger, others, paused
 ):
     wars.remembered = 10
@@ -301,7 +307,7 @@ async def test_the_fields_that_are_remembered_are_bounded(
 
 
 @pytest.mark.parametrize(("others", "paused"), [(5, True), (10, False)])
-async def test_the_laps_that_are_remembered_are_bounded(
+async def test_the_number_of_remembered_laps_is_bounded(
     world, make, run, wars, target, others, paused
 ):
     wars.remembered = 10

@@ -56,7 +56,7 @@ def secret(**fields):
     return {"apiVersion": "v1", "kind": "Secret", **fields}
 
 
-async def test_an_exact_name_costs_no_read_here(world, select, secrets):
+async def test_selecting_an_exact_name_costs_no_read(world, select, secrets):
     found = await select(secret(namespace="a", name="one"))
     assert names(found) == {"a/one"}
     assert found.found[0].obj is None
@@ -76,7 +76,7 @@ async def test_an_exact_name_costs_no_read_here(world, select, secrets):
         ({}, {f"{ns}/{name}" for ns in "abc" for name in ("one", "two")}),
     ],
 )
-async def test_every_given_part_narrows_the_list(select, secrets, target, expected):
+async def test_every_field_of_a_target_narrows_the_selection(select, secrets, target, expected):
     assert names(await select(secret(**target))) == expected
 
 
@@ -96,7 +96,7 @@ async def test_a_known_namespace_limits_the_list_and_pages_are_followed(world, s
     assert len(asked) == 3
 
 
-async def test_a_uid_counts_beside_an_exact_name(world, make, select):
+async def test_a_uid_is_checked_in_addition_to_an_exact_name(world, make, select):
     stored = world.cluster.add(make.object("Secret", "one"))
     uid = stored["metadata"]["uid"]
     (found,) = (await select(secret(namespace="a", name="one", uid=uid))).found
@@ -105,7 +105,7 @@ async def test_a_uid_counts_beside_an_exact_name(world, make, select):
     assert not other.query.accepts(stored)
 
 
-async def test_one_target_that_cannot_be_resolved_stops_no_other(select, secrets):
+async def test_a_target_that_cannot_be_resolved_does_not_stop_the_others(select, secrets):
     selection = await select(
         secret(namespace="{{ request.object.data.nothing }}"), secret(namespace="a", name="one")
     )
@@ -114,7 +114,9 @@ async def test_one_target_that_cannot_be_resolved_stops_no_other(select, secrets
     assert "request.object.data.nothing" in str(error)
 
 
-async def test_one_target_that_cannot_be_listed_stops_no_other(world, select, secrets, make):
+async def test_a_target_that_cannot_be_listed_does_not_stop_the_others(
+    world, select, secrets, make
+):
     world.cluster.forbid("list", "secrets")
     pods = {"apiVersion": "v1", "kind": "Pod", "namespace": "a"}
     world.cluster.add(make.object("Pod", "pod"))
@@ -127,7 +129,7 @@ async def test_one_target_that_cannot_be_listed_stops_no_other(world, select, se
     )
 
 
-async def test_a_kind_that_is_not_served_is_waited_for(select):
+async def test_an_unserved_kind_is_a_retryable_failure(select):
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"}
     (failed,) = (await select(widget)).failures
     assert failed.retryable
@@ -140,7 +142,7 @@ async def test_a_cluster_scoped_kind_is_found_by_its_name_alone(select):
 
 
 @pytest.mark.parametrize("place", [{"namespace": "a"}, {"namespace": "*"}])
-async def test_nothing_cluster_scoped_is_in_a_namespace(select, place):
+async def test_a_namespace_for_a_cluster_scoped_kind_is_an_error(select, place):
     selection = await select({"apiVersion": "v1", "kind": "Node", "name": "n", **place})
     assert not selection.found
     assert "cluster-scoped" in str(selection.errors[0])
@@ -156,12 +158,12 @@ async def test_a_namespaced_policy_stays_in_its_namespace(select, secrets):
     assert names(await select(secret(name="*"), namespace="b")) == {"b/one", "b/two"}
 
 
-async def test_a_star_out_of_an_object_is_a_name_and_not_all(select, secrets):
+async def test_a_star_from_an_object_is_a_literal_name(select, secrets):
     target = secret(namespace="a", name="{{ request.object.data.name }}")
     assert names(await select(target, data={"name": "*"})) == {"a/*"}
 
 
-async def test_v1_is_the_core_group_and_a_star_any(select):
+async def test_v1_is_the_core_group_and_a_star_is_any_group(select):
     event = {"kind": "Event", "namespace": "a", "name": "e"}
     core = await select({**event, "apiVersion": "v1"})
     assert [item.key.kind.group for item in core.found] == [""]
@@ -183,14 +185,14 @@ class TestSubresources:
     def scale(**fields):
         return {"apiVersion": "apps/v1", "kind": "Deployment/scale", "namespace": "a", **fields}
 
-    async def test_the_list_is_of_the_parents_and_the_lane_reads_the_rest(
+    async def test_parents_are_listed_and_subresources_are_left_to_the_lane(
         self, select, deployments
     ):
         found = (await select(self.scale(name="*"))).found
         assert {item.key.name for item in found} == {"one", "two"}
         assert all(item.obj is None and item.key.kind.subresource == "scale" for item in found)
 
-    async def test_labels_of_the_parent_count(self, select, deployments):
+    async def test_a_selector_applies_to_the_labels_of_the_parent(self, select, deployments):
         wanted = {"matchLabels": {"app": "one"}}
         assert names(await select(self.scale(selector=wanted))) == {"a/one"}
         assert names(await select(self.scale(selector=wanted, name="two"))) == set()

@@ -74,7 +74,7 @@ async def interruptions(world):
     return {name: (await world.status(name)).interruptions for name in NAMES}
 
 
-async def test_nothing_is_noted_where_the_leader_before_ended_well(world, stuck, asked):
+async def test_nothing_is_recorded_if_the_previous_leader_ended_cleanly(world, stuck, asked):
     async def versions():
         return [(await world.requests.get(name)).resource_version for name in NAMES]
 
@@ -84,7 +84,7 @@ async def test_nothing_is_noted_where_the_leader_before_ended_well(world, stuck,
         assert await versions() == before
 
 
-async def test_a_request_that_ends_its_controller_is_given_up_and_no_other(world, stuck, asked):
+async def test_only_the_request_that_terminates_its_controller_is_given_up(world, stuck, asked):
     async with leader(world, stuck, after_a_crash=False):
         await until(lambda: stuck.inside == set(NAMES))
     # All waiting requests are noted before they are processed, side by side.
@@ -112,14 +112,14 @@ async def test_a_request_that_ends_its_controller_is_given_up_and_no_other(world
     assert "the controller was terminated 3 times in a row" in poison.message
 
 
-async def test_what_comes_to_an_end_bears_no_note(world, stuck, asked):
+async def test_a_completed_request_has_no_interruptions(world, stuck, asked):
     stuck.release(*NAMES)
     async with leader(world, stuck, after_a_crash=True):
         await until(lambda: not world.dispatcher.waiting)
     assert await interruptions(world) == dict.fromkeys(NAMES, 0)
 
 
-async def test_a_suspect_that_is_not_due_keeps_nobody_waiting(world, stuck, asked):
+async def test_a_suspect_that_is_not_due_does_not_hold_up_others(world, stuck, asked):
     async with leader(world, stuck, after_a_crash=True):
         await until(lambda: stuck.inside == set(NAMES))
     stored = await world.requests.get("ur-1")
@@ -131,7 +131,7 @@ async def test_a_suspect_that_is_not_due_keeps_nobody_waiting(world, stuck, aske
     assert (await world.status("ur-3")).state is State.COMPLETED
 
 
-async def test_an_attempt_that_came_to_no_work_bears_no_note(world, make, stuck):
+async def test_an_unconfirmed_request_has_no_interruptions(world, make, stuck):
     policy = world.install(make.policy())
     trigger = make.object(name="not-stored")
     trigger["metadata"]["uid"] = "u"

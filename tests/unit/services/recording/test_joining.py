@@ -78,7 +78,7 @@ async def names(wire):
     return sorted([item.name async for item in wire.waiting()])
 
 
-async def test_all_attempts_are_one_request_and_one_call(wire, replica, attempt):
+async def test_all_attempts_share_one_request_and_one_call(wire, replica, attempt):
     shared = replica()
     versions = [await shared.store(attempt(number)) for number in range(20)]
     assert versions[0]
@@ -87,7 +87,7 @@ async def test_all_attempts_are_one_request_and_one_call(wire, replica, attempt)
     assert (wire.creates, wire.gets) == (1, 0)
 
 
-async def test_side_by_side_they_wait_for_the_first(wire, replica, attempt):
+async def test_concurrent_attempts_wait_for_the_first(wire, replica, attempt):
     shared = replica()
     wire.passes.clear()
     work = [asyncio.create_task(shared.store(attempt(number))) for number in range(20)]
@@ -98,7 +98,7 @@ async def test_side_by_side_they_wait_for_the_first(wire, replica, attempt):
     assert wire.creates == 1
 
 
-async def test_the_first_may_give_up_and_the_others_go_on(wire, replica, attempt):
+async def test_cancelling_the_first_attempt_does_not_stop_the_others(wire, replica, attempt):
     shared = replica()
     wire.passes.clear()
     first, second = (asyncio.create_task(shared.store(attempt(number))) for number in (1, 2))
@@ -110,7 +110,7 @@ async def test_the_first_may_give_up_and_the_others_go_on(wire, replica, attempt
     assert await names(wire) == ["ur-shared"]
 
 
-async def test_what_could_not_be_stored_is_no_success_for_anybody(wire, replica, attempt):
+async def test_a_failed_create_fails_all_attempts(wire, replica, attempt):
     shared = replica()
     wire.error = Unavailable("no")
     ends = await asyncio.gather(
@@ -121,7 +121,7 @@ async def test_what_could_not_be_stored_is_no_success_for_anybody(wire, replica,
     assert await shared.store(attempt(3))
 
 
-async def test_another_replica_joins_after_one_look(wire, replica, attempt):
+async def test_another_replica_joins_after_one_read(wire, replica, attempt):
     await replica().store(attempt(1))
     other = replica()
     for number in (2, 3, 4):
@@ -138,9 +138,7 @@ async def test_another_replica_joins_after_one_look(wire, replica, attempt):
     ],
     ids=lambda status: status.reason or status.state.value,
 )
-async def test_what_has_ended_or_may_end_unseen_is_not_joined(
-    world, wire, replica, attempt, status
-):
+async def test_ended_or_unconfirmed_requests_are_not_joined(world, wire, replica, attempt, status):
     shared = replica()
     await shared.store(attempt(1))
     await wire.write_status(await wire.get("ur-shared"), status)
@@ -152,7 +150,7 @@ async def test_what_has_ended_or_may_end_unseen_is_not_joined(
     assert "ur-3" not in await names(wire)
 
 
-async def test_a_request_that_waits_for_something_else_is_joined(world, wire, replica, attempt):
+async def test_a_request_held_for_another_reason_is_joined(world, wire, replica, attempt):
     shared = replica()
     await shared.store(attempt(1))
     held = RequestStatus(reason="Paused", message="the policy is paused")
@@ -162,7 +160,9 @@ async def test_a_request_that_waits_for_something_else_is_joined(world, wire, re
     assert await names(wire) == ["ur-shared"]
 
 
-async def test_the_knowledge_that_it_can_be_joined_grows_old(world, wire, replica, attempt):
+async def test_a_request_is_read_again_for_joining_after_some_seconds(
+    world, wire, replica, attempt
+):
     shared = replica()
     await shared.store(attempt(1))
     for _ in range(3):
@@ -171,7 +171,7 @@ async def test_the_knowledge_that_it_can_be_joined_grows_old(world, wire, replic
     assert wire.gets == 1
 
 
-async def test_a_refused_write_that_is_sent_again_much_later_is_worked_on(
+async def test_a_refused_write_that_is_sent_again_much_later_is_processed(
     world, make, wire, replica, attempt
 ):
     """Two attempts replace one version: the first is refused, the second is stored later."""

@@ -57,7 +57,7 @@ def reported(events, kind=None):
     ]
 
 
-async def test_success_is_reported_only_when_asked_for(world, make, events, event_recorder, work):
+async def test_success_is_reported_only_if_enabled(world, make, events, event_recorder, work):
     world.cluster.add(make.object("Secret", "s"))
     await work("one")
     assert reported(events) == []
@@ -81,7 +81,7 @@ async def test_success_is_reported_only_when_asked_for(world, make, events, even
         ({"generateSuccessEvents": "false", "successEventActions": "Resource Mutated"}, 0),
     ],
 )
-async def test_the_config_map_says_of_which_actions_success_is_reported(
+async def test_the_config_map_selects_the_actions_whose_success_is_reported(
     world, make, events, event_recorder, work, data, number
 ):
     live = SettingsHolder.of("kyverno")
@@ -92,7 +92,7 @@ async def test_the_config_map_says_of_which_actions_success_is_reported(
     assert len(reported(events)) == number
 
 
-async def test_what_changed_nothing_is_no_event(world, make, events, event_recorder, work):
+async def test_an_unchanged_target_causes_no_event(world, make, events, event_recorder, work):
     event_recorder.wants_success = lambda _: True
     world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
     await work("one")
@@ -120,7 +120,7 @@ async def test_a_failure_is_reported_on_policy_trigger_and_target(world, make, e
     assert by_kind["Secret"].related["kind"] == "ConfigMap"
 
 
-async def test_a_target_that_does_not_exist_is_reported_to_the_trigger(events, work):
+async def test_a_target_that_does_not_exist_is_reported_on_policy_and_trigger(events, work):
     await work("one")
     assert {kind for kind, *_ in reported(events)} == {"ClusterPolicy", "ConfigMap"}
 
@@ -142,7 +142,7 @@ async def test_a_missing_right_is_reported_once(world, make, events, work):
     assert reported(events) == first
 
 
-async def test_what_passes_by_itself_is_no_event(world, make, events, work):
+async def test_a_conflict_that_will_be_retried_causes_no_event(world, make, events, work):
     world.cluster.add(make.object("Secret", "s"))
 
     async def interfere(_before, _after):
@@ -155,13 +155,13 @@ async def test_what_passes_by_itself_is_no_event(world, make, events, work):
     assert reported(events) == []
 
 
-async def test_many_failures_of_one_sort_are_one_event_of_the_policy(events, work):
+async def test_failures_with_one_reason_share_one_event_of_the_policy(events, work):
     await work("one", "two", "three")
     groups = {item.group for item in events.emitted if item.regarding["name"] == "p"}
     assert groups == {"r TargetNotFound"}
 
 
-async def test_a_policy_does_not_flood_the_cluster(world, events, event_recorder, work):
+async def test_the_events_of_one_policy_are_rate_limited(world, events, event_recorder, work):
     await work(*(f"c-{number}" for number in range(70)))
     assert len(reported(events, "ConfigMap")) == 50
     assert event_recorder.held_back == 20
@@ -182,7 +182,7 @@ async def test_a_trigger_that_is_its_own_target_is_reported_once(
     ]
 
 
-async def test_a_sweep_tells_what_it_changed(world, make, events, event_recorder):
+async def test_a_sweep_reports_its_changes(world, make, events, event_recorder):
     event_recorder.wants_success = lambda _: True
     world.cluster.add(make.object("Secret", "s"))
     world.cluster.add(make.object(name="one"))

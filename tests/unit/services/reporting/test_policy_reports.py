@@ -111,7 +111,7 @@ def write(world: World, reports: Reports) -> Callable[..., Awaitable[None]]:
     return run
 
 
-async def test_a_report_says_what_came_to_which_target(store, reports, write):
+async def test_a_report_lists_the_outcome_of_each_target(store, reports, write):
     reports.add(spec(), [came()])
     await write()
     report = store.stored["a"]
@@ -131,7 +131,7 @@ def ended(request, moment, *targets):
     return replace(request, status=status)
 
 
-async def test_what_a_killed_process_did_not_write_is_brought_after(
+async def test_results_that_a_killed_process_did_not_write_are_recovered(
     world, make, store, reports, write
 ):
     trigger = world.cluster.add(make.object())
@@ -178,7 +178,9 @@ async def test_outcomes_become_results(store, reports, write):
     assert store.stored["a"]["summary"]["error"] == 1
 
 
-async def test_a_report_that_costs_much_is_written_less_often(world, store, reports, write):
+async def test_a_report_that_takes_long_to_write_is_written_less_often(
+    world, store, reports, write
+):
     def results():
         reports.add(spec(), [came(f"s-{len(store.calls)}")])
 
@@ -196,7 +198,7 @@ async def test_a_report_that_costs_much_is_written_less_often(world, store, repo
     assert store.calls.count("put") == 3
 
 
-async def test_what_comes_together_is_one_write(store, reports, write):
+async def test_results_that_arrive_together_are_one_write(store, reports, write):
     for number in range(100):
         reports.add(spec(), [came(f"s-{number}")])
     await write()
@@ -204,7 +206,7 @@ async def test_what_comes_together_is_one_write(store, reports, write):
     assert store.stored["a"]["summary"]["pass"] == 100
 
 
-async def test_one_report_is_not_written_all_the_time(store, reports, write):
+async def test_writes_of_one_report_are_spaced_out(store, reports, write):
     reports.add(spec(), [came()])
     await write()
     for number in range(4):
@@ -216,7 +218,7 @@ async def test_one_report_is_not_written_all_the_time(store, reports, write):
     assert len(store.results()) == 5
 
 
-async def test_many_namespaces_take_turns(store, reports, write):
+async def test_the_reports_of_many_namespaces_take_turns(store, reports, write):
     for number in range(6):
         reports.add(spec(), [came(namespace=f"n-{number}")])
     await write()
@@ -226,7 +228,7 @@ async def test_many_namespaces_take_turns(store, reports, write):
     assert len(store.stored) == 6
 
 
-async def test_the_same_again_is_not_written(store, reports, write):
+async def test_an_unchanged_result_is_not_written_again(store, reports, write):
     failed = came("other", Outcome.INVALID, "no")
     reports.add(spec(), [came(), failed])
     await write()
@@ -236,7 +238,7 @@ async def test_the_same_again_is_not_written(store, reports, write):
     assert ("s", "pass", "mutated Secret/s in namespace a") in store.results()
 
 
-async def test_a_later_result_replaces_an_earlier(store, reports, write):
+async def test_a_later_result_replaces_an_earlier_one(store, reports, write):
     reports.add(spec(), [came(outcome=Outcome.FORBIDDEN, message="grant it")])
     await write()
     reports.add(spec(), [came()])
@@ -251,7 +253,7 @@ async def test_cluster_scoped_targets_have_a_report_of_their_own(store, reports,
     assert store.results("") == [("n", "pass", "mutated Namespace/n")]
 
 
-async def test_a_report_keeps_the_failures_and_the_newest(store, world, reports, write):
+async def test_a_full_report_keeps_failures_and_the_newest_results(store, world, reports, write):
     reports.add(spec(), [came("bad", Outcome.INVALID, "no")])
     reports.add(spec(), [came("oldest")])
     await write()
@@ -267,7 +269,9 @@ async def test_a_report_keeps_the_failures_and_the_newest(store, world, reports,
 
 
 class TestGone:
-    async def test_results_of_a_deleted_policy_go(self, world, make, store, reports, write):
+    async def test_results_of_a_deleted_policy_are_removed(
+        self, world, make, store, reports, write
+    ):
         other = world.install(make.policy("q"))
         reports.add(spec(), [came()])
         reports.add(spec("q"), [came()])
@@ -281,7 +285,7 @@ class TestGone:
         await write()
         assert store.stored == {}
 
-    async def test_results_of_a_removed_rule_go(self, world, make, store, reports, write):
+    async def test_results_of_a_removed_rule_are_removed(self, world, make, store, reports, write):
         reports.add(spec(), [came()])
         await write()
         changed = make.policy()
@@ -291,7 +295,7 @@ class TestGone:
         await write()
         assert store.stored == {}
 
-    async def test_results_of_a_policy_that_went_while_nobody_led_go(
+    async def test_results_of_a_policy_deleted_while_there_was_no_leader_are_removed(
         self, world, make, store, reports, write
     ):
         reports.add(spec("unknown"), [came()])
@@ -308,7 +312,7 @@ class TestGone:
         assert calls["get"] == 1
         assert store.stored == {}
 
-    async def test_a_policy_that_the_watch_has_not_brought_keeps_its_results(
+    async def test_a_policy_that_the_watch_has_not_delivered_yet_keeps_its_results(
         self, world, make, store, reports, write
     ):
         world.cluster.add(make.policy("late"))
@@ -316,7 +320,9 @@ class TestGone:
         await write()
         assert len(store.results()) == 1
 
-    async def test_results_of_a_deleted_target_go(self, world, make, store, reports, write):
+    async def test_results_of_a_deleted_target_are_removed(
+        self, world, make, store, reports, write
+    ):
         secret = world.cluster.add(make.object("Secret", "s"))
         world.cluster.add(make.object("Secret", "kept"))
         reports.add(spec(), [came(), came("kept")])
@@ -329,7 +335,7 @@ class TestGone:
         await write()
         assert [name for name, *_ in store.results()] == ["kept"]
 
-    async def test_targets_are_looked_at_a_few_at_a_time(self, world, store, reports, write):
+    async def test_targets_are_checked_a_few_at_a_time(self, world, store, reports, write):
         for namespace in ("a", "b"):
             reports.add(spec(), [came(f"s-{n}", namespace=namespace) for n in range(30)])
         await write()
@@ -340,7 +346,7 @@ class TestGone:
         assert store.stored == {}
 
 
-async def test_a_policy_may_have_no_results(world, make, store, reports, write):
+async def test_a_policy_can_opt_out_of_reports(world, make, store, reports, write):
     reports.add(spec(), [came()])
     await write()
     world.index.apply(await world.edit(make.policy(), labels={DISABLED: "true"}))
@@ -350,7 +356,7 @@ async def test_a_policy_may_have_no_results(world, make, store, reports, write):
     assert store.calls == []
 
 
-async def test_off_is_off(store, reports, write):
+async def test_disabled_reports_make_no_calls(store, reports, write):
     reports.enabled = False
     reports.add(spec(), [came()])
     await reports.run()
@@ -358,7 +364,7 @@ async def test_off_is_off(store, reports, write):
 
 
 class TestFaults:
-    async def test_a_conflict_is_tried_again(self, store, reports, write):
+    async def test_a_conflict_is_retried(self, store, reports, write):
         reports.add(spec(), [came()])
         await write()
         put = store.put
@@ -374,7 +380,9 @@ class TestFaults:
         await write()
         assert len(store.results()) == 2
 
-    async def test_nothing_is_lost_while_the_api_server_is_silent(self, store, reports, write):
+    async def test_results_are_kept_while_the_api_server_does_not_answer(
+        self, store, reports, write
+    ):
         reports.add(spec(), [came()])
         await write(0)
         store.fault = Unavailable("no answer")
@@ -384,7 +392,7 @@ class TestFaults:
         await write()
         assert len(store.results()) == 1
 
-    async def test_a_namespace_that_is_gone_is_forgotten(self, store, reports, write):
+    async def test_results_for_a_deleted_namespace_are_dropped(self, store, reports, write):
         async def gone(namespace, report):
             raise NotFound(namespace, status=404)
 
@@ -396,7 +404,7 @@ class TestFaults:
         await reports.look_at_targets()
         assert store.calls == []
 
-    def test_a_cluster_without_reports_is_reported_once(self, store, reports):
+    def test_a_cluster_without_report_definitions_is_warned_about_once(self, store, reports):
         said = []
         reports.warn = said.append
         store.fault = NoKindMatch("no", status=404)

@@ -105,14 +105,14 @@ async def test_figures_of_requests_are_added_up(world, make, progress, in_force)
     assert shown["message"] == "1 patched, 1 already as the rules require after 2 triggers"
 
 
-async def test_nothing_is_written_where_nothing_changed(world, make, progress, in_force, writes):
+async def test_unchanged_figures_are_not_written(world, make, progress, in_force, writes):
     policy = await in_force(progress, make.policy())
     for _ in range(3):
         await figures(world, progress, policy)
     assert len(writes) == 1  # the zeros, with the reason
 
 
-async def test_figures_are_written_when_the_watch_has_brought_what_came_between(
+async def test_figures_are_written_once_the_watch_delivers_a_concurrent_edit(
     world, make, progress, in_force
 ):
     policy = await in_force(progress, make.policy())
@@ -132,7 +132,9 @@ async def test_a_policy_that_is_not_in_force_yet_shows_no_figures(world, make, p
     assert writes == []
 
 
-async def test_what_ended_before_the_policy_was_in_force_counts(world, make, progress, in_force):
+async def test_requests_that_ended_before_the_policy_was_in_force_count(
+    world, make, progress, in_force
+):
     policy = world.install(make.policy())
     world.cluster.add(make.object("Secret", "s"))
     await work(world, policy, *triggers(world, make, "one"))
@@ -140,7 +142,7 @@ async def test_what_ended_before_the_policy_was_in_force_counts(world, make, pro
     assert (await figures(world, progress, policy))["patched"] == 1
 
 
-async def test_another_generation_begins_at_zero(world, make, progress, in_force):
+async def test_the_figures_of_a_new_generation_start_at_zero(world, make, progress, in_force):
     policy = await in_force(progress, make.policy())
     world.cluster.add(make.object("Secret", "s"))
     await work(world, policy, *triggers(world, make, "one"))
@@ -155,7 +157,7 @@ async def test_another_generation_begins_at_zero(world, make, progress, in_force
 
 
 class TestRestart:
-    async def test_figures_go_on_where_they_were(self, world, make, lead, in_force):
+    async def test_figures_continue_after_a_restart(self, world, make, lead, in_force):
         progress = lead()
         policy = await in_force(progress, make.policy())
         world.cluster.add(make.object("Secret", "s"))
@@ -169,7 +171,7 @@ class TestRestart:
         await work(world, policy, *triggers(world, make, "three"))
         assert (await figures(world, progress, policy))["triggers"] == 3
 
-    async def test_what_was_not_written_is_found_again(self, world, make, lead, in_force):
+    async def test_unwritten_figures_are_recovered(self, world, make, lead, in_force):
         progress = lead()
         policy = await in_force(progress, make.policy())
         world.cluster.add(make.object("Secret", "s"))
@@ -182,7 +184,7 @@ class TestRestart:
         shown = await figures(world, progress, policy)
         assert (shown["triggers"], shown["unchanged"]) == (2, 1)
 
-    async def test_what_waits_counts_once(self, world, make, lead, in_force):
+    async def test_a_waiting_request_counts_once(self, world, make, lead, in_force):
         progress = lead()
         targets = [make.target(), make.target("hidden") | {"kind": "Pod"}]
         policy = await in_force(progress, make.policy(targets=targets))
@@ -227,7 +229,9 @@ class TestWhyZero:
             world, progress, policy
         )
 
-    async def test_the_settings_leave_out_what_it_matches(self, world, make, progress, in_force):
+    async def test_resource_filters_leave_out_the_matched_kind(
+        self, world, make, progress, in_force
+    ):
         world.filters = parse_filters(resources="[ConfigMap,*,*]")
         policy = await in_force(progress, make.policy())
         assert await self.shown(world, progress, policy) == (
@@ -257,14 +261,16 @@ class TestWhyZero:
         await work(world, policy, *triggers(world, make, "one"))
         assert (await self.shown(world, progress, policy)).startswith("no target found")
 
-    async def test_everything_is_as_it_should_be(self, world, make, progress, in_force):
+    async def test_every_target_is_already_as_required(self, world, make, progress, in_force):
         policy = await in_force(progress, make.policy())
         world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
         await work(world, policy, *triggers(world, make, "one"))
         message = await self.shown(world, progress, policy)
         assert message == "nothing to do: 1 target already as the rules require"
 
-    async def test_the_trigger_does_not_match_any_more(self, world, make, progress, in_force):
+    async def test_the_trigger_does_not_meet_the_preconditions(
+        self, world, make, progress, in_force
+    ):
         condition = {"key": "{{ request.object.metadata.name }}", "operator": "Equals"}
         conditions = {"all": [condition | {"value": "no"}]}
         policy = await in_force(progress, make.policy(preconditions=conditions))
@@ -283,7 +289,9 @@ class TestWhyZero:
         assert "; rule other: no trigger yet" in message
 
 
-async def test_a_sweep_shows_how_far_it_is(world, make, progress, in_force, writes):
+async def test_the_figures_include_the_progress_of_a_sweep(
+    world, make, progress, in_force, writes
+):
     policy = await in_force(progress, make.policy(on_change=True))
     world.cluster.add(make.object("Secret", "s"))
     triggers(world, make, *(f"t-{number}" for number in range(20)))
@@ -295,7 +303,7 @@ async def test_a_sweep_shows_how_far_it_is(world, make, progress, in_force, writ
     assert status.state in FINAL
 
 
-async def test_an_aggregate_request_says_that_too_many_requests_wait(
+async def test_the_message_explains_an_aggregate_request_by_too_many_waiting_ones(
     world, make, progress, in_force
 ):
     policy = await in_force(progress, make.policy())
@@ -308,7 +316,9 @@ async def test_an_aggregate_request_says_that_too_many_requests_wait(
     )
 
 
-async def test_a_failed_request_says_what_and_where(world, make, progress, in_force):
+async def test_a_failed_request_is_shown_with_rule_trigger_and_target(
+    world, make, progress, in_force
+):
     policy = await in_force(progress, make.policy())
     await work(world, policy, *triggers(world, make, "one"))  # the Secret does not exist
     shown = await figures(world, progress, policy)
@@ -316,7 +326,7 @@ async def test_a_failed_request_says_what_and_where(world, make, progress, in_fo
     assert shown["lastError"].startswith("rule r, trigger ConfigMap a/one: Secret a/s: not found")
 
 
-async def test_requests_of_an_earlier_policy_of_that_name_do_not_count(
+async def test_requests_of_an_earlier_policy_with_the_same_name_do_not_count(
     world, make, progress, in_force
 ):
     policy = await in_force(progress, make.policy())
@@ -324,7 +334,7 @@ async def test_requests_of_an_earlier_policy_of_that_name_do_not_count(
     assert (await figures(world, progress, policy))["triggers"] == 0
 
 
-async def test_a_policy_that_is_made_again_begins_at_zero(world, make, progress, in_force):
+async def test_the_figures_of_a_recreated_policy_start_at_zero(world, make, progress, in_force):
     policy = await in_force(progress, make.policy())
     world.cluster.add(make.object("Secret", "s"))
     stored = await world.edit(policy, spec=make.policy(on_change=True)["spec"])

@@ -55,7 +55,7 @@ def status_of(policy: Object, *names: str) -> Any:
     return found
 
 
-async def test_what_was_generated_stands_in_the_status(world, make, settled):
+async def test_generated_rules_are_listed_in_the_status(world, make, settled):
     policy = await settled(world.cluster.add(own(make)))
     first, second = status_of(policy, "autogen", "rules")
     assert first == {
@@ -89,7 +89,7 @@ async def test_what_was_generated_stands_in_the_status(world, make, settled):
     assert status_of(policy, "phases") == ["admission"]
 
 
-async def test_nothing_was_generated(world, make, settled):
+async def test_a_policy_without_generated_rules_lists_none(world, make, settled):
     policy = await settled(world.cluster.add(own(make, **{AUTOGEN: "none"})))
     assert status_of(policy, "autogen") == {}
     assert await sweeps(world) == []
@@ -98,7 +98,7 @@ async def test_nothing_was_generated(world, make, settled):
     assert status_of(with_targets, "phases") == ["triggered"]
 
 
-async def test_an_annotation_that_generates_less_counts_at_once(world, make, settled):
+async def test_a_narrower_autogen_annotation_applies_at_once(world, make, settled):
     policy = await settled(world.cluster.add(own(make)))
     await world.edit(policy, annotations={AUTOGEN: "Deployment"})
     policy = await settled(policy)
@@ -106,7 +106,7 @@ async def test_an_annotation_that_generates_less_counts_at_once(world, make, set
     assert only["match"]["any"][0]["resources"]["kinds"] == ["apps/v1/Deployment"]
 
 
-async def test_each_rule_runs_once_over_what_exists(world, make, settled):
+async def test_each_rule_sweeps_existing_objects_once(world, make, settled):
     policy = await settled(world.cluster.add(own(make, **{ANNOTATION_EXISTING: "true"})))
     assert status_of(policy, "phases") == ["admission", "existing"]
     assert status_of(policy, "mutateExisting", "onExisting") is True
@@ -117,7 +117,7 @@ async def test_each_rule_runs_once_over_what_exists(world, make, settled):
     assert await sweeps(world) == found
 
 
-async def test_the_annotation_may_come_later_and_go(world, make, settled):
+async def test_the_existing_annotation_can_be_added_later_and_removed(world, make, settled):
     policy = await settled(world.cluster.add(own(make, **{AUTOGEN: "none"})))
     assert await sweeps(world) == []
     await world.edit(policy, annotations={ANNOTATION_EXISTING: "true"})
@@ -138,7 +138,7 @@ async def test_the_annotation_may_come_later_and_go(world, make, settled):
     assert len(await sweeps(world)) == 2
 
 
-async def test_another_generation_is_another_sweep(world, make, settled):
+async def test_a_new_generation_is_swept_again(world, make, settled):
     changes = {ANNOTATION_EXISTING: "true", AUTOGEN: "none"}
     policy = await settled(world.cluster.add(own(make, **changes)))
     rule = policy["spec"]["rules"][0]
@@ -148,7 +148,7 @@ async def test_another_generation_is_another_sweep(world, make, settled):
     assert [item.spec.policy_generation for item in await sweeps(world)] in ([1, 2], [2, 1])
 
 
-async def test_a_run_that_a_person_asks_for(world, make, settled):
+async def test_a_run_annotation_causes_another_sweep(world, make, settled):
     changes = {ANNOTATION_EXISTING: "true", AUTOGEN: "none"}
     policy = await settled(world.cluster.add(own(make, **changes)))
     await world.edit(policy, annotations={ANNOTATION_RUN: "1"})
@@ -157,7 +157,7 @@ async def test_a_run_that_a_person_asks_for(world, make, settled):
     assert len(await sweeps(world)) == 2
 
 
-async def test_what_was_written_without_the_webhook_is_looked_for(world, make, rollout, settled):
+async def test_a_deleted_mutating_webhook_is_recorded_as_an_outage(world, make, rollout, settled):
     marks = {ANNOTATION_EXISTING: "true", AUTOGEN: "none"}
     await settled(world.cluster.add(own(make, **marks)))
     began = world.clock.now()

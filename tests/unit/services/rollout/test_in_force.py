@@ -81,7 +81,7 @@ async def test_a_first_installation_has_no_outage(world, webhook_writer, policie
     assert webhook_writer.in_force.obstacle is None
 
 
-async def test_an_outage_begins_when_all_was_seen_in_its_place_last(
+async def test_an_outage_begins_when_the_configuration_was_last_seen_intact(
     world, webhook_writer, policies
 ):
     chosen = policies()
@@ -100,7 +100,7 @@ async def test_an_outage_begins_when_all_was_seen_in_its_place_last(
     assert spans(webhook_writer, world) == [(22.0, Cause.MISSING)]
 
 
-async def test_a_fight_is_one_outage(world, webhook_writer, policies):
+async def test_repeated_edits_are_one_outage(world, webhook_writer, policies):
     chosen = policies()
     await webhook_writer.register(chosen)
     for _ in range(8):
@@ -114,7 +114,7 @@ async def test_a_fight_is_one_outage(world, webhook_writer, policies):
     assert spans(webhook_writer, world) == [(9.0, Cause.CHANGED)]
 
 
-async def test_one_that_was_put_back_by_somebody_else_was_away_all_the_same(
+async def test_an_edit_that_left_the_webhooks_as_they_were_is_still_an_outage(
     world, webhook_writer, policies
 ):
     chosen = policies()
@@ -126,7 +126,7 @@ async def test_one_that_was_put_back_by_somebody_else_was_away_all_the_same(
     assert spans(webhook_writer, world) == [(5.0, Cause.CHANGED)]
 
 
-async def test_one_that_was_edited_before_another_policy_came_was_away(
+async def test_an_edit_before_a_new_policy_is_registered_is_an_outage(
     world, make, webhook_writer, policies
 ):
     await webhook_writer.register(policies())
@@ -136,14 +136,14 @@ async def test_one_that_was_edited_before_another_policy_came_was_away(
     assert webhook_writer.in_force.obstacle.cause is Cause.CHANGED
 
 
-async def test_a_new_policy_is_no_outage(world, make, webhook_writer, policies):
+async def test_a_new_policy_is_not_an_outage(world, make, webhook_writer, policies):
     await webhook_writer.register(policies())
     world.clock.tick(5)
     await webhook_writer.register(policies(make.policy("q", kinds=("Secret",))))
     assert webhook_writer.in_force.outages.revision == 0
 
 
-async def test_the_configuration_for_policies_keeps_no_policy_from_being_in_force(
+async def test_a_deleted_configuration_for_policies_leaves_policies_in_force(
     webhook_writer, policies
 ):
     chosen = policies()
@@ -153,7 +153,7 @@ async def test_the_configuration_for_policies_keeps_no_policy_from_being_in_forc
     assert webhook_writer.in_force.obstacle is None
 
 
-async def test_removed_with_the_namespace_it_is_in_force_when_all_is_back(
+async def test_a_withdrawn_configuration_is_an_outage_until_it_is_registered_again(
     world, webhook_writer, policies
 ):
     chosen = policies()
@@ -194,18 +194,20 @@ class TestTheNextLeader:
             checkpoint=MemoryCheckpoint(current=before),
         )
 
-    async def test_finds_what_nobody_touched_in_force(self, world, next_one):
+    async def test_finds_an_untouched_configuration_in_force(self, world, next_one):
         await next_one.register(world.index.policies())
         assert next_one.in_force.outages.revision == 0
 
-    async def test_finds_it_gone(self, world, next_one):
+    async def test_records_an_outage_for_a_missing_configuration(self, world, next_one):
         del next_one.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
         await next_one.register(world.index.policies())
         world.clock.tick(2)
         await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(602.0, Cause.MISSING)]
 
-    async def test_finds_that_for_changes_gone(self, world, make, next_one, policies):
+    async def test_records_an_outage_for_a_mutating_configuration_without_the_rule(
+        self, world, make, next_one, policies
+    ):
         policies(make.policy("changes", targets=[]))
         await next_one.register(world.index.policies())
         world.clock.tick(1)
@@ -213,17 +215,21 @@ class TestTheNextLeader:
         (since,) = [item.since for item in due if item.changing]
         assert world.clock.now() - since == timedelta(seconds=601)
 
-    async def test_finds_it_restored_by_one_that_did_not_say_so(self, world, next_one):
+    async def test_records_an_outage_for_an_edited_configuration(self, world, next_one):
         next_one.cluster.webhooks.edit(RESOURCE_CONFIGURATION)
         await next_one.register(world.index.policies())
         assert [since for since, _ in spans(next_one, world)] == [600.0]
 
-    async def test_needs_another_one(self, world, make, next_one, policies):
+    async def test_records_an_outage_if_the_policies_need_another_configuration(
+        self, world, make, next_one, policies
+    ):
         policies(make.policy("q", kinds=("Secret",)))
         await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
 
-    async def test_knows_nothing_after_an_older_release(self, world, next_one, before):
+    async def test_records_an_outage_for_a_checkpoint_of_an_older_release(
+        self, world, next_one, before
+    ):
         next_one.cluster.checkpoint.current = Checkpoint(done=before.done)
         await next_one.register(world.index.policies())
         assert spans(next_one, world) == [(600.0, Cause.UNWATCHED)]
@@ -236,7 +242,7 @@ class TestTheNextLeader:
             ({"status": "False", "reason": "Uninstalling"}, 90_000, 3600.0),
         ],
     )
-    async def test_asks_the_policies_where_its_namespace_was_deleted(
+    async def test_derives_the_outage_from_policy_statuses_without_a_checkpoint(
         self, world, next_one, ready, ago, back
     ):
         moment = world.clock.now() - timedelta(seconds=ago)
@@ -252,7 +258,7 @@ class TestKinds:
     def widgets(self, make: type[Make]) -> Object:
         return make.policy("w", kinds=("example.com/v1/Widget",))
 
-    async def test_one_that_is_not_served_keeps_only_its_policies_from_being_in_force(
+    async def test_an_unserved_kind_only_keeps_its_own_policies_from_being_in_force(
         self, world, make, webhook_writer, policies, widgets
     ):
         await webhook_writer.register(policies(make.policy(), widgets))
@@ -262,7 +268,7 @@ class TestKinds:
         message = in_force.unserved[policy_named("w")].message
         assert "the cluster does not serve example.com/v1/Widget" in message
 
-    async def test_when_it_comes_all_of_its_objects_are_looked_at(
+    async def test_a_newly_served_kind_has_an_outage_from_before_its_policy(
         self, world, webhook_writer, policies, widgets, serve
     ):
         await webhook_writer.register(policies(widgets))
@@ -273,7 +279,7 @@ class TestKinds:
         assert webhook_writer.cluster.webhooks.kinds() == {"widgets"}
         assert spans(webhook_writer, world) == [(115.0, Cause.KIND)]
 
-    async def test_one_that_goes_is_asked_about_all_the_same(
+    async def test_a_kind_that_is_no_longer_served_stays_in_the_webhook_rules(
         self, world, webhook_writer, policies, widgets, serve
     ):
         stop = serve("example.com/v1", "Widget", "widgets")
@@ -284,12 +290,16 @@ class TestKinds:
         assert set(webhook_writer.in_force.unserved) == {policy_named("w")}
         assert webhook_writer.cluster.webhooks.kinds() == {"widgets"}
 
-    async def test_of_several_one_is_enough(self, webhook_writer, make, policies):
+    async def test_one_served_kind_of_several_puts_a_policy_in_force(
+        self, webhook_writer, make, policies
+    ):
         kinds = ("ConfigMap", "example.com/v1/Widget")
         await webhook_writer.register(policies(make.policy("w", kinds=kinds)))
         assert webhook_writer.in_force.unserved == {}
 
-    async def test_of_several_none_may_go(self, world, webhook_writer, make, policies, serve):
+    async def test_a_policy_is_not_in_force_once_one_of_its_kinds_is_no_longer_served(
+        self, world, webhook_writer, make, policies, serve
+    ):
         stop = serve("example.com/v1", "Widget", "widgets")
         kinds = ("ConfigMap", "example.com/v1/Widget")
         await webhook_writer.register(policies(make.policy("w", kinds=kinds)))

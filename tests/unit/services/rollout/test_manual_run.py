@@ -15,7 +15,7 @@ def labelled(make, value, **more):
     return make.policy(patch={"metadata": {"labels": {"x": value}}}, **more)
 
 
-def test_a_rule_without_the_field_can_run(make):
+def test_a_rule_without_mutate_existing_on_policy_update_can_run(make):
     assert reason(make.policy()) == ""
     assert reason(labelled(make, "{{ request.object.metadata.name }}")) == ""
 
@@ -28,7 +28,7 @@ def test_a_rule_without_the_field_can_run(make):
         ({"kinds": ("*",)}, "cannot be listed"),
     ],
 )
-def test_what_cannot_be_found_cannot_run(make, policy, part):
+def test_a_rule_whose_triggers_cannot_be_listed_cannot_run(make, policy, part):
     assert part in reason(make.policy(**policy))
 
 
@@ -40,14 +40,14 @@ def test_what_cannot_be_found_cannot_run(make, policy, part):
         ("{{ serviceAccountName }}", "who sent the request"),
     ],
 )
-def test_what_only_a_request_has_is_named_with_the_cure(make, value, part):
+def test_data_that_only_requests_carry_is_named_with_the_remedy(make, value, part):
     found = reason(labelled(make, value))
     assert part in found
     assert "mutateExistingOnPolicyUpdate: true" in found
     assert reason(labelled(make, value, on_change=True)) == ""
 
 
-def test_a_rule_for_some_users_does_not_run_for_all(make):
+def test_a_rule_for_certain_users_cannot_run(make):
     policy = make.policy(spec={"background": False})
     policy["spec"]["rules"][0]["match"]["any"][0]["subjects"] = ALICE
     assert "depends on who sent the request" in reason(policy)

@@ -62,13 +62,15 @@ async def settled(world: World, rollout: Rollout, rule: Object) -> Object:
     return await world.read(rule)
 
 
-async def test_where_it_is_not_installed_nobody_asks(world, rollout, asked) -> None:
+async def test_a_language_that_is_not_served_adds_no_webhook_rules(world, rollout, asked) -> None:
     stored = await installed(world, rollout, patching(LABEL))
     assert asked() == []
     assert "status" not in stored
 
 
-async def test_a_rule_is_asked_about_and_its_status_says_so(world, rollout, asked) -> None:
+async def test_a_mod_rule_is_added_to_the_webhooks_and_becomes_ready(
+    world, rollout, asked
+) -> None:
     world.index.languages.take(MOD_RULES, served=True)
     stored = await installed(world, rollout, patching(LABEL))
     assert asked() == ["Mut pods", "Val modrules"]
@@ -78,7 +80,7 @@ async def test_a_rule_is_asked_about_and_its_status_says_so(world, rollout, aske
     assert stored["status"]["kinds"] == ["Pod"]
 
 
-async def test_what_refuses_is_asked_when_nothing_changes_any_more(world, rollout, asked) -> None:
+async def test_a_reject_rule_is_added_to_the_validating_webhook(world, rollout, asked) -> None:
     world.index.languages.take(MOD_RULES, served=True)
     rule = modrule(type="Reject", match=[POD], admissionOperations=["DELETE"])
     stored = await installed(world, rollout, rule)
@@ -86,7 +88,7 @@ async def test_what_refuses_is_asked_when_nothing_changes_any_more(world, rollou
     assert stored["status"]["phases"] == ["verdict"]
 
 
-async def test_a_live_original_acts_on_its_policies_itself(world, rollout, asked) -> None:
+async def test_policies_stand_by_while_their_original_is_at_work(world, rollout, asked) -> None:
     world.index.languages.take(MOD_RULES, served=True)
     world.index.languages.stand_by("kubemod", ALIVE)
     rule = patching(LABEL, annotations={ANNOTATION_EXISTING: "true"})
@@ -106,7 +108,9 @@ async def test_a_live_original_acts_on_its_policies_itself(world, rollout, asked
     assert stored["status"]["conditions"][0]["reason"] == "Succeeded"
 
 
-async def test_with_its_kind_go_the_questions(world, rollout, asked) -> None:
+async def test_webhook_rules_are_removed_when_the_kind_is_no_longer_served(
+    world, rollout, asked
+) -> None:
     world.index.languages.take(MOD_RULES, served=True)
     await installed(world, rollout, patching(LABEL))
     world.index.languages.take(MOD_RULES, served=False)

@@ -18,7 +18,7 @@ def outages() -> Outages:
     return Outages()
 
 
-def test_it_lasts_from_the_first_begin_to_the_end(outages):
+def test_an_outage_lasts_from_its_first_cause_to_its_end(outages):
     outages.begin(Cause.MISSING, at(0))
     outages.begin(Cause.CHANGED, at(5))
     assert outages.is_open()
@@ -30,13 +30,13 @@ def test_it_lasts_from_the_first_begin_to_the_end(outages):
     assert outage == Outage(cause=Cause.MISSING, since=at(0), until=at(10))
 
 
-def test_what_never_began_does_not_end(outages):
+def test_an_end_without_a_begin_is_ignored(outages):
     outages.end(at(10))
     assert outages.due(at(20)) == ()
     assert outages.revision == 0
 
 
-def test_it_is_looked_into_once(outages):
+def test_a_searched_outage_is_not_due_again(outages):
     outages.begin(Cause.MISSING, at(0))
     outages.end(at(1))
     due = outages.due(at(10))
@@ -50,7 +50,7 @@ def test_it_is_looked_into_once(outages):
     assert outages.earliest() is None
 
 
-def test_one_that_goes_on_is_looked_into_every_minute_from_where_the_look_before_ended(outages):
+def test_an_open_outage_is_due_every_minute_from_the_end_of_its_last_search(outages):
     outages.begin(Cause.MISSING, at(0))
     assert outages.due(at(59)) == ()
     (going_on,) = outages.due(at(60))
@@ -64,7 +64,7 @@ def test_one_that_goes_on_is_looked_into_every_minute_from_where_the_look_before
     assert (ended.since, ended.searched, ended.until) == (at(0), at(60), at(121))
 
 
-def test_one_that_ended_while_it_was_looked_into_is_due_once_more(outages):
+def test_an_outage_that_ends_during_its_search_is_due_once_more(outages):
     outages.begin(Cause.MISSING, at(0))
     due = outages.due(at(60))
     outages.end(at(61))
@@ -97,7 +97,7 @@ def test_rules_without_targets_have_outages_of_their_own(outages):
     assert successor.due(at(10)) == outages.due(at(10))
 
 
-def test_requests_that_went_unfinished_make_it_begin_earlier(outages):
+def test_unfinished_requests_move_the_begin_of_an_open_outage_back(outages):
     outages.widen(at(-30))
     outages.begin(Cause.UNINSTALLING, at(0))
     outages.widen(at(-20))
@@ -105,7 +105,7 @@ def test_requests_that_went_unfinished_make_it_begin_earlier(outages):
     assert outages.earliest() == at(-20)
 
 
-def test_another_process_goes_on_with_it(outages):
+def test_another_process_continues_from_the_stored_outages(outages):
     outages.begin(Cause.KIND, at(0), policy="a")
     outages.begin(Cause.MISSING, at(1))
     outages.end(at(2))
@@ -120,12 +120,12 @@ def test_another_process_goes_on_with_it(outages):
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '[{"cause": "Odd", "since": "x"}]'])
-def test_what_somebody_wrote_into_the_annotation_stops_nothing(outages, text):
+def test_an_invalid_annotation_is_ignored(outages, text):
     outages.load(text)
     assert outages.earliest() is None
 
 
-def test_too_many_become_one_that_covers_them(outages):
+def test_too_many_outages_become_one_that_covers_them(outages):
     for number in range(501):
         outages.begin(Cause.KIND, at(number), policy=str(number))
     successor = Outages()

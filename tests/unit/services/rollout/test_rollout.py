@@ -80,7 +80,9 @@ def ready(policy):
     return condition
 
 
-async def test_first_the_webhook_then_the_sweep_then_ready(world, make, rollout, store, log):
+async def test_webhooks_are_written_before_the_sweep_and_the_ready_status(
+    world, make, rollout, store, log
+):
     policy = await store(make.policy(on_change=True))
     await rollout.reconcile()
     assert log == [
@@ -102,7 +104,7 @@ async def test_first_the_webhook_then_the_sweep_then_ready(world, make, rollout,
     assert stored["status"]["mutateExisting"]["observedGeneration"] == 1
 
 
-async def test_the_sweep_is_one_request_for_rule_and_generation(world, make, rollout, store):
+async def test_a_sweep_is_one_request_per_rule_and_generation(world, make, rollout, store):
     policy = await store(make.policy(on_change=True))
     await rollout.reconcile()
     name = sweep_name(policy["metadata"]["uid"], 1, "r")
@@ -117,15 +119,15 @@ async def test_the_sweep_is_one_request_for_rule_and_generation(world, make, rol
     assert (spec.resource.kind, spec.resource.name) == ("ClusterPolicy", "p")
 
 
-async def test_only_rules_that_ask_for_it_are_swept(make, rollout, store, log):
+async def test_only_rules_with_mutate_existing_on_policy_update_are_swept(
+    make, rollout, store, log
+):
     await store(make.policy())
     await rollout.reconcile()
     assert not [line for line in log if line.startswith("sweep")]
 
 
-async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
-    make, rollout, store, seen, log
-):
+async def test_a_policy_is_swept_again_only_if_it_changed(make, rollout, store, seen, log):
     policy = await store(make.policy(on_change=True))
     await rollout.reconcile()
     await seen(policy)
@@ -139,7 +141,7 @@ async def test_a_changed_policy_is_swept_again_and_an_unchanged_is_not(
     assert log == [f"configuration {RESOURCE_CONFIGURATION}", "sweep p r", "status p"]
 
 
-async def test_the_condition_says_which_generation_it_is_about(world, make, rollout, store, seen):
+async def test_the_condition_carries_the_observed_generation(world, make, rollout, store, seen):
     policy = await store(make.policy())
     await rollout.reconcile()
     stored = await seen(policy)
@@ -153,7 +155,7 @@ async def test_the_condition_says_which_generation_it_is_about(world, make, roll
     )
 
 
-async def test_a_definition_that_drops_the_generation_is_not_written_again_and_again(
+async def test_a_condition_without_a_generation_is_not_written_repeatedly(
     world, make, rollout, store, log
 ):
     stored = await store(make.policy())
@@ -168,7 +170,7 @@ async def test_a_definition_that_drops_the_generation_is_not_written_again_and_a
     assert log == []
 
 
-async def test_a_new_value_of_the_annotation_runs_every_rule_once(
+async def test_a_new_value_of_the_run_annotation_runs_every_rule_once(
     world, make, rollout, store, seen, log
 ):
     policy = await store(make.policy())
@@ -188,7 +190,7 @@ async def test_a_new_value_of_the_annotation_runs_every_rule_once(
     assert (spec.source, spec.sweep) == (Source.MANUAL, True)
 
 
-async def test_a_policy_that_comes_with_the_annotation_is_swept_once(make, rollout, store, log):
+async def test_a_new_policy_with_the_run_annotation_is_swept_once(make, rollout, store, log):
     policy = make.policy(on_change=True)
     await store(
         {**policy, "metadata": {**policy["metadata"], "annotations": {ANNOTATION_RUN: "x"}}}
@@ -197,7 +199,7 @@ async def test_a_policy_that_comes_with_the_annotation_is_swept_once(make, rollo
     assert [line for line in log if line.startswith("sweep")] == ["sweep p r"]
 
 
-async def test_a_rule_that_cannot_run_now_is_named(world, make, rollout, store, log):
+async def test_a_rule_that_cannot_run_manually_is_named(world, make, rollout, store, log):
     policy = make.policy(resources={"operations": ["CREATE"]})
     stored = await store(
         {**policy, "metadata": {**policy["metadata"], "annotations": {ANNOTATION_RUN: "x"}}}
@@ -210,7 +212,9 @@ async def test_a_rule_that_cannot_run_now_is_named(world, make, rollout, store, 
     assert any("cannot run now in full" in line for line in log)
 
 
-async def test_another_kind_changes_the_configuration_first(make, rollout, store, seen, log):
+async def test_a_new_kind_updates_the_configuration_before_the_status(
+    make, rollout, store, seen, log
+):
     policy = await store(make.policy())
     await rollout.reconcile()
     await seen(policy)
@@ -225,7 +229,9 @@ async def test_another_kind_changes_the_configuration_first(make, rollout, store
     }
 
 
-async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout, store, log):
+async def test_a_deleted_policy_is_removed_from_the_configuration(
+    world, make, rollout, store, log
+):
     policy = await store(make.policy())
     await rollout.reconcile()
     world.remove(policy)
@@ -237,7 +243,9 @@ async def test_a_policy_that_is_gone_is_asked_about_no_more(world, make, rollout
 
 
 class TestInvalid:
-    async def test_a_stored_policy_that_cannot_act_says_why(self, world, make, rollout, store):
+    async def test_an_invalid_policy_reports_the_reason_in_its_status(
+        self, world, make, rollout, store
+    ):
         policy = await store(make.policy(spec={"nonsense": 1}))
         await rollout.reconcile()
         stored = await world.read(policy)
@@ -246,13 +254,15 @@ class TestInvalid:
         assert "spec.nonsense" in condition["message"]
         assert stored["status"]["ready"] is False
 
-    async def test_it_hinders_no_other(self, world, make, rollout, store):
+    async def test_an_invalid_policy_does_not_affect_other_policies(
+        self, world, make, rollout, store
+    ):
         await store(make.policy("a", spec={"nonsense": 1}))
         good = await store(make.policy("b"))
         await rollout.reconcile()
         assert ready(await world.read(good))["status"] == "True"
 
-    async def test_a_mended_policy_is_ready_and_swept(
+    async def test_a_repaired_policy_is_ready_and_swept(
         self, world, make, rollout, store, seen, log
     ):
         policy = await store(make.policy(on_change=True))
@@ -268,9 +278,7 @@ class TestInvalid:
 
 
 class TestStatus:
-    async def test_one_that_somebody_edited_is_restored(
-        self, world, make, rollout, store, seen, log
-    ):
+    async def test_an_edited_status_is_restored(self, world, make, rollout, store, seen, log):
         policy = await store(make.policy())
         await rollout.reconcile()
         stored = await seen(policy)
@@ -283,7 +291,7 @@ class TestStatus:
         assert log == ["status p"]
         assert ready(await world.read(policy))["status"] == "True"
 
-    async def test_the_time_of_the_condition_is_that_of_its_change(
+    async def test_the_transition_time_changes_only_with_the_condition(
         self, world, make, rollout, store, seen
     ):
         policy = await store(make.policy())
@@ -298,7 +306,7 @@ class TestStatus:
         await rollout.reconcile()
         assert ready(await seen(policy))["lastTransitionTime"] > first
 
-    async def test_a_version_that_changed_meanwhile_is_left_to_its_own_event(
+    async def test_a_policy_that_changed_since_it_was_read_is_skipped(
         self, world, make, rollout, store
     ):
         first = await store(make.policy("a"))
@@ -308,7 +316,9 @@ class TestStatus:
         assert "status" not in await world.read(first)
         assert ready(await world.read(other))["status"] == "True"
 
-    async def test_an_error_at_one_policy_hinders_no_other(self, world, make, rollout, store):
+    async def test_an_error_at_one_policy_does_not_affect_other_policies(
+        self, world, make, rollout, store
+    ):
         await store(make.policy("a"))
         good = await store(make.policy("b"))
         write = world.policies.write_status
@@ -325,7 +335,7 @@ class TestStatus:
 
 
 class TestConfiguration:
-    async def test_one_that_somebody_edited_is_restored(
+    async def test_an_edited_configuration_is_restored_and_reported(
         self, world, make, rollout, store, seen, log
     ):
         policy = await store(make.policy())
@@ -351,7 +361,7 @@ class TestConfiguration:
         assert ready(await seen(policy))["status"] == "True"
 
     @pytest.mark.parametrize("deleted", [False, True])
-    async def test_without_that_for_changes_rules_without_targets_are_not_ready(
+    async def test_rules_without_targets_are_not_ready_without_the_mutating_webhook(
         self, world, make, rollout, store, seen, deleted
     ):
         changes = await store(make.policy("changes", targets=[]))
@@ -379,7 +389,7 @@ class TestConfiguration:
         await rollout.reconcile()
         assert ready(await seen(changes))["status"] == "True"
 
-    async def test_that_for_triggers_is_none_of_rules_without_targets(
+    async def test_an_edited_trigger_webhook_leaves_rules_without_targets_ready(
         self, make, rollout, store, seen
     ):
         changes = await store(make.policy("changes", targets=[]))
@@ -389,7 +399,9 @@ class TestConfiguration:
         await rollout.reconcile()
         assert ready(await seen(changes))["status"] == "True"
 
-    async def test_another_ca_is_taken_over(self, make, rollout, store, seen, log):
+    async def test_a_changed_ca_is_written_to_the_configurations(
+        self, make, rollout, store, seen, log
+    ):
         policy = await store(make.policy())
         await rollout.reconcile()
         await seen(policy)
@@ -401,7 +413,7 @@ class TestConfiguration:
             f"configuration {POLICY_CONFIGURATION}",
         ]
 
-    async def test_without_a_ca_nothing_becomes_ready(self, world, make, rollout, store, log):
+    async def test_policies_are_not_ready_without_a_ca(self, world, make, rollout, store, log):
         policy = await store(make.policy())
         rollout.webhook_writer.cluster.authority.bundle = None
         with pytest.raises(NotInstalled, match="start retrofit-admission"):
@@ -418,7 +430,7 @@ class TestConfiguration:
         assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
         assert ready(await world.read(policy))["status"] == "True"
 
-    async def test_one_that_another_leader_made_is_looked_at_again(self, rollout):
+    async def test_a_configuration_created_by_another_client_is_a_conflict(self, rollout):
         async def absent(_name):
             return None
 
@@ -430,7 +442,7 @@ class TestConfiguration:
 
 
 class TestLoading:
-    async def test_a_leader_knows_all_policies_before_it_registers_any(
+    async def test_a_leader_registers_policies_that_were_stored_before_it_started(
         self, world, make, rollout, log
     ):
         world.cluster.add(make.policy("p"))
@@ -439,7 +451,9 @@ class TestLoading:
         assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
         assert "status p" in log
 
-    async def test_a_deletion_that_the_watch_missed_is_noticed(self, world, make, rollout, store):
+    async def test_a_deletion_that_the_watch_missed_is_found_on_loading(
+        self, world, make, rollout, store
+    ):
         policy = await store(make.policy())
         await rollout.reconcile()
         world.remove(policy)
@@ -448,7 +462,7 @@ class TestLoading:
         assert rollout.webhook_writer.cluster.webhooks.kinds() == set()
         assert world.index.get(policy_named("p")) is None
 
-    async def test_what_the_watch_brought_meanwhile_is_kept(self, world, make, rollout, store):
+    async def test_events_of_the_watch_during_loading_are_kept(self, world, make, rollout, store):
         old = await store(make.policy())
 
         async def stored():
@@ -467,7 +481,9 @@ class TestLoading:
 
 
 class TestStandingBy:
-    async def test_nobody_is_asked_and_nothing_written(self, world, make, rollout, store, log):
+    async def test_webhooks_are_empty_and_no_status_is_written(
+        self, world, make, rollout, store, log
+    ):
         policy = await store(make.policy(on_change=True))
         rollout.hold("a live Kyverno is there")
         await rollout.reconcile()
@@ -483,7 +499,9 @@ class TestStandingBy:
         assert "sweep p r" in log
         assert ready(await world.read(policy))["status"] == "True"
 
-    async def test_the_webhooks_go_before_the_namespace_does(self, make, rollout, store, log):
+    async def test_configurations_are_deleted_while_the_namespace_is_being_deleted(
+        self, make, rollout, store, log
+    ):
         await store(make.policy())
         await rollout.reconcile()
         rollout.end(ending=True)
@@ -494,7 +512,7 @@ class TestStandingBy:
         assert rollout.webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
 
 
-async def test_a_policy_whose_conditions_the_api_server_refuses_says_so_and_hinders_no_other(
+async def test_refused_match_conditions_are_reported_without_affecting_other_policies(
     world, make, rollout, store
 ):
     conditions = [{"name": "broken", "expression": "request.?"}]
@@ -511,7 +529,7 @@ async def test_a_policy_whose_conditions_the_api_server_refuses_says_so_and_hind
     assert "request.?" in condition["message"]
 
 
-async def test_it_follows_the_policies_and_says_what_is_in_the_way(
+async def test_a_problem_is_logged_once_and_the_rollout_continues_once_it_is_solved(
     world, make, rollout, store, seen, log
 ):
     rollout.webhook_writer.cluster.authority.bundle = None
@@ -532,7 +550,7 @@ async def test_it_follows_the_policies_and_says_what_is_in_the_way(
     assert ready(await world.read(policy))["status"] == "True"
 
 
-async def test_another_generation_takes_the_figures_away(world, make, rollout, store):
+async def test_a_new_generation_clears_the_figures(world, make, rollout, store):
     policy = await store(make.policy())
     await rollout.reconcile()
     figures = {"mutateExisting": {"patched": 7, "message": "x", "running": {"patched": 1}}}
@@ -543,7 +561,7 @@ async def test_another_generation_takes_the_figures_away(world, make, rollout, s
     assert stored["status"]["mutateExisting"] == {"observedGeneration": 2}
 
 
-async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
+async def test_new_figures_do_not_trigger_a_rollout(world, make, rollout, store):
     stored = await store(make.policy())
     await rollout.reconcile()
     stored = await world.read(stored)
@@ -558,7 +576,9 @@ async def test_new_figures_are_nothing_to_follow(world, make, rollout, store):
     assert rollout.changed.is_set()
 
 
-async def test_a_policy_that_changed_meanwhile_is_worked_on_again(world, make, rollout, store):
+async def test_a_policy_that_changed_meanwhile_schedules_another_round(
+    world, make, rollout, store
+):
     stored = await store(make.policy())
     figures = {"mutateExisting": {"patched": 7}}
     await world.policies.write_status(await world.read(stored), figures)  # not applied yet
@@ -579,7 +599,9 @@ STORED_ONLY = (
 )
 
 
-async def test_a_policy_of_which_no_rule_is_acted_on_is_not_ready(make, rollout, store, seen, log):
+async def test_a_policy_without_a_rule_that_is_acted_on_is_not_ready(
+    make, rollout, store, seen, log
+):
     policy = make.policy()
     policy["spec"]["rules"] = [CHECK]
     await store(policy)
@@ -597,7 +619,7 @@ async def test_a_policy_of_which_no_rule_is_acted_on_is_not_ready(make, rollout,
     assert log.count(reported) == 1
 
 
-async def test_where_policies_only_have_to_be_stored_it_is_ready_and_says_so(
+async def test_ready_if_stored_makes_a_policy_without_acted_on_rules_ready(
     world, make, store, seen, log
 ):
     rollout = Rollout(
@@ -618,7 +640,7 @@ async def test_where_policies_only_have_to_be_stored_it_is_ready_and_says_so(
     assert condition["message"] == f"Ready, but {STORED_ONLY.format(0)}"
 
 
-async def test_a_policy_with_other_rules_too_is_ready_and_names_them(
+async def test_a_policy_with_some_rules_acted_on_is_ready_and_names_the_others(
     world, make, rollout, store, log
 ):
     policy = make.policy()
@@ -631,7 +653,7 @@ async def test_a_policy_with_other_rules_too_is_ready_and_names_them(
     assert f"PolicyNotActedOn p {STORED_ONLY.format(1)}" in log
 
 
-async def test_a_policy_whose_triggers_the_settings_leave_out_says_so_until_they_do_not(
+async def test_the_status_reports_resource_filters_that_leave_out_all_triggers(
     make, rollout, store, seen, log
 ):
     settings = rollout.webhook_writer.live

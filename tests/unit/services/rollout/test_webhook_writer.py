@@ -42,18 +42,22 @@ def webhooks(webhook_writer):
 
 
 class TestOwner:
-    async def test_the_configurations_go_with_their_owner(self, webhook_writer, policies):
+    async def test_the_configurations_name_their_owner(self, webhook_writer, policies):
         await webhook_writer.register(policies())
         for stored in webhook_writer.cluster.webhooks.stored.values():
             assert stored["metadata"]["ownerReferences"] == [OWNER]
 
-    async def test_without_an_owner_they_are_made_all_the_same(self, webhook_writer, policies):
+    async def test_configurations_are_created_without_an_owner_as_well(
+        self, webhook_writer, policies
+    ):
         webhook_writer.cluster.webhooks.reference = None
         await webhook_writer.register(policies())
         stored = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
         assert "ownerReferences" not in stored["metadata"]
 
-    async def test_once_the_owner_is_gone_they_are_not_made_again(self, webhook_writer, policies):
+    async def test_configurations_are_not_recreated_once_their_owner_is_gone(
+        self, webhook_writer, policies
+    ):
         chosen = policies()
         await webhook_writer.register(chosen)
         webhook_writer.cluster.webhooks.stored.clear()
@@ -62,7 +66,7 @@ class TestOwner:
             await webhook_writer.register(chosen)
         assert webhook_writer.cluster.webhooks.stored == {}
 
-    async def test_an_owner_that_was_made_again_is_the_new_one(self, webhook_writer, policies):
+    async def test_configurations_name_a_recreated_owner(self, webhook_writer, policies):
         chosen = policies()
         await webhook_writer.register(chosen)
         webhook_writer.cluster.webhooks.stored.clear()
@@ -75,7 +79,7 @@ class TestOwner:
 
 
 class TestRestoring:
-    async def test_what_is_deleted_or_edited_comes_back_and_is_reported(
+    async def test_deleted_or_edited_configurations_are_restored_and_reported(
         self, webhook_writer, policies, reported
     ):
         chosen = policies()
@@ -90,7 +94,7 @@ class TestRestoring:
             f"{POLICY_CONFIGURATION}: it was deleted",
         ]
 
-    async def test_a_label_that_somebody_took_off_comes_back(self, webhook_writer, policies):
+    async def test_a_removed_label_is_restored(self, webhook_writer, policies):
         chosen = policies()
         await webhook_writer.register(chosen)
         meta = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["metadata"]
@@ -103,7 +107,9 @@ class TestRestoring:
         ]
         assert labels == {"app.kubernetes.io/managed-by": "kube-retrofit"}
 
-    async def test_it_goes_on_every_two_seconds(self, world, webhook_writer, policies, reported):
+    async def test_repeatedly_changed_configurations_are_restored_every_two_seconds(
+        self, world, webhook_writer, policies, reported
+    ):
         chosen = policies()
         await webhook_writer.register(chosen)
         for _ in range(10):
@@ -121,7 +127,7 @@ class TestRestoring:
         assert len(reported) == 15
         assert world.clock.monotonic() - begun == pytest.approx(10.0)
 
-    async def test_what_the_cluster_changes_on_the_way_is_left(
+    async def test_changes_that_the_cluster_makes_on_writing_are_left(
         self, webhook_writer, policies, reported
     ):
         store = webhook_writer.cluster.webhooks.store
@@ -138,7 +144,7 @@ class TestRestoring:
         assert webhook_writer.cluster.webhooks.versions == version
         assert reported == []
 
-    async def test_its_own_writes_are_known(self, webhook_writer, policies):
+    async def test_own_writes_are_recognized(self, webhook_writer, policies):
         await webhook_writer.register(policies())
         stored = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
         assert webhook_writer.is_own(stored)
@@ -149,7 +155,7 @@ class TestRestoring:
 
 
 class TestSettings:
-    async def test_they_reach_the_configurations(self, webhook_writer, policies):
+    async def test_settings_are_applied_to_the_configurations(self, webhook_writer, policies):
         chosen = policies()
         await webhook_writer.register(chosen)
         webhook_writer.live.load(
@@ -174,7 +180,9 @@ class TestSettings:
         meta = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]["metadata"]
         assert "annotations" not in meta
 
-    async def test_what_the_api_server_refuses_leaves_the_old_ones(self, webhook_writer, policies):
+    async def test_refused_match_conditions_leave_the_previous_ones_in_place(
+        self, webhook_writer, policies
+    ):
         chosen = policies()
         webhook_writer.live.load({"matchConditions": CONDITION % "true"})
         await webhook_writer.register(chosen)
@@ -188,7 +196,9 @@ class TestSettings:
         assert fault.key == "matchConditions"
         assert "tru(" in fault.message
 
-    async def test_what_cannot_be_sorted_out_is_an_error(self, webhook_writer, policies):
+    async def test_a_configuration_that_is_refused_as_a_whole_is_an_error(
+        self, webhook_writer, policies
+    ):
         webhook_writer.cluster.webhooks.refuses.add("configmaps")
         with pytest.raises(Invalid):
             await webhook_writer.register(policies())

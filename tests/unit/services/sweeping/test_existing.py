@@ -87,9 +87,7 @@ def lone(policy: Object, **changes: Any) -> LoneRule:
         ({"generation": 7}, "kube-retrofit"),
     ],
 )
-async def test_a_rule_that_is_alone_writes_in_a_name_of_its_own(
-    world, make, sweep, changes, manager
-):
+async def test_a_lone_rule_writes_with_its_own_field_manager(world, make, sweep, changes, manager):
     (obj,) = objects(world, make, 1)
     policy = world.install(existing(make))
     world.lanes.lone_rules.learn([lone(policy, **changes)])
@@ -98,7 +96,7 @@ async def test_a_rule_that_is_alone_writes_in_a_name_of_its_own(
     assert world.wire.managers == [manager]
 
 
-async def test_what_an_account_of_its_own_writes_has_the_common_name(world, make, sweep):
+async def test_a_rule_with_an_account_writes_with_the_common_field_manager(world, make, sweep):
     (obj,) = objects(world, make, 1)
     policy = existing(make)
     policy["metadata"]["annotations"]["kube-retrofit.dev/service-account"] = "bots/bot"
@@ -109,7 +107,7 @@ async def test_what_an_account_of_its_own_writes_has_the_common_name(world, make
     assert world.wire.managers == ["kube-retrofit"]
 
 
-def test_what_another_rule_has_a_part_in_has_the_common_name(make):
+def test_a_write_of_several_rules_has_the_common_field_manager(make):
     policy, other = existing(make), make.policy("other")
     rules = LoneRules()
     rules.learn([lone(policy)])
@@ -122,7 +120,7 @@ def test_what_another_rule_has_a_part_in_has_the_common_name(make):
         assert manager == "kube-retrofit"
 
 
-async def test_what_is_under_way_is_waited_for_before_other_policies_count(world, make, sweep):
+async def test_lone_rules_are_cleared_only_after_their_writes_in_flight(world, make, sweep):
     objects(world, make, 1)
     policy = world.install(existing(make))
     known = lone(policy)
@@ -201,7 +199,7 @@ async def test_an_object_that_changed_since_it_was_listed_is_matched_again(world
     ],
     ids=["grows", "time", "append", "guarded append", "entry", "no match any more"],
 )
-async def test_a_rule_that_would_go_on_changes_nothing(world, make, sweep, rule, changed):
+async def test_only_rules_that_converge_change_existing_objects(world, make, sweep, rule, changed):
     content = {"data": {"n": "a"}, "list": ["a"], "labels": {"fresh": "yes"}}
     (obj,) = objects(world, make, 1, **content)
     _, ended = await sweep(world.install(existing(make, **rule)))
@@ -215,7 +213,7 @@ async def test_a_rule_that_would_go_on_changes_nothing(world, make, sweep, rule,
         assert await world.read(obj) == obj
 
 
-async def test_what_cannot_be_changed_is_tried_once(world, make, sweep, refuse):
+async def test_a_kind_whose_first_change_is_refused_is_tried_once(world, make, sweep, refuse):
     objects(world, make, 500)
     world.wire.before_change = refuse(REFUSED, lambda _: True)
     request, ended = await sweep(world.install(existing(make)))
@@ -232,7 +230,7 @@ async def test_what_cannot_be_changed_is_tried_once(world, make, sweep, refuse):
     assert request.status.targets == ()
 
 
-async def test_the_first_that_is_accepted_lets_the_others_go_side_by_side(
+async def test_the_first_accepted_change_lets_the_others_run_in_parallel(
     world, make, sweep, refuse
 ):
     found = objects(world, make, 30)
@@ -248,7 +246,7 @@ async def test_the_first_that_is_accepted_lets_the_others_go_side_by_side(
     assert (ended.counts.unchanged, ended.counts.patched, ended.counts.failed) == (3, 7, 10)
 
 
-async def test_a_slow_object_holds_up_no_other(world, make, sweep):
+async def test_a_slow_object_does_not_hold_up_others(world, make, sweep):
     objects(world, make, 30)
     others = asyncio.Event()
 
@@ -265,9 +263,7 @@ async def test_a_slow_object_holds_up_no_other(world, make, sweep):
     assert (ended.counts.patched, ended.sweep.done) == (30, 30)
 
 
-async def test_failures_between_others_end_it_where_all_that_are_allowed_happened(
-    world, make, sweep, refuse
-):
+async def test_scattered_failures_end_the_sweep_at_the_allowed_number(world, make, sweep, refuse):
     found = objects(world, make, 60)
     bad = {f"c{number:03}" for number in range(3, 60, 4)}
     world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] in bad)
@@ -293,7 +289,7 @@ async def test_the_labels_of_a_namespace_are_read_once_for_many_objects(world, m
     assert world.wire.calls["get Namespace a"] == 2
 
 
-async def test_the_author_says_how_many_may_fail(world, make, sweep, refuse):
+async def test_an_annotation_sets_the_allowed_number_of_failures(world, make, sweep, refuse):
     objects(world, make, 30)
     bad = {f"c{number:03}" for number in range(10, 30)}
     world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] in bad)
@@ -303,7 +299,7 @@ async def test_the_author_says_how_many_may_fail(world, make, sweep, refuse):
     assert (ended.counts.patched, ended.counts.failed) == (10, 20)
 
 
-async def test_metadata_that_decides_on_deletion_is_guarded(world, make, sweep):
+async def test_finalizers_are_guarded_against_changes(world, make, sweep):
     objects(world, make, 1)
     patch = {"metadata": {"finalizers": ["example.com/x"]}}
     await sweep(world.install(existing(make, patch=patch)))
@@ -311,14 +307,14 @@ async def test_metadata_that_decides_on_deletion_is_guarded(world, make, sweep):
     assert "metadata.finalizers" in target.message
 
 
-async def test_namespace_kube_system_is_not_touched(world, make, sweep):
+async def test_objects_in_kube_system_are_not_changed(world, make, sweep):
     objects(world, make, 1, namespace="kube-system")
     _, ended = await sweep(world.install(existing(make)))
     assert world.wire.calls["change"] == 0
     assert ended.disposition == Done()
 
 
-async def test_an_exception_keeps_it_from_an_object(world, make, sweep):
+async def test_an_exception_excludes_an_object_from_the_sweep(world, make, sweep):
     first, second = objects(world, make, 2)
     match = {"any": [{"resources": {"kinds": ["ConfigMap"], "names": ["c000"]}}]}
     exception = compile_exception(
@@ -345,7 +341,7 @@ async def test_without_the_annotation_nothing_runs(world, make, sweep):
     assert world.wire.calls["change"] == 0
 
 
-def test_the_annotation_compiles_anew_without_a_generation(world, make):
+def test_a_new_annotation_recompiles_the_policy_without_a_new_generation(world, make):
     policy = existing(make)
     plain = {**policy, "metadata": {"name": "p", "annotations": OFF}}
     stored = world.install(plain)
@@ -368,13 +364,13 @@ def test_the_annotation_compiles_anew_without_a_generation(world, make):
         ({"patch": {"data": {"by": "{{ serviceAccountName }}"}}}, "who sends a request"),
     ],
 )
-def test_a_rule_that_needs_a_user_is_none_for_what_exists(make, rule, reason):
+def test_a_rule_that_needs_a_user_cannot_run_on_existing_objects(make, rule, reason):
     with pytest.raises(InvalidPolicy, match=reason) as refused:
         compile_policy(existing(make, **rule, spec={"background": False}))
     assert refused.value.location == f"metadata.annotations[{ANNOTATION_EXISTING}]"
 
 
-def test_conditions_that_only_the_api_server_knows_are_none_for_what_exists(make):
+def test_a_policy_with_match_conditions_cannot_run_on_existing_objects(make):
     conditions = [{"name": "x", "expression": "object.metadata.name == 'x'"}]
     policy = existing(make, spec={"webhookConfiguration": {"matchConditions": conditions}})
     with pytest.raises(InvalidPolicy, match="only the API server evaluates matchConditions"):
@@ -382,20 +378,20 @@ def test_conditions_that_only_the_api_server_knows_are_none_for_what_exists(make
 
 
 @pytest.mark.parametrize("value", ["yes", "", "True"])
-def test_the_annotation_is_true_or_false(make, value):
+def test_the_annotation_must_be_true_or_false(make, value):
     policy = existing(make)
     policy["metadata"]["annotations"][ANNOTATION_EXISTING] = value
     with pytest.raises(InvalidPolicy, match="neither true nor false"):
         compile_policy(policy)
 
 
-def test_a_rule_with_targets_needs_no_annotation(make):
+def test_the_annotation_does_not_apply_to_rules_with_targets(make):
     policy = make.policy()
     policy["metadata"]["annotations"] = {ANNOTATION_EXISTING: "true"}
     assert compile_policy(policy).on_existing == ()
 
 
-async def test_only_the_first_rule_of_one_runs_on_what_exists(world, make, sweep):
+async def test_apply_rules_one_runs_only_the_first_rule_on_existing_objects(world, make, sweep):
     (obj,) = objects(world, make, 1)
     policy = existing(make)
     second = {

@@ -66,7 +66,7 @@ async def done(world):
     return {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in page.items}
 
 
-async def test_every_existing_trigger_is_worked_on(world, policy, triggers, sweep, go_on):
+async def test_every_existing_trigger_is_processed(world, policy, triggers, sweep, go_on):
     triggers("a/1", "a/2", "a/3", "b/1", "c-c/1")
     request, ended = await go_on(await sweep(policy))
     assert ended.disposition == Done()
@@ -76,13 +76,15 @@ async def test_every_existing_trigger_is_worked_on(world, policy, triggers, swee
     assert request.name == "sweep-1"
 
 
-async def test_without_any_object_it_says_so(policy, sweep, go_on):
+async def test_a_sweep_without_objects_reports_that_none_matches(policy, sweep, go_on):
     _, ended = await go_on(await sweep(policy))
     assert ended.disposition == Done(message="no existing object matches the rule")
     assert (ended.sweep.done, ended.sweep.total) == (0, 0)
 
 
-async def test_only_what_the_match_can_mean_is_listed(world, make, triggers, sweep, go_on):
+async def test_lists_are_narrowed_by_the_namespace_and_selector_of_the_match(
+    world, make, triggers, sweep, go_on
+):
     resources = {"namespaces": ["b"], "selector": {"matchLabels": {"team": "x"}}}
     policy = world.install(make.policy("q", targets=[EACH], resources=resources))
     triggers("a/1", "b/1")
@@ -100,7 +102,7 @@ async def test_only_what_the_match_can_mean_is_listed(world, make, triggers, swe
     assert await done(world) == {"b/2"}
 
 
-async def test_an_unknown_number_is_not_guessed(world, make, triggers, sweep, go_on):
+async def test_an_unknown_total_is_not_guessed(world, make, triggers, sweep, go_on):
     """The API server does not count the remaining objects of a list with a selector."""
     policy = world.install(
         make.policy("q", targets=[EACH], resources={"selector": {"matchLabels": {"x": "y"}}})
@@ -136,7 +138,7 @@ async def test_rules_for_operations_have_no_existing_triggers(world, make, trigg
     assert await done(world) == set()
 
 
-async def test_triggers_that_do_not_fulfil_the_preconditions_are_left(
+async def test_triggers_that_do_not_meet_the_preconditions_are_skipped(
     world, make, triggers, sweep, go_on
 ):
     condition = {
@@ -153,7 +155,7 @@ class TestOrder:
     PLACES = ("a/1", "a/2", "b/1", "b/1-2", "b/10", "b/2", "c/0", "c/1")
 
     @pytest.mark.parametrize("broken_after", range(8))
-    async def test_a_crash_at_any_place_skips_nothing(
+    async def test_a_crash_at_any_point_skips_no_trigger(
         self, world, make, triggers, sweep, broken_after
     ):
         policy = world.install(make.policy(targets=[EACH], on_change=True))
@@ -182,7 +184,7 @@ class TestOrder:
         assert ended.disposition == Done()
         assert ended.sweep.done == len(self.PLACES)
 
-    async def test_what_was_done_before_a_restart_is_not_evaluated_again(
+    async def test_triggers_processed_before_a_restart_are_not_evaluated_again(
         self, world, policy, triggers, sweep, go_on
     ):
         triggers(*self.PLACES)
@@ -193,9 +195,7 @@ class TestOrder:
         assert await done(world) == {"b/1-2", "b/10", "b/2", "c/0", "c/1"}
         assert ended.sweep.done == 8
 
-    async def test_kinds_are_worked_on_one_after_the_other(
-        self, world, make, triggers, sweep, go_on
-    ):
+    async def test_kinds_are_swept_one_after_the_other(self, world, make, triggers, sweep, go_on):
         each = {**EACH, "kind": "{{ request.object.kind }}"}
         policy = world.install(
             make.policy("q", targets=[each], kinds=("ConfigMap", "Secret"), on_change=True)
@@ -219,7 +219,7 @@ class TestFailures:
 
         world.wire.before_change = refuse
 
-    async def test_what_fails_goes_on_as_a_request_of_its_own(
+    async def test_failed_triggers_continue_as_separate_requests(
         self, world, policy, triggers, sweep, go_on, refusing
     ):
         created = triggers("a/1", "a/2", "a/3", "a/4")
@@ -234,7 +234,7 @@ class TestFailures:
         assert child.spec.source is Source.POLICY_CHANGE
         assert child.spec.policy_generation == policy["metadata"]["generation"]
 
-    async def test_the_request_that_is_left_can_be_worked_on(
+    async def test_a_separate_request_of_a_failed_trigger_can_be_processed(
         self, world, policy, triggers, sweep, go_on, refusing
     ):
         triggers("a/2")
@@ -247,7 +247,7 @@ class TestFailures:
         assert await done(world) == {"a/2"}
         assert world.dispatcher.waiting == 0
 
-    async def test_it_is_stored_before_the_cursor_moves(
+    async def test_separate_requests_are_stored_before_the_cursor_moves(
         self, world, policy, triggers, sweep, go_on, refusing
     ):
         triggers("a/1", "a/2", "a/3")
@@ -274,7 +274,7 @@ class TestFailures:
             "cursor configmaps@?:a/3",
         ]
 
-    async def test_a_list_that_fails_is_tried_again_where_it_stopped(
+    async def test_a_failed_list_resumes_where_it_stopped(
         self, world, policy, triggers, sweep, go_on
     ):
         triggers("a/1", "a/2", "a/3")
@@ -304,7 +304,7 @@ class TestFailures:
 
 
 class TestPolicy:
-    async def test_a_newer_generation_takes_over_at_once(
+    async def test_a_newer_generation_supersedes_the_sweep_at_once(
         self, world, make, policy, triggers, sweep, go_on
     ):
         triggers("a/1", "a/2", "a/3", "a/4", "a/5")
@@ -321,7 +321,7 @@ class TestPolicy:
         assert ended.disposition.reason == "Superseded"
         assert len(await done(world)) <= 2
 
-    async def test_a_deleted_policy_ends_it(self, world, policy, triggers, sweep, go_on):
+    async def test_a_deleted_policy_ends_the_sweep(self, world, policy, triggers, sweep, go_on):
         triggers("a/1")
         request = await sweep(policy)
         world.remove(policy)
@@ -331,7 +331,7 @@ class TestPolicy:
         assert ended.disposition.reason == "PolicyGone"
         assert await done(world) == set()
 
-    async def test_a_policy_that_became_invalid_ends_it(
+    async def test_a_policy_that_became_invalid_fails_the_sweep(
         self, world, policy, triggers, sweep, go_on
     ):
         triggers("a/1")
@@ -342,7 +342,7 @@ class TestPolicy:
 
 
 class TestProgress:
-    async def test_it_is_written_every_second_with_the_time_that_is_left(
+    async def test_progress_is_written_every_second_with_the_remaining_time(
         self, world, policy, triggers, sweep, go_on
     ):
         triggers(*(f"a/{number}" for number in range(8)))
@@ -362,7 +362,9 @@ class TestProgress:
         await go_on(await sweep(policy))
         assert written == [(2, 8, "6s"), (4, 8, "4s"), (6, 8, "2s"), (8, 8, "")]
 
-    async def test_it_is_not_written_more_often(self, world, policy, triggers, sweep, go_on):
+    async def test_progress_is_written_at_most_once_per_second(
+        self, world, policy, triggers, sweep, go_on
+    ):
         triggers(*(f"a/{number}" for number in range(20)))
         request = await sweep(policy)
         before = request.resource_version
@@ -370,7 +372,7 @@ class TestProgress:
         assert request.resource_version != before
         assert request.status.sweep.done == 2
 
-    async def test_the_end_has_no_time_left(self, world, policy, triggers, sweep):
+    async def test_a_completed_sweep_has_no_remaining_time(self, world, policy, triggers, sweep):
         triggers("a/1", "a/2")
         world.dispatcher.on_stored(await sweep(policy))
         await world.settle()
@@ -392,7 +394,7 @@ async def test_rules_that_do_not_converge_change_each_trigger_once(world, make, 
     assert (await world.read(stored))["data"]["list"] == ["x"]
 
 
-async def test_what_somebody_asked_for_begins_anew_with_a_changed_rule(
+async def test_a_manual_run_starts_over_with_a_changed_rule(
     world, make, policy, triggers, sweep, go_on
 ):
     triggers("a/1", "a/2", "a/3")
@@ -417,7 +419,9 @@ async def test_what_somebody_asked_for_begins_anew_with_a_changed_rule(
     assert len(page.items) == 3
 
 
-async def test_what_fails_side_by_side_is_listed_once(world, policy, triggers, sweep, go_on):
+async def test_concurrent_failures_do_not_list_the_objects_again(
+    world, policy, triggers, sweep, go_on
+):
     triggers(*(f"a/{number:02}" for number in range(30)))
 
     def refuse(_before, _after):

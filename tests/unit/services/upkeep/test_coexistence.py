@@ -47,14 +47,14 @@ def held(moment, holder="kyverno-7d9"):
     return {"spec": {"holderIdentity": holder, "renewTime": render_time(moment)}}
 
 
-async def test_nobody_is_there(detector, reported):
+async def test_no_kyverno_is_found_without_leases(detector, reported):
     alone = detector()
     await alone.look()
     assert (alone.found, alone.standing_by, reported) == ("", "", [])
     assert alone.looked.is_set()
 
 
-async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, detector, reported):
+async def test_a_freshly_renewed_lease_means_a_live_kyverno(world, detector, reported):
     beside, heard = detector(), []
     beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno-background-controller"] = held(world.clock.now())
@@ -66,7 +66,7 @@ async def test_a_lease_that_was_just_renewed_is_a_live_kyverno(world, detector, 
     assert reported == [beside.standing_by]
 
 
-async def test_it_is_gone_when_it_renews_no_more(world, detector, reported):
+async def test_a_kyverno_that_stops_renewing_its_lease_is_gone(world, detector, reported):
     beside, heard = detector(), []
     beside.changed.subscribe(lambda: heard.append(beside.found))
     beside.leases.stored["kyverno"] = held(world.clock.now())
@@ -80,7 +80,7 @@ async def test_it_is_gone_when_it_renews_no_more(world, detector, reported):
     assert reported[-1] == "the live Kyverno is gone: resuming"
 
 
-async def test_what_an_uninstalled_one_left_is_no_sign(world, detector):
+async def test_leases_of_an_uninstalled_kyverno_are_ignored(world, detector):
     alone = detector()
     alone.leases.stored["kyverno"] = held(world.clock.now() - timedelta(hours=1))
     alone.leases.stored["kyverno-background-controller"] = held(world.clock.now(), holder="")
@@ -89,7 +89,7 @@ async def test_what_an_uninstalled_one_left_is_no_sign(world, detector):
     assert alone.found == ""
 
 
-async def test_a_clock_that_is_wrong_hides_it_for_one_look_only(world, detector):
+async def test_a_wrong_clock_hides_a_live_kyverno_for_one_check_only(world, detector):
     beside = detector()
     late = world.clock.now() - timedelta(hours=1)
     beside.leases.stored["kyverno"] = held(late)
@@ -101,7 +101,7 @@ async def test_a_clock_that_is_wrong_hides_it_for_one_look_only(world, detector)
     assert beside.found == "kyverno"
 
 
-async def test_its_heartbeat_is_a_sign_too(world, detector):
+async def test_a_heartbeat_means_a_live_kyverno_as_well(world, detector):
     beside = detector()
     moment = render_time(world.clock.now())
     annotations = {"kyverno.io/last-request-time": moment}
@@ -110,7 +110,7 @@ async def test_its_heartbeat_is_a_sign_too(world, detector):
     assert beside.found == "kyverno-health"
 
 
-async def test_asked_to_take_over_it_warns_and_works(world, detector):
+async def test_taking_over_warns_instead_of_standing_by(world, detector):
     beside = detector(take_over=True)
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()
@@ -118,7 +118,7 @@ async def test_asked_to_take_over_it_warns_and_works(world, detector):
     assert "may be applied twice" in beside.description
 
 
-async def test_what_cannot_be_read_leaves_what_is_known(world, detector):
+async def test_an_unreadable_lease_leaves_the_last_result(world, detector):
     beside = detector()
     beside.leases.stored["kyverno"] = held(world.clock.now())
     await beside.look()

@@ -65,7 +65,7 @@ async def parked(world, policy, trigger, *names: str) -> None:
         assert (await world.status(name)).missing_permission == "patch secrets in namespace a"
 
 
-async def test_a_granted_right_wakes_who_waits_for_it(world, policy, trigger, target):
+async def test_a_granted_right_wakes_the_requests_that_wait_for_it(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1", "ur-2")
     account = Account(lacks={"patch secrets", "update secrets"})
     watch = watcher(world, account)
@@ -86,7 +86,9 @@ async def test_a_granted_right_wakes_who_waits_for_it(world, policy, trigger, ta
     assert account.asked == []
 
 
-async def test_update_is_enough_where_patch_is_missing(world, policy, trigger, target):
+async def test_the_right_to_update_is_enough_where_patch_is_missing(
+    world, policy, trigger, target
+):
     await parked(world, policy, trigger, "ur-1")
     await watcher(world, Account(lacks={"patch secrets"})).look()
     world.wire.before_change = lambda *_: None
@@ -94,7 +96,7 @@ async def test_update_is_enough_where_patch_is_missing(world, policy, trigger, t
     assert (await world.status("ur-1")).state is State.COMPLETED
 
 
-async def test_a_right_on_the_one_object_is_enough(world, policy, trigger, target):
+async def test_a_right_on_the_single_object_is_enough(world, policy, trigger, target):
     class OneObject(Account):
         @override
         async def may(self, right):
@@ -107,7 +109,7 @@ async def test_a_right_on_the_one_object_is_enough(world, policy, trigger, targe
     assert (await world.status("ur-1")).state is State.COMPLETED
 
 
-async def test_who_waits_for_another_object_is_skipped(world, policy, trigger, target):
+async def test_requests_for_other_objects_are_not_woken(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1")
     world.wire.before_change = lambda *_: None
     world.dispatcher.wake_lacking(MissingRight("patch secrets in namespace a"), "other")
@@ -115,7 +117,7 @@ async def test_who_waits_for_another_object_is_skipped(world, policy, trigger, t
     assert (await world.status("ur-1")).attempts == 1
 
 
-async def test_objects_are_asked_about_in_turns():
+async def test_rights_on_single_objects_are_checked_in_turns():
     names = frozenset(f"s{n}" for n in range(5))
     shelf = Shelf(frozenset({"get secrets", "list secrets"}), names=names)
     account = Account(lacks={"get secrets", "list secrets"})
@@ -127,13 +129,13 @@ async def test_objects_are_asked_about_in_turns():
     assert len(named) == 6
 
 
-async def test_missing_rights_are_known_with_their_objects(world, policy, trigger, target):
+async def test_missing_rights_are_listed_with_their_objects(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1", "ur-2")
     missing = {MissingRight("patch secrets in namespace a"): frozenset({"s"})}
     assert world.dispatcher.objects_out_of_reach() == missing
 
 
-async def test_a_right_that_only_seems_to_be_there_is_tried_ever_more_seldom():
+async def test_a_right_that_only_seems_granted_is_tried_less_and_less_often():
     clock, shelf = StandingClock(), Shelf(frozenset({"get secrets"}))
     watch = PermissionWatch(waiting=shelf, access=Account(), clock=clock)
     moments = []
@@ -154,7 +156,7 @@ async def test_a_right_that_only_seems_to_be_there_is_tried_ever_more_seldom():
     assert len(shelf.woken) == before + 1
 
 
-async def test_a_round_asks_about_a_bounded_number_and_then_about_the_others():
+async def test_a_round_checks_a_bounded_number_of_rights_and_the_next_the_others():
     account = Account(lacks={f"get things{n}" for n in range(5)})
     shelf = Shelf(frozenset({"get /healthz", *account.lacks}))
     watch = PermissionWatch(waiting=shelf, access=account, clock=StandingClock(), most=2)
@@ -166,7 +168,7 @@ async def test_a_round_asks_about_a_bounded_number_and_then_about_the_others():
     assert not shelf.woken
 
 
-async def test_an_answer_that_does_not_come_is_asked_for_again(world, policy, trigger, target):
+async def test_a_failed_access_review_is_repeated(world, policy, trigger, target):
     await parked(world, policy, trigger, "ur-1")
     account = Account(broken=Unavailable("no answer"))
     watch = watcher(world, account, pause=0.001)

@@ -59,7 +59,7 @@ async def test_requests_are_removed_once_their_time_has_passed(world, collector,
     assert await left(world) == ["ur-3"]
 
 
-async def test_without_retention_a_request_goes_some_seconds_after_its_end(
+async def test_requests_without_retention_are_removed_some_seconds_after_their_end(
     world, collector, finished
 ):
     await finished("ur-1", 0)
@@ -71,7 +71,9 @@ async def test_without_retention_a_request_goes_some_seconds_after_its_end(
     assert await left(world) == ["ur-2"]
 
 
-async def test_what_an_earlier_version_did_not_keep_is_removed(world, collector, finished):
+async def test_requests_that_an_earlier_version_did_not_keep_are_removed(
+    world, collector, finished
+):
     request = await finished("ur-1", 1)
     former = replace(request.status, remove_after="now")
     collector.on_stored(await world.requests.write_status(request, former))
@@ -79,7 +81,7 @@ async def test_what_an_earlier_version_did_not_keep_is_removed(world, collector,
     assert await left(world) == []
 
 
-async def test_one_call_removes_a_minute(world, collector, finished):
+async def test_one_call_removes_all_requests_of_a_minute(world, collector, finished):
     calls = []
     remove = world.requests.remove
 
@@ -97,7 +99,7 @@ async def test_one_call_removes_a_minute(world, collector, finished):
     assert await left(world) == []
 
 
-async def test_waiting_requests_stay(world, collector, make):
+async def test_waiting_requests_are_kept(world, collector, make):
     stored = {"kind": "ClusterPolicy", "metadata": {"name": "p", "uid": "u", "generation": 1}}
     collector.on_stored(await world.ask(stored, make.object()))
     world.clock.tick(10**6)
@@ -105,7 +107,7 @@ async def test_waiting_requests_stay(world, collector, make):
     assert [item.name async for item in world.requests.waiting()] == ["ur-1"]
 
 
-async def test_what_an_earlier_process_left_is_found_by_a_list(world, collector, finished):
+async def test_requests_left_by_an_earlier_process_are_found_by_a_list(world, collector, finished):
     await finished("ur-1", 1, notice=False)
     await collector.resync()
     world.clock.tick(600)
@@ -113,7 +115,7 @@ async def test_what_an_earlier_process_left_is_found_by_a_list(world, collector,
     assert await left(world) == []
 
 
-async def test_of_one_policy_the_newest_are_kept(world, collector, finished):
+async def test_the_newest_requests_of_each_policy_are_kept(world, collector, finished):
     collector.keep = 3
     for number in range(6):
         await finished(f"ur-{number}", number + 10)
@@ -125,7 +127,7 @@ async def test_of_one_policy_the_newest_are_kept(world, collector, finished):
     assert len(kept) == 3 + 2 + 3
 
 
-async def test_the_newest_minute_is_never_cut(world, collector, finished):
+async def test_requests_of_the_newest_minute_are_kept_above_the_limit(world, collector, finished):
     collector.keep = 3
     for number in range(5):
         await finished(f"ur-{number}", 10)
@@ -135,7 +137,7 @@ async def test_the_newest_minute_is_never_cut(world, collector, finished):
     assert await left(world) == [f"ur-{number}" for number in range(5)]
 
 
-async def test_requests_above_the_limit_go_some_seconds_after_the_last_of_them(
+async def test_requests_above_the_limit_are_removed_seconds_after_the_last_of_them(
     world, collector, finished
 ):
     collector.keep = 1
@@ -167,14 +169,14 @@ class TestRecordedSecrets:
         kind = world.cluster.exact("v1", "Secret")
         return [item["metadata"]["name"] for item in (await world.cluster.list_page(kind)).items]
 
-    async def test_they_go_with_their_request(self, world, collector, recorded):
+    async def test_secrets_are_removed_with_their_request(self, world, collector, recorded):
         await recorded("ur-1", 1)
         await recorded("ur-2", 9)
         world.clock.tick(300)
         await collector.collect()
         assert await self.secrets(world) == ["ur-2-recorded"]
 
-    async def test_they_go_although_the_deletion_is_seen_meanwhile(
+    async def test_secrets_are_removed_if_the_deletion_is_observed_meanwhile(
         self, world, collector, recorded
     ):
         request = await recorded("ur-1", 1)
@@ -189,7 +191,9 @@ class TestRecordedSecrets:
         await collector.collect()
         assert await self.secrets(world) == []
 
-    async def test_they_go_when_somebody_deletes_the_request(self, world, collector, recorded):
+    async def test_secrets_are_removed_when_a_user_deletes_the_request(
+        self, world, collector, recorded
+    ):
         request = await recorded("ur-1", 9)
         kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
         world.cluster.delete(kind, "kyverno", "ur-1")
@@ -197,7 +201,7 @@ class TestRecordedSecrets:
         await collector.collect()
         assert await self.secrets(world) == []
 
-    async def test_they_go_with_a_request_that_was_deleted_before_it_ended(
+    async def test_secrets_of_a_request_deleted_before_its_end_are_removed(
         self, world, collector, recorded
     ):
         request = await recorded("ur-1", 9, notice=False)
@@ -205,7 +209,7 @@ class TestRecordedSecrets:
         await collector.collect()
         assert await self.secrets(world) == []
 
-    async def test_that_of_a_plan_which_a_process_left_goes_too(self, world, collector, finished):
+    async def test_secrets_of_plans_are_removed_as_well(self, world, collector, finished):
         for name in ("hook-1", "hook-2"):
             await world.requests.create_recorded(plan_name(name), {}, b"[]")
             request = await finished(name, 1, notice=False)
@@ -219,7 +223,7 @@ class TestRecordedSecrets:
         await collector.collect()
         assert await self.secrets(world) == []
 
-    async def test_a_request_that_names_the_secret_of_somebody_else_deletes_nothing(
+    async def test_a_request_that_names_a_foreign_secret_does_not_delete_it(
         self, world, collector, finished
     ):
         meta = {"name": "kube-retrofit-ca", "namespace": "kyverno"}
@@ -232,7 +236,9 @@ class TestRecordedSecrets:
         await collector.collect()
         assert await self.secrets(world) == ["kube-retrofit-ca"]
 
-    async def test_an_error_between_the_two_leaves_none(self, world, collector, recorded):
+    async def test_an_error_during_removal_leaves_neither_request_nor_secret(
+        self, world, collector, recorded
+    ):
         await recorded("ur-1", 1)
         remove, failing = world.requests.remove, True
 
@@ -250,7 +256,7 @@ class TestRecordedSecrets:
         assert (await left(world), await self.secrets(world)) == ([], [])
 
 
-async def test_what_somebody_wants_done_again_is_requested_before_it_is_removed(
+async def test_a_requested_retry_is_stored_before_the_request_is_removed(
     world, collector, finished
 ):
     request = await finished("ur-1", 1, notice=False)
@@ -264,7 +270,7 @@ async def test_what_somebody_wants_done_again_is_requested_before_it_is_removed(
     assert again.name == retry_name(request.uid, sweep=False)
 
 
-async def test_what_is_removed_was_counted_before(world, collector, finished):
+async def test_requests_are_counted_before_they_are_removed(world, collector, finished):
     counted = []
 
     async def count():
@@ -284,7 +290,7 @@ async def test_what_is_removed_was_counted_before(world, collector, finished):
     assert (counted, await left(world)) == (["ur-1", "ur-2"], [])
 
 
-async def test_what_could_not_be_counted_is_removed_later(world, collector, finished):
+async def test_requests_that_could_not_be_counted_are_removed_later(world, collector, finished):
     counts = [False, True]
 
     async def count():

@@ -43,7 +43,7 @@ async def waiting(world):
     return {item.name: item async for item in world.requests.waiting()}
 
 
-async def test_the_work_of_a_failed_request_is_done_again_by_a_new_one(world, retries, ended):
+async def test_a_failed_request_is_retried_by_a_new_request(world, retries, ended):
     failed = await ended(operation="DELETE", recorded={"object": {"data": {"k": "v"}}})
     retries.on_stored(failed)
     await retries.settle()
@@ -58,7 +58,7 @@ async def test_the_work_of_a_failed_request_is_done_again_by_a_new_one(world, re
     assert (stored.retried, stored.status.state) == (name, State.FAILED)
 
 
-async def test_it_is_done_once_however_often_it_is_seen(world, retries, ended):
+async def test_a_failed_request_is_retried_once_however_often_it_is_seen(world, retries, ended):
     failed = await ended()
     retries.on_stored(failed)
     await retries.settle()
@@ -75,14 +75,14 @@ async def test_it_is_done_once_however_often_it_is_seen(world, retries, ended):
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.SKIP])
-async def test_only_what_failed_is_done_again(world, retries, ended, state):
+async def test_only_failed_requests_with_the_annotation_are_retried(world, retries, ended, state):
     retries.on_stored(await ended("ur-1", state=state))
     retries.on_stored(await ended("ur-2", asked=False))
     await retries.settle()
     assert await waiting(world) == {}
 
 
-async def test_what_was_recorded_of_a_secret_is_copied_for_it(world, retries, ended):
+async def test_the_recorded_secret_is_copied_for_the_retry(world, retries, ended):
     await world.requests.create_recorded("ur-1", {}, b'{"object": {}}')
     failed = await ended(recorded_secret="ur-1-recorded")
     retries.on_stored(failed)
@@ -94,7 +94,7 @@ async def test_what_was_recorded_of_a_secret_is_copied_for_it(world, retries, en
     assert await world.requests.read_recorded(again.name) == b'{"object": {}}'
 
 
-async def test_where_that_is_gone_the_new_request_says_so(world, retries, ended):
+async def test_a_retry_is_stored_although_the_recorded_secret_is_gone(world, retries, ended):
     retries.on_stored(await ended(recorded_secret="ur-1-recorded"))
     await retries.settle()
     (again,) = (await waiting(world)).values()
@@ -102,7 +102,7 @@ async def test_where_that_is_gone_the_new_request_says_so(world, retries, ended)
         await world.requests.read_recorded(again.name)
 
 
-async def test_one_that_cannot_be_stored_is_tried_again_and_keeps_no_other(
+async def test_a_retry_that_cannot_be_stored_is_repeated_without_blocking_others(
     world, retries, ended, warnings
 ):
     refused, other = await ended("ur-1"), await ended("ur-2")
@@ -125,7 +125,7 @@ async def test_one_that_cannot_be_stored_is_tried_again_and_keeps_no_other(
     assert len(await waiting(world)) == 2
 
 
-async def test_a_request_that_was_deleted_is_not_done_again(world, retries, ended):
+async def test_a_deleted_request_is_not_retried(world, retries, ended):
     failed = await ended()
     retries.on_stored(failed)
     retries.on_deleted(failed)
@@ -133,7 +133,7 @@ async def test_a_request_that_was_deleted_is_not_done_again(world, retries, ende
     assert await waiting(world) == {}
 
 
-async def test_it_is_not_asked_for_any_more_once_it_is_done(world, retries, ended):
+async def test_a_request_marked_as_retried_is_not_retried_again(world, retries, ended):
     failed = await ended()
     await world.requests.annotate(failed.name, {ANNOTATION_RETRIED: "ur-other"})
     retries.on_stored(failed)

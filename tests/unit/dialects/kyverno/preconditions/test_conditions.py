@@ -50,7 +50,9 @@ def holds(key: Any, operator: str, value: Any) -> bool:
         ([{"key": 1, "operator": "Equals", "value": 2}, FALSE], False, ""),
     ],
 )
-def test_any_all_and_messages(raw: Any, passed: bool, message: str) -> None:
+def test_any_and_all_decide_and_return_the_messages_of_conditions(
+    raw: Any, passed: bool, message: str
+) -> None:
     assert evaluate(raw) == ConditionResult(passed=passed, message=message)
 
 
@@ -101,7 +103,7 @@ ONE = "{{ request.object.metadata.annotations.one }}"
         (["x"], "AnyIn", "{{ request.object.metadata.annotations.list }}"),
     ],
 )
-def test_a_wildcard_out_of_an_object_is_plain_text(key: Any, operator: str, value: Any) -> None:
+def test_a_wildcard_from_an_object_is_plain_text(key: Any, operator: str, value: Any) -> None:
     assert not holds(key, operator, value)
 
 
@@ -120,11 +122,13 @@ def test_a_wildcard_out_of_an_object_is_plain_text(key: Any, operator: str, valu
         ("web-1", "AnyIn", "{{ 'web-*' }}"),
     ],
 )
-def test_a_wildcard_of_the_author_stays_one(key: Any, operator: str, value: Any) -> None:
+def test_a_wildcard_in_the_policy_or_on_both_sides_matches(
+    key: Any, operator: str, value: Any
+) -> None:
     assert holds(key, operator, value)
 
 
-def test_tells_what_it_reads() -> None:
+def test_conditions_report_the_fields_that_they_read() -> None:
     conditions = compile_conditions(
         {
             "any": [
@@ -155,7 +159,9 @@ def test_tells_what_it_reads() -> None:
         ([{**TRUE, "key": "{{ a.[ }}"}], "[0].key", ""),
     ],
 )
-def test_says_where_conditions_are_wrong(raw: Any, location: str, reason: str) -> None:
+def test_invalid_conditions_are_refused_with_their_location(
+    raw: Any, location: str, reason: str
+) -> None:
     with pytest.raises(InvalidPolicy) as caught:
         compile_conditions(raw, location="preconditions")
     assert caught.value.location == f"preconditions{location}"

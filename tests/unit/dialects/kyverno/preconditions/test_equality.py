@@ -25,7 +25,7 @@ from reconciler.engine.values.wildcard import escape
         ("a*", escape("a*")),
     ],
 )
-def test_equal(key: Any, value: Any) -> None:
+def test_values_are_equal(key: Any, value: Any) -> None:
     assert equals(key, value)
     assert not not_equals(key, value)
 
@@ -50,7 +50,7 @@ def test_equal(key: Any, value: Any) -> None:
         ("abc", escape("a*")),
     ],
 )
-def test_unequal(key: Any, value: Any) -> None:
+def test_values_are_not_equal(key: Any, value: Any) -> None:
     assert not equals(key, value)
     assert not_equals(key, value)
 

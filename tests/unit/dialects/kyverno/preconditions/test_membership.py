@@ -40,7 +40,7 @@ INVALID = (False, False, False, False)
         ("a", '["a", "b"]'),
     ],
 )
-def test_scalar_in(key: Any, value: Any) -> None:
+def test_a_scalar_is_in_the_list_range_or_pattern(key: Any, value: Any) -> None:
     assert answers(key, value) == (True, True, False, False)
 
 
@@ -58,7 +58,7 @@ def test_scalar_in(key: Any, value: Any) -> None:
         ("zzz", [escape("z*")]),
     ],
 )
-def test_scalar_not_in(key: Any, value: Any) -> None:
+def test_a_scalar_is_not_in_the_list_range_or_pattern(key: Any, value: Any) -> None:
     assert answers(key, value) == (False, False, True, True)
 
 
@@ -94,7 +94,9 @@ def test_a_key_that_cannot_be_searched_for_is_false_for_all(key: Any) -> None:
         (["x", 1], "1-2", (True, False, False, False)),
     ],
 )
-def test_list(key: Any, value: Any, wanted: tuple[bool, bool, bool, bool]) -> None:
+def test_each_operator_compares_a_list_with_the_value(
+    key: Any, value: Any, wanted: tuple[bool, bool, bool, bool]
+) -> None:
     assert answers(key, value) == wanted
 
 
@@ -119,10 +121,12 @@ def test_list(key: Any, value: Any, wanted: tuple[bool, bool, bool, bool]) -> No
         (None, ["a"], False, False),
     ],
 )
-def test_deprecated(key: Any, value: Any, found: bool, missing: bool) -> None:
+def test_deprecated_operators_in_and_not_in_behave_as_in_kyverno(
+    key: Any, value: Any, found: bool, missing: bool
+) -> None:
     assert (in_(key, value), not_in(key, value)) == (found, missing)
 
 
-def test_hostile_json_is_no_list() -> None:
+def test_hostile_json_is_not_read_as_a_list() -> None:
     assert not any_in("a", "[" * 100_000)
     assert not any_in("a", "[" + "1" * 10_000 + "]")

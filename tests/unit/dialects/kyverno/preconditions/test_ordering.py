@@ -25,7 +25,7 @@ def holds(key: Any, operator: str, value: Any) -> bool:
         ("1.0.0-rc.1", "1.0.0"),
     ],
 )
-def test_orders(smaller: Any, larger: Any) -> None:
+def test_numbers_quantities_durations_and_versions_are_ordered(smaller: Any, larger: Any) -> None:
     assert holds(smaller, "LessThan", larger)
     assert holds(smaller, "LessThanOrEquals", larger)
     assert not holds(smaller, "GreaterThan", larger)
@@ -50,7 +50,7 @@ def test_orders(smaller: Any, larger: Any) -> None:
         ("abc", "abd"),
     ],
 )
-def test_has_no_order(key: Any, value: Any) -> None:
+def test_values_that_cannot_be_compared_are_not_ordered(key: Any, value: Any) -> None:
     assert not any(holds(key, name, value) for name in OPERATORS if name.endswith("Than"))
 
 
@@ -71,5 +71,7 @@ def test_durations_come_before_quantities_and_quantities_before_versions() -> No
         (120, True, False),
     ],
 )
-def test_deprecated_durations(key: Any, value: Any, wanted: bool) -> None:
+def test_deprecated_duration_operators_compare_durations(
+    key: Any, value: Any, wanted: bool
+) -> None:
     assert holds(key, "DurationGreaterThan", value) is wanted

@@ -62,7 +62,7 @@ def decode(run: Callable[..., Any], key: rsa.RSAPrivateKey) -> Callable[..., Obj
     return make
 
 
-def test_the_fields_of_a_certificate(decode, key):
+def test_the_fields_of_a_certificate_are_decoded(decode, key):
     found = decode()
     assert found["Version"] == 3
     assert found["SerialNumber"] == 2.0**70
@@ -77,7 +77,7 @@ def test_the_fields_of_a_certificate(decode, key):
     assert (found["KeyUsage"], found["MaxPathLen"], found["IsCA"]) == (0, 0, False)
 
 
-def test_the_parts_of_a_name(decode):
+def test_the_parts_of_a_name_are_decoded(decode):
     name = decode()["Subject"]
     assert name["Country"] == ["DE"]
     assert name["Organization"] == ["Häuser", "two"]
@@ -86,7 +86,7 @@ def test_the_parts_of_a_name(decode):
     assert len(name["Names"]) == 6
 
 
-def test_alternative_names(decode):
+def test_alternative_names_are_decoded(decode):
     names = x509.SubjectAlternativeName(
         [
             x509.DNSName("shop.example"),
@@ -109,7 +109,7 @@ def test_alternative_names(decode):
     assert found["Extensions"][0]["Id"] == [2, 5, 29, 17]
 
 
-def test_usage(decode):
+def test_key_usage_and_basic_constraints_are_decoded(decode):
     usage = x509.KeyUsage(
         digital_signature=True, content_commitment=False, key_encipherment=True,
         data_encipherment=False, key_agreement=True, key_cert_sign=True, crl_sign=False,
@@ -131,7 +131,7 @@ def test_usage(decode):
     assert found["BasicConstraintsValid"] is found["IsCA"] is found["MaxPathLenZero"] is True
 
 
-def test_where_more_is_known(decode):
+def test_service_locations_and_key_identifiers_are_decoded(decode):
     access = x509.AuthorityInformationAccess(
         [
             x509.AccessDescription(oid, x509.UniformResourceIdentifier(place))
@@ -160,7 +160,7 @@ def test_where_more_is_known(decode):
     assert (found["SubjectKeyId"], found["AuthorityKeyId"]) == ("YWJj", "eHl6")
 
 
-def test_constraints(decode):
+def test_constraints_and_policies_are_decoded(decode):
     names = x509.NameConstraints(
         [x509.DNSName("in.example"), x509.IPAddress(ipaddress.ip_network("10.0.0.0/8"))],
         [x509.RFC822Name("out.example"), x509.UniformResourceIdentifier("uri.example")],
@@ -186,7 +186,7 @@ def test_constraints(decode):
     assert found["UnhandledCriticalExtensions"] == [[2, 999, 3]]
 
 
-def test_a_signature_with_a_salt(decode):
+def test_a_signature_with_a_salt_is_recognized(decode):
     salted = padding.PSS(padding.MGF1(hashes.SHA384()), 48)
     found = decode(algorithm=hashes.SHA384(), rsa_padding=salted)
     assert found["SignatureAlgorithm"] == 14
@@ -199,7 +199,9 @@ def test_a_signature_with_a_salt(decode):
         (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01", "Version", 2),
     ],
 )
-def test_what_other_readers_refuse_is_read(run, key, usual, odd, field, value):
+def test_serial_numbers_and_versions_that_other_readers_refuse_are_read(
+    run, key, usual, odd, field, value
+):
     builder = x509.CertificateBuilder(NAME, NAME, key.public_key(), 7, STARTS, ENDS)
     raw = builder.sign(key, hashes.SHA256()).public_bytes(DER)
     assert raw.count(usual) == 1
@@ -208,7 +210,7 @@ def test_what_other_readers_refuse_is_read(run, key, usual, odd, field, value):
     assert run("x509_decode(pem)", pem=pem)[field] == value
 
 
-def test_a_request(run, key):
+def test_a_certificate_request_is_decoded(run, key):
     builder = x509.CertificateSigningRequestBuilder().subject_name(NAME)
     builder = builder.add_extension(
         x509.SubjectAlternativeName([x509.DNSName("shop.example")]), critical=False
@@ -220,7 +222,7 @@ def test_a_request(run, key):
     assert "NotAfter" not in found
 
 
-def test_another_kind_of_key_is_refused(decode):
+def test_a_key_that_is_not_rsa_is_refused(decode):
     with pytest.raises(EvaluationError, match="the key is not an RSA key"):
         decode(public=ec.generate_private_key(ec.SECP256R1()).public_key())
 
@@ -235,5 +237,5 @@ def test_another_kind_of_key_is_refused(decode):
         ("x" * 70_000, "longer than 65536 characters"),
     ],
 )
-def test_what_is_no_certificate(fails, pem, reason):
+def test_an_invalid_certificate_is_an_error(fails, pem, reason):
     assert reason in fails("x509_decode(pem)", pem=pem)

@@ -22,7 +22,7 @@ import pytest
         ("parse_yaml('[&x [1], *x]')", [[1], [1]]),
     ],
 )
-def test_what_a_function_gives(run, source, expected):
+def test_encoding_functions_return_the_expected_values(run, source, expected):
     text = "# words\n1: a\nb:\n- c: 0644\n- 2026-11-21\n"
     assert run(source, text=text) == expected
 
@@ -43,11 +43,11 @@ def test_lines_of_base64_are_joined(run):
         ("parse_json('1e999')", "'parse_json': argument #1 is not JSON"),
     ],
 )
-def test_what_cannot_be_decoded(fails, source, reason):
+def test_text_that_cannot_be_decoded_is_an_error(fails, source, reason):
     assert fails(source) == f"JMESPath function {reason}"
 
 
-def test_yaml_is_refused_with_its_place(fails):
+def test_invalid_yaml_is_refused_with_its_position(fails):
     assert "'parse_yaml': argument #1 is not YAML: line 1, column " in fails("parse_yaml('a: ]')")
     message = fails("parse_yaml('!!python/name:os.system x')")
     assert "the tag tag:yaml.org,2002:python/name:os.system is not supported" in message
@@ -55,7 +55,7 @@ def test_yaml_is_refused_with_its_place(fails):
 
 @pytest.mark.parametrize("function", ["parse_json", "parse_yaml"])
 @pytest.mark.parametrize("text", ["[" * 100_000, "[" * 201 + "]" * 201])
-def test_what_is_nested_deeply_is_refused(fails, function, text):
+def test_deeply_nested_documents_are_refused(fails, function, text):
     assert "nested deeper than 200 levels" in fails(f"{function}(text)", text=text)
 
 
@@ -65,10 +65,10 @@ def test_aliases_do_not_multiply_beyond_the_limit(fails):
     assert "more than 100000 values" in fails("parse_yaml(text)", text="\n".join(lines))
 
 
-def test_nested_aliases_are_measured_by_what_they_mean(fails):
+def test_nested_aliases_count_with_their_full_depth(fails):
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 300)]
     assert "nested deeper than 200 levels" in fails("parse_yaml(text)", text="\n".join(lines))
 
 
-def test_half_a_character_has_no_bytes(fails):
+def test_a_lone_surrogate_is_refused(fails):
     assert "not well-formed text" in fails("sha256(text)", text="\ud800")

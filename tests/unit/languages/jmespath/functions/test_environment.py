@@ -11,24 +11,24 @@ from reconciler.languages.jmespath import IMPURE, compile_expression
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def test_which_functions_are_impure():
+def test_functions_of_time_and_randomness_are_impure():
     assert {"random", "time_now", "time_now_utc", "time_since"} == IMPURE
     assert not compile_expression("time_now()").functions.isdisjoint(IMPURE)
 
 
 @pytest.mark.parametrize("source", ["@", "keys(@)", "*", "length(@)", "to_string(@)"])
-def test_an_expression_does_not_see_what_surrounds_it(source):
+def test_an_expression_does_not_see_the_environment(source):
     expression = compile_expression(source)
     assert expression.search({"a": 1, **environment_entry(now=NOW)}) == expression.search({"a": 1})
 
 
-def test_a_value_of_the_data_is_no_surrounding():
+def test_data_cannot_pose_as_the_environment():
     (key,) = environment_entry(now=NOW)
     with pytest.raises(EvaluationError, match="the current time is not available here"):
         compile_expression("time_now()").search({key: {"now": "2026-11-21T00:00:00Z"}})
 
 
-def test_a_context_carries_it_to_documents_and_to_variables_inside_variables():
+def test_a_context_passes_the_environment_to_documents_and_nested_variables():
     context = Context({"names": {"2026-11-21T00:00:00Z": "today"}}).bind(
         **environment_entry(now=NOW)
     )

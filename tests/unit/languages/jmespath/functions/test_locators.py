@@ -19,7 +19,7 @@ def test_an_image_gets_its_registry_and_tag(run, image, expected):
 @pytest.mark.parametrize(
     ("image", "full"), [("Cart:1", "docker.io/Cart:1"), ("quay.example/a b", "quay.example/a b")]
 )
-def test_what_is_no_image(fails, image, full):
+def test_an_invalid_image_is_an_error(fails, image, full):
     assert fails("image_normalize(image)", image=image) == (
         f"JMESPath function 'image_normalize': bad image: {full}, defaultRegistry: docker.io,"
         " enableDefaultRegistryMutation: true: invalid reference format"
@@ -38,11 +38,11 @@ def test_what_is_no_image(fails, image, full):
         ("https://user@1.1.1.1/", True),
     ],
 )
-def test_which_addresses_are_external(run, url, expected):
+def test_addresses_are_classified_as_external_or_internal(run, url, expected):
     assert run("is_external_url(url)", url=url) is expected
 
 
-def test_a_name_is_looked_up_in_what_was_given(run):
+def test_a_host_name_is_looked_up_in_the_environment(run):
     hosts = {"in.example": ["1.1.1.1", "10.0.0.1"], "out.example": ["1.1.1.1"]}
     source = "[is_external_url('http://in.example/'), is_external_url('http://out.example')]"
     assert run(source, environment={"hosts": hosts}) == [False, True]
@@ -58,7 +58,7 @@ def test_a_name_is_looked_up_in_what_was_given(run):
         ("", "not a URL with a host"),
     ],
 )
-def test_what_is_no_address_is_refused(fails, url, reason):
+def test_a_url_without_a_known_address_is_refused(fails, url, reason):
     assert reason in fails("is_external_url(url)", url=url)
 
 
@@ -74,5 +74,5 @@ def test_what_is_no_address_is_refused(fails, url, reason):
         ("//a", "/a"),
     ],
 )
-def test_a_path_is_tidied(run, path, expected):
+def test_a_path_is_canonicalized(run, path, expected):
     assert run("path_canonicalize(path)", path=path) == expected

@@ -30,7 +30,7 @@ DATA = {"map": {"b": 2, "a": {"x": [1]}}, "list": ["zero", None, "two"]}
         ('label_match(`{"c": null}`, map)', False),
     ],
 )
-def test_what_a_function_gives(run, source, expected):
+def test_object_functions_return_the_expected_values(run, source, expected):
     assert run(source, **DATA) == expected
 
 
@@ -67,5 +67,5 @@ def test_what_a_function_gives(run, source, expected):
         ("object_from_lists(map, list)", "'object_from_lists': argument #1 is not of type array"),
     ],
 )
-def test_what_a_function_does_not_take(fails, source, reason):
+def test_object_functions_refuse_invalid_arguments(fails, source, reason):
     assert fails(source, **DATA) == f"JMESPath function {reason}"

@@ -52,7 +52,7 @@ from reconciler.engine.values.scalars import format_duration, format_quantity, p
         ("round(`1e22`, `1`)", 1e22),
     ],
 )
-def test_what_a_calculation_gives(run, source, expected):
+def test_calculations_return_the_expected_values(run, source, expected):
     result = run(source)
     assert result == expected
     assert type(result) is type(expected)
@@ -86,7 +86,7 @@ def test_what_a_calculation_gives(run, source, expected):
         ("round(`1`, `-1`)", "'round': -1 argument is out of bounds (0)"),
     ],
 )
-def test_what_cannot_be_calculated(fails, source, reason):
+def test_invalid_calculations_are_errors(fails, source, reason):
     assert fails(source) == f"JMESPath function {reason}"
 
 

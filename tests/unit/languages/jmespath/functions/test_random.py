@@ -33,14 +33,14 @@ def first(_limit):
         ("a|", "a", ""),
     ],
 )
-def test_what_a_pattern_draws(run, pattern, shortest, longest):
+def test_random_text_matches_its_pattern(run, pattern, shortest, longest):
     assert run("random(p)", p=pattern, environment={"randbelow": first}) == shortest
     assert run("random(p)", p=pattern, environment={"randbelow": last}) == longest
     for text in (shortest, longest):
         assert re2.fullmatch(pattern, text)
 
 
-def test_two_calls_draw_twice(run):
+def test_each_call_draws_a_new_text(run):
     numbers = count()
     drawn = run(
         "[random('[a-z]'), random('[a-z]')]",
@@ -72,11 +72,11 @@ def test_two_calls_draw_twice(run):
         ("((a{1000}){1000}){1000}", "work through more than"),
     ],
 )
-def test_what_is_refused(run, pattern, reason):
+def test_invalid_patterns_are_refused(run, pattern, reason):
     with pytest.raises(EvaluationError) as failure:
         run("random(p)", p=pattern, environment={"randbelow": last})
     assert reason in str(failure.value)
 
 
-def test_without_a_source_of_randomness_there_is_none(fails):
+def test_random_is_an_error_without_a_source_of_randomness(fails):
     assert "random numbers are not available here" in fails("random('[a-z]{5}')")

@@ -19,7 +19,7 @@ import pytest
         ("regex_replace_all_literal('([a-z])', 'ab', '$1')", "$1$1"),
     ],
 )
-def test_what_a_function_gives(run, source, expected):
+def test_regex_functions_return_the_expected_values(run, source, expected):
     assert run(source, name="a\n") == expected
 
 
@@ -36,13 +36,13 @@ def test_what_a_function_gives(run, source, expected):
         ("\ud800", "argument #1 is not well-formed text"),
     ],
 )
-def test_what_is_no_regular_expression(fails, pattern, reason):
+def test_an_invalid_regular_expression_is_an_error(fails, pattern, reason):
     message = fails("regex_match(pattern, 'a')", pattern=pattern)
     assert message.startswith("JMESPath function 'regex_match': argument #1 is not")
     assert reason in message
 
 
-def test_text_that_is_none_is_refused(fails):
+def test_malformed_text_is_refused(fails):
     assert "argument #2 is not well-formed text" in fails("regex_match('a', x)", x="\ud800")
 
 

@@ -41,7 +41,7 @@ import pytest
         ("pattern_match('16777217', `16777217`)", True),
     ],
 )
-def test_what_a_function_gives(run, source, expected):
+def test_string_functions_return_the_expected_values(run, source, expected):
     result = run(source)
     assert result == expected
     assert type(result) is type(expected)
@@ -58,7 +58,7 @@ def test_what_a_function_gives(run, source, expected):
         ),
     ],
 )
-def test_what_a_function_does_not_take(fails, source, message):
+def test_string_functions_refuse_invalid_arguments(fails, source, message):
     assert fails(source) == message
 
 

@@ -36,11 +36,11 @@ NOW = datetime(2026, 11, 21, 12, 30, 15, 250_000, tzinfo=timezone(timedelta(hour
         ("time_parse('2006 Z07', '2026 Z')", "2026-01-01T00:00:00Z"),
     ],
 )
-def test_what_a_function_gives(run, source, expected):
+def test_time_functions_return_the_expected_values(run, source, expected):
     assert run(source) == expected
 
 
-def test_a_time_is_between_others_strictly(run):
+def test_time_between_excludes_its_bounds(run):
     times = ["2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"]
     assert run("time_between(t[1], t[0], t[2])", t=times) is True
     assert run("time_between(t[0], t[0], t[2])", t=times) is False
@@ -59,7 +59,7 @@ def test_a_time_is_between_others_strictly(run):
         ("time_parse('01 002', '02 001')", "01 002", "day of the year is another date"),
     ],
 )
-def test_what_is_no_time(fails, source, layout, reason):
+def test_an_invalid_time_is_an_error(fails, source, layout, reason):
     assert fails(source).endswith(f"is not a time in the layout {layout}: {reason}")
 
 
@@ -72,16 +72,16 @@ def test_what_is_no_time(fails, source, layout, reason):
         ("time_parse('0', '999999999999999')", "the year does not have four digits"),
     ],
 )
-def test_what_cannot_be_done_with_times(fails, source, reason):
+def test_invalid_operations_on_times_are_errors(fails, source, reason):
     assert fails(source).endswith(reason)
 
 
-def test_a_layout_is_not_endless(fails):
+def test_a_layout_that_is_too_long_is_an_error(fails):
     message = fails("time_parse(layout, 'x')", layout="2006 " * 100)
     assert "longer than 256 characters" in message
 
 
-def test_the_time_is_the_one_that_was_given(run):
+def test_the_current_time_comes_from_the_environment(run):
     environment = {"now": NOW}
     assert run("time_now()", environment=environment) == "2026-11-21T12:30:15+01:00"
     assert run("time_now_utc()", environment=environment) == "2026-11-21T11:30:15Z"
@@ -89,12 +89,12 @@ def test_the_time_is_the_one_that_was_given(run):
     assert run(source, environment=environment) == "250ms"
 
 
-def test_the_time_in_utc(run):
+def test_a_current_time_in_utc_is_written_with_z(run):
     assert run("time_now()", environment={"now": NOW.astimezone(UTC)}) == "2026-11-21T11:30:15Z"
 
 
 @pytest.mark.parametrize(
     "source", ["time_now()", "time_now_utc()", "time_since('', '2026-01-01T00:00:00Z', '')"]
 )
-def test_without_a_time_there_is_none(fails, source):
+def test_the_current_time_is_an_error_if_the_environment_has_none(fails, source):
     assert "the current time is not available here" in fails(source)

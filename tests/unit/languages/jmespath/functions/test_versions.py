@@ -29,7 +29,7 @@ import pytest
         ("", ">0.0.0", False),
     ],
 )
-def test_which_versions_a_range_holds(run, version, wanted, expected):
+def test_a_range_contains_the_expected_versions(run, version, wanted, expected):
     found = run("semver_compare(version, wanted)", version=version, wanted=wanted)
     assert found is expected
 
@@ -38,10 +38,10 @@ def test_which_versions_a_range_holds(run, version, wanted, expected):
     "wanted",
     ["", "latest", ">=", "1.2", "x", "~1.2.3", "|| 1.0.0", "1.0.0 ||", "1.2.x.x", "01.0.0"],
 )
-def test_what_is_no_range(fails, wanted):
+def test_an_invalid_range_is_an_error(fails, wanted):
     message = fails("semver_compare('1.0.0', wanted)", wanted=wanted)
     assert message.startswith("JMESPath function 'semver_compare': argument #2 ")
 
 
-def test_a_range_is_not_endless(fails):
+def test_a_range_that_is_too_long_is_an_error(fails):
     assert "longer than" in fails("semver_compare('1.0.0', x)", x="1.0.0 " * 1000)

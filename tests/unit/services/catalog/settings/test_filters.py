@@ -47,17 +47,17 @@ def subject(kind="ConfigMap", name="x", namespace="a", **rest):
         ("", subject(), False),
     ],
 )
-def test_resource_filters(filters, found, excluded):
+def test_resource_filters_exclude_matching_objects(filters, found, excluded):
     assert parse_filters(resources=filters).exclude(found) is excluded
 
 
 @pytest.mark.parametrize("text", ["Event,*,*", "[a,b,c,d]", "[,*,*]", "[a,*,*] and more"])
-def test_a_malformed_filter_is_reported_with_its_form(text):
+def test_a_malformed_filter_is_reported_with_the_expected_form(text):
     with pytest.raises(InvalidSetting, match=r"\[kind,namespace,name\]"):
         parse_filters(resources=text)
 
 
-def test_excluded_users_and_groups_with_exceptions():
+def test_excluded_users_and_groups_may_have_exceptions():
     filters = parse_filters(
         exclude_groups="system:nodes, ops-*, !ops-oncall", exclude_usernames="robot-?"
     )
@@ -69,7 +69,7 @@ def test_excluded_users_and_groups_with_exceptions():
     assert not filters.exclude(subject())
 
 
-def test_the_machinery_of_the_cluster_triggers_nothing_by_default():
+def test_cluster_components_trigger_nothing_by_default():
     filters = default_filters("kyverno")
     assert filters.exclude(subject("Event"))
     assert filters.exclude(subject("Event", group="events.k8s.io"))
@@ -81,7 +81,7 @@ def test_the_machinery_of_the_cluster_triggers_nothing_by_default():
     assert not filters.exclude(subject("ConfigMap", namespace="default"))
 
 
-def test_requests_about_requests_never_trigger_anything():
+def test_update_requests_never_trigger_anything():
     assert parse_filters().exclude(subject("UpdateRequest", group="kyverno.io"))
 
 
@@ -96,7 +96,7 @@ def test_excluded_roles_are_those_of_the_user():
     assert not filters.exclude(subject(roles=None, cluster_roles=None))
 
 
-def test_a_target_is_known_by_kind_and_name():
+def test_filters_match_a_target_by_kind_namespace_and_name():
     filters = parse_filters(resources="[Deployment,team-a,*][Namespace,kube-*,*][Pod/status,*,*]")
     deployment = Kind(
         group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True

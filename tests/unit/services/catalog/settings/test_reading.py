@@ -25,7 +25,7 @@ def thing(namespace, kind="ConfigMap"):
     return Subject(obj={}, group="", version="v1", kind=kind, name="x", namespace=namespace)
 
 
-def test_without_a_config_map_the_defaults_hold(holder):
+def test_without_a_config_map_the_defaults_apply(holder):
     holder.load({})
     current = holder.current
     assert current.filters.filter(thing("kube-system"))
@@ -36,7 +36,7 @@ def test_without_a_config_map_the_defaults_hold(holder):
     assert (holder.faults, holder.unused) == ((), ())
 
 
-def test_a_key_that_is_there_replaces_its_default_alone(holder):
+def test_a_key_replaces_only_its_own_default(holder):
     holder.load({"resourceFilters": "[Secret,*,*]", "excludeRoles": "a:b"})
     filters = holder.current.filters
     assert not filters.filter(thing("kube-system"))
@@ -51,14 +51,14 @@ def test_a_key_that_is_there_replaces_its_default_alone(holder):
     assert not holder.current.filters.groups.excludes(["system:nodes"])
 
 
-def test_numbers_and_flags(holder):
+def test_numbers_and_flags_are_parsed(holder):
     holder.load({"updateRequestThreshold": " 250\n", "generateSuccessEvents": "True"})
     assert (holder.current.threshold, holder.current.success_events) == (250, True)
     holder.load({"generateSuccessEvents": "false"})
     assert (holder.current.threshold, holder.current.success_events) == (None, False)
 
 
-def test_the_actions_whose_success_is_reported(holder):
+def test_success_event_actions_are_parsed(holder):
     holder.load({"successEventActions": " Resource Mutated ,, None"})
     assert holder.current.success_actions == {"Resource Mutated", "None"}
     assert (holder.faults, holder.unused) == ((), ())
@@ -89,7 +89,9 @@ def test_the_actions_whose_success_is_reported(holder):
         ("matchConditions", "{}", "is not a list", '"expression"'),
     ],
 )
-def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, value, fault, cure):
+def test_an_invalid_value_keeps_the_old_one_and_affects_no_other_key(
+    holder, key, value, fault, cure
+):
     good = {
         "resourceFilters": "[Secret,*,*]",
         "updateRequestThreshold": "250",
@@ -117,13 +119,13 @@ def test_a_refused_value_leaves_the_old_one_and_spoils_no_other(holder, key, val
     assert holder.faults == ()
 
 
-def test_keys_without_effect_are_named(holder):
+def test_keys_without_effect_are_reported(holder):
     holder.load({"maxContextSize": "2Mi", "excludeGroup": "x", "excludeGroups": "y"})
     assert holder.unused == ("excludeGroup", "maxContextSize")
 
 
 class TestSelectors:
-    def test_an_object_and_a_list_with_one_mean_the_same(self):
+    def test_an_object_and_a_list_of_one_object_are_equivalent(self):
         text = '{"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}'
         found = parse_selectors(text)
         assert found.namespaces == {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
@@ -133,7 +135,7 @@ class TestSelectors:
     @pytest.mark.parametrize(
         "text", ["null", "[]", "{}", '{"objectSelector": {"matchLabels": {}}}']
     )
-    def test_empty_parts_are_left_out_as_the_api_server_leaves_them_out(self, text):
+    def test_empty_selectors_are_omitted_as_by_the_api_server(self, text):
         assert parse_selectors(text) == WebhookSettings().selectors
 
     @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ class TestSelectors:
             '{"matchExpression": []}',
         ],
     )
-    def test_another_shape_is_refused_with_its_place(self, selector):
+    def test_a_malformed_selector_is_refused_with_its_location(self, selector):
         with pytest.raises(InvalidSetting, match="objectSelector"):
             parse_selectors(f'{{"objectSelector": {selector}}}')
 
@@ -166,17 +168,17 @@ class TestSelectors:
         '[{"name": "a", "expression": "true", "more": 1}]',
     ],
 )
-def test_conditions_need_names_and_expressions(text):
+def test_malformed_match_conditions_are_refused(text):
     with pytest.raises(InvalidSetting):
         parse_conditions(text)
 
 
-def test_nesting_without_end_is_a_fault_and_no_crash():
+def test_very_deep_nesting_is_a_fault_and_not_a_crash():
     with pytest.raises(InvalidSetting, match="not JSON"):
         parse_texts("[" * 200_000)
 
 
-def test_it_is_reported_once_and_the_metric_follows(holder):
+def test_a_fault_is_reported_once_and_its_metric_is_updated(holder):
     metrics, events = create_metrics(), MemoryEvents()
     report = SettingsReport(name="kyverno", log=logger("test"), metrics=metrics, events=events)
     holder.changed.subscribe(report)
