@@ -1,16 +1,16 @@
-# One image for all three programs; the Deployments name the one they want.
+# One image for all three programs; each Deployment names the program that it runs.
 ARG PYTHON=3.13-slim
 
 FROM python:${PYTHON} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements requirements
-# Two environments, so that the build tools, pip among them, stay out of the image. Every file is checked by its hash.
+# Two environments, so that the image contains no build tools, not even pip. The hash of every file is checked.
 RUN python -m venv /opt/tools \
     && /opt/tools/bin/pip install --require-hashes -r requirements/dev.txt \
     && python -m venv --without-pip /opt/retrofit \
     && /opt/tools/bin/pip --python /opt/retrofit/bin/python install --require-hashes -r requirements/run.txt
-# The Kubernetes client's classes, one per kind and group, are 120 MB that no program here loads.
+# The Kubernetes client's classes, one per kind and group, take 120 MB, and no program of this image loads them.
 RUN find /opt/retrofit/lib -type f -regex '.*/kubernetes/\(aio/\)?client/\(api\|models\)/.*' ! -name '__init__.py' -delete
 COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY reconciler reconciler
@@ -20,17 +20,17 @@ COPY manifests manifests
 RUN /opt/tools/bin/hatchling build -t wheel -d /dist \
     && /opt/tools/bin/pip --python /opt/retrofit/bin/python install --no-deps --no-index /dist/*.whl \
     && /opt/retrofit/bin/python -m compileall -q /opt/retrofit/lib
-# Nothing that was left out is missed: every module of the project loads.
+# Check that nothing needed was removed: every module of the project loads.
 RUN /opt/retrofit/bin/python -c "import importlib, pkgutil, admission, reconciler; \
     [importlib.import_module(module.name) for package in (admission, reconciler) \
      for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.')]"
 
-# Executables as hooks: docker build --target hooks. Users' images begin FROM this one and add files to /hooks.
+# Executables as hooks: docker build --target hooks. Users build their images FROM this one and add files to /hooks.
 FROM python:${PYTHON} AS hooks
 LABEL org.opencontainers.image.title="kube-retrofit-hooks" \
       org.opencontainers.image.description="Runs executables as hooks of a Kubernetes cluster, durably" \
       org.opencontainers.image.licenses="Apache-2.0"
-# Of what the base's distribution has now: a version that is named here would be gone with its next one.
+# The current versions of the base's distribution: a pinned version would no longer be available after its next release.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends bash jq kubernetes-client && rm -rf /var/lib/apt/lists/*
 ENV PATH=/opt/retrofit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp

@@ -109,13 +109,13 @@ async def test_an_operator_cannot_forge_a_request_as_kyverno_leaves_it(
 ) -> None:
     forged = update_request(rig, context=FORGED_CONTEXT)
     del forged["spec"]["source"]
-    with pytest.raises(Denied, match="the other sources are those"):
+    with pytest.raises(Denied, match="the other sources are reserved"):
         await roles.request_operator.create(forged)
 
 
 async def test_a_request_must_name_the_policy_of_its_policy_ref(rig: Rig, roles: Roles) -> None:
     ref = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "another"}
-    with pytest.raises(Denied, match=r"spec\.policy has to name the policy of spec\.policyRef"):
+    with pytest.raises(Denied, match=r"spec\.policy must name the policy of spec\.policyRef"):
         await roles.request_operator.create(update_request(rig, policyRef=ref))
     await roles.request_operator.create(
         update_request(rig, policyRef=ref | {"name": rig.namespace})
@@ -172,7 +172,7 @@ async def test_an_operator_cannot_raise_the_sequence_of_a_request_or_set_its_own
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": str(uuid.uuid4())}
     for patch, said in (
         ({"spec": {"sequence": 5}}, "only kube-retrofit's own programs may raise it"),
-        ({"metadata": {"ownerReferences": [owner]}}, "gets no owner"),
+        ({"metadata": {"ownerReferences": [owner]}}, "cannot have an owner"),
     ):
         with pytest.raises(Denied, match=said):
             await operator.merge("UpdateRequest", name, patch, namespace=NAMESPACE)
@@ -190,7 +190,7 @@ async def test_only_the_controller_sets_the_status_of_a_request(rig: Rig, roles:
     with pytest.raises(Forbidden):
         await roles.request_operator.merge("UpdateRequest", request.name, ended, **where)
     async with person(rig, "get", "patch", "update", resource=f"{_REQUESTS}/status") as other:
-        with pytest.raises(Denied, match="the controller's account of its work"):
+        with pytest.raises(Denied, match="written by the controller alone"):
             await other.merge("UpdateRequest", request.name, ended, **where)
     assert [item.status.state for item in await rig.requests()] == [State.PENDING]
 

@@ -1,4 +1,4 @@
-{{- /* Given the root and an object: not empty where the values want it. */ -}}
+{{- /* Given the root and an object: returns a non-empty string if the values select the object. */ -}}
 {{- define "kube-retrofit.wanted" -}}
 {{- $values := (index . 0).Values -}}
 {{- $object := index . 1 -}}
@@ -12,7 +12,7 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{- /* Given the root and an object of a program: the values of the program; empty for the page, which has none. */ -}}
+{{- /* Given the root and an object of a program: returns the values of the program; empty for the page, which has none. */ -}}
 {{- define "kube-retrofit.program" -}}
 {{- $values := (index . 0).Values -}}
 {{- $component := index (index . 1).metadata.labels "app.kubernetes.io/component" -}}
@@ -21,7 +21,7 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{- /* Given the root and an object: the object as the values want it. */ -}}
+{{- /* Given the root and an object: returns the object, changed according to the values. */ -}}
 {{- define "kube-retrofit.object" -}}
 {{- $values := (index . 0).Values -}}
 {{- $object := index . 1 -}}
@@ -41,7 +41,7 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{- /* Given an object through which metrics are reached: leads to the port that asks for a token, and gives nothing. */ -}}
+{{- /* Given an object through which metrics are reached: changes it to the port that requires a token; returns nothing. */ -}}
 {{- define "kube-retrofit.scraped" -}}
 {{- if and (eq .kind "Service") (hasSuffix "-metrics" .metadata.name) -}}
 {{- $_ := set .spec "ports" (list (dict "name" "metrics" "port" 8443 "targetPort" "secure-metrics")) -}}
@@ -60,7 +60,7 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{- /* Given the root and the Deployment of a program or of the page. */ -}}
+{{- /* Given the root and the Deployment of a program or of the page: returns the Deployment, changed according to the values. */ -}}
 {{- define "kube-retrofit.deployment" -}}
 {{- $root := index . 0 -}}
 {{- $object := index . 1 -}}
@@ -84,7 +84,7 @@ yes
 {{- toYaml $object -}}
 {{- end -}}
 
-{{- /* Given the root, the Deployment of a program and the values of the program: changes the Deployment, and gives nothing. */ -}}
+{{- /* Given the root, the Deployment of a program and the values of the program: changes the Deployment; returns nothing. */ -}}
 {{- define "kube-retrofit.settings" -}}
 {{- $root := index . 0 -}}
 {{- $object := index . 1 -}}
@@ -116,7 +116,7 @@ yes
 {{- end -}}
 {{- $_ := mergeOverwrite $template.spec $program.podSpec -}}
 {{- range $template.spec.topologySpreadConstraints -}}
-{{- /* Without a selector it would spread no Pod: those of this program are meant. */ -}}
+{{- /* Without a selector it would spread no Pod, so the Pods of this program are selected. */ -}}
 {{- $_ := merge . (dict "labelSelector" $object.spec.selector) -}}
 {{- end -}}
 {{- end -}}
