@@ -36,6 +36,14 @@ async def _nothing() -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Bucket:
+    """The requests that expire at the same time: their policies by name, and the last arrival."""
+
+    filled: datetime
+    policies: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class FinishedRequestCollector:
     """Removes finished requests, indexed by `RequestStatus.remove_after`; run by the leader only.
 
@@ -53,8 +61,7 @@ class FinishedRequestCollector:
     keep: int = 1000
     pause: float = 1.0
     before: Callable[[], Awaitable[bool]] = _nothing
-    _buckets: dict[str, dict[str, str]] = field(default_factory=dict)
-    _filled: dict[str, datetime] = field(default_factory=dict)
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
     _secrets: dict[str, dict[str, bool]] = field(default_factory=dict)
     _orphans: dict[str, bool] = field(default_factory=dict)
 
@@ -79,16 +86,18 @@ class FinishedRequestCollector:
         if request.ended_by:
             return
         if request.status.state in FINAL and request.status.remove_after:
-            bucket = self._buckets.setdefault(request.status.remove_after, {})
-            bucket[request.name] = request.spec.policy.key
-            self._filled[request.status.remove_after] = self.clock.now()
+            now = self.clock.now()
+            bucket = self._buckets.setdefault(request.status.remove_after, _Bucket(filled=now))
+            bucket.policies[request.name] = request.spec.policy.key
+            bucket.filled = now
             if secrets := _secrets_of(request):
                 self._secrets[request.name] = secrets
 
     def on_deleted(self, request: UpdateRequest) -> None:
         """Forget a deleted request."""
         self.retries.on_deleted(request)
-        self._buckets.get(request.status.remove_after, {}).pop(request.name, None)
+        if bucket := self._buckets.get(request.status.remove_after):
+            bucket.policies.pop(request.name, None)
         self._secrets.pop(request.name, None)
         self._orphans |= _secrets_of(request)
 
@@ -110,39 +119,39 @@ class FinishedRequestCollector:
         expired = {key for key in self._buckets if key < passed or key == _FORMER}
         removals = [*((key, "") for key in sorted(expired)), *self._over_limit(expired, settled)]
         if removals and await self.before():
-            for bucket, policy in removals:
-                await self._remove(bucket, policy)
+            for key, policy in removals:
+                await self._remove(key, policy)
         for owner, former in list(self._orphans.items()):
             await self.requests.delete_recorded(owner, former=former)
             self._orphans.pop(owner, None)
 
-    async def _remove(self, bucket: str, policy: str) -> None:
+    async def _remove(self, key: str, policy: str) -> None:
         await self.retries.settle()
-        members = self._buckets.get(bucket, {})
-        gone = [name for name, owner in members.items() if policy in ("", owner)]
+        bucket = self._buckets.get(key)
+        policies = {} if bucket is None else bucket.policies
+        gone = [name for name, owner in policies.items() if policy in ("", owner)]
         # Secrets first: a remaining request leads to its Secret, but not the other way round.
         for name in self._secrets.keys() & set(gone):
             for owner, former in self._secrets[name].items():
                 await self.requests.delete_recorded(owner, former=former)
             self._secrets.pop(name, None)
-        await self.requests.remove(remove_after=bucket, policy=policy)
+        await self.requests.remove(remove_after=key, policy=policy)
         for name in gone:
-            members.pop(name, None)
-        if not members:
-            self._buckets.pop(bucket, None)
-            self._filled.pop(bucket, None)
+            policies.pop(name, None)
+        if not policies:
+            self._buckets.pop(key, None)
 
     def _over_limit(
         self, expired: AbstractSet[str], settled: datetime
     ) -> Iterable[tuple[str, str]]:
         """Yield bucket and policy of the requests to remove besides the expired ones."""
         kept: Counter[str] = Counter()
-        for bucket in sorted(self._buckets.keys() - expired, reverse=True):
-            here = Counter(self._buckets[bucket].values())
-            for policy, number in here.items():
+        for key in sorted(self._buckets.keys() - expired, reverse=True):
+            bucket = self._buckets[key]
+            for policy, number in Counter(bucket.policies.values()).items():
                 over = kept[policy] and kept[policy] + number > self.keep
-                if over and self._filled[bucket] <= settled:
-                    yield bucket, policy
+                if over and bucket.filled <= settled:
+                    yield key, policy
                 else:
                     kept[policy] += number
 
