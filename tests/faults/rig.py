@@ -392,17 +392,21 @@ class Rig:
     async def pause(self) -> None:
         """Pause the test's policy, and wait until the controller has noticed it."""
         await self._mark_paused("true")
-
-        async def unsaid() -> Any:
-            policy = await self.get("ClusterPolicy", self.namespace, "")
-            held = policy["status"]["mutateExisting"].get("heldBack") or ""
-            return "" if "paused" in held else held or "not held back"
-
-        await self.settle(unsaid, within=15.0)
+        await self.held_back("paused")
 
     async def resume(self) -> None:
         """Resume the test's policy."""
         await self._mark_paused(None)
+
+    async def held_back(self, part: str) -> None:
+        """Wait until the policy's ``heldBack`` contains a text, or is empty if that is empty."""
+
+        async def missing() -> Any:
+            policy = await self.get("ClusterPolicy", self.namespace, "")
+            said = policy["status"]["mutateExisting"].get("heldBack") or ""
+            return "" if (part in said if part else not said) else said or "not held back"
+
+        await self.settle(missing, within=15.0)
 
     async def _mark_paused(self, value: str | None) -> None:
         marks = {"metadata": {"annotations": {PAUSED: value}}}

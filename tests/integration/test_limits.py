@@ -23,17 +23,6 @@ async def limit(rig: Rig, **values: str | None) -> None:
     await rig.merge("ClusterPolicy", rig.namespace, change, namespace="")
 
 
-async def held_back(rig: Rig, part: str) -> None:
-    """Wait until the policy's ``heldBack`` contains a text, or is empty if the text is empty."""
-
-    async def missing() -> Any:
-        policy = await rig.get("ClusterPolicy", rig.namespace, "")
-        said = policy["status"]["mutateExisting"].get("heldBack") or ""
-        return "" if (part in said if part else not said) else said or "not held back"
-
-    await rig.settle(missing, within=15.0)
-
-
 async def policy_says(rig: Rig, part: str) -> None:
     """Wait until the message in the policy's status contains a text."""
 
@@ -78,8 +67,7 @@ async def pairs(rig: Rig, count: int, **labels: str) -> dict[str, dict[str, str]
 
 async def test_a_paused_policy_does_nothing_until_it_is_resumed(rig: Rig) -> None:
     await rig.apply(each(rig))
-    await limit(rig, paused="true")
-    await held_back(rig, "paused")
+    await rig.pause()
     wanted = await pairs(rig, 3)
 
     async def waiting() -> Any:
@@ -89,9 +77,9 @@ async def test_a_paused_policy_does_nothing_until_it_is_resumed(rig: Rig) -> Non
 
     await rig.settle(waiting, within=15.0)
     assert len(await rig.lacking(wanted)) == 3
-    await limit(rig, paused=None)
+    await rig.resume()
     await rig.applied(wanted, within=15.0)
-    await held_back(rig, "")
+    await rig.held_back("")
     await rig.finish(3)
 
 
@@ -140,7 +128,7 @@ async def test_requests_wait_outside_the_window_of_their_policy(rig: Rig) -> Non
     await rig.apply(each(rig))
     await limit(rig, window=closed)
     wanted = await pairs(rig, 2)
-    await held_back(rig, "outside of the policy's hours")
+    await rig.held_back("outside of the policy's hours")
 
     async def waiting() -> Any:
         reasons = {item.status.reason for item in await rig.requests(state=State.PENDING)}
