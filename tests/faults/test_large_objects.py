@@ -24,12 +24,8 @@ pytestmark = [
 COUNT, SIZE = 64, 900_000
 MIB = 1024 * 1024
 IN_FLIGHT = 8 * MIB
-MOST = 165 * MIB
-"""Limit of the controller's memory, in bytes.
-
-It needs 108 to 137 MiB on an idle machine, up to 151 MiB on a busy one, where more answers arrive
-at once; without the budget it needs 200 MiB or more.
-"""
+MOST = 150 * MIB
+"""Limit of the controller's memory, in bytes; without the budget it needs 200 MiB or more."""
 
 
 @pytest.fixture
