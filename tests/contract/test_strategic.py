@@ -124,7 +124,8 @@ def keyed(draw: Any, field: str, key: str, names: Any, element: Any) -> dict[str
         )
     )
     form = draw(st.sampled_from(["merge", "merge", "replace", "order", "order only", "partial"]))
-    if form == "order only":
+    if form == "order only" or (not listed and form in ("order", "partial")):
+        # An empty list beside its order is among the intended differences.
         return {f"$setElementOrder/{field}": [{key: n} for n in draw(st.permutations(names))]}
     if form == "replace":
         return {field: [*(i for i in listed if "$patch" not in i), {"$patch": "replace"}]}
@@ -175,13 +176,40 @@ CONTAINER = joined(
     st.just({}) | keyed("volumeMounts", "mountPath", ["/v", "/w"], maybe(readOnly=st.booleans())),
     st.just({}) | primitives("args", ["x", "y"]),
 )
+
+
+def _without_deletions(container: dict[str, Any]) -> dict[str, Any]:
+    return {
+        field: [item for item in value if not isinstance(item, dict) or "$patch" not in item]
+        if isinstance(value, list)
+        else value
+        for field, value in container.items()
+    }
+
+
+def _nothing_deleted_in_new(patch: dict[str, Any]) -> dict[str, Any]:
+    """Return the patch without deletions in the container `n`, which the object does not have.
+
+    They are among the intended differences.
+    """
+    if "containers" not in patch:
+        return patch
+    listed = patch["containers"]
+    return {
+        **patch,
+        "containers": [_without_deletions(c) if c.get("name") == "n" else c for c in listed],
+    }
+
+
 VOLUME = directed(
     st.sampled_from(
         [{"emptyDir": {}}, {"configMap": {"name": "n"}}, {"configMap": {"optional": True}}]
     )
-).filter(lambda value: value is not None)
+).filter(lambda value: value is not None and value.get("$patch") != "replace")
+# An element that replaces is among the intended differences.
 POD = joined(
-    st.just({}) | keyed("containers", "name", ["a", "b", "c", "n"], CONTAINER),
+    st.just({})
+    | keyed("containers", "name", ["a", "b", "c", "n"], CONTAINER).map(_nothing_deleted_in_new),
     st.just({}) | keyed("volumes", "name", ["v", "w", "n"], VOLUME),
     st.just({}) | keyed("imagePullSecrets", "name", ["s", "t", "n"], st.just({})),
     maybe(
@@ -395,6 +423,30 @@ def test_intended_differences_from_the_api_server_in_lists(
         whole = {step: whole}
     assert names(server.patched(found, whole), *path, by=by) == theirs
     assert names(ours(server, found, whole), *path, by=by) == mine
+
+
+MOUNT = {"mountPath": "/v"}
+NOT_CHANGED = {"name": "b"}
+NOTHING_TO_DELETE = {"name": "n", "image": "n:1", "volumeMounts": [{**MOUNT, "$patch": "delete"}]}
+
+
+@pytest.mark.parametrize(
+    ("container", "as_if"),
+    [
+        ({"name": "b", "volumeMounts": [], "$setElementOrder/volumeMounts": [MOUNT]}, NOT_CHANGED),
+        ({"name": "b", "args": [], "$setElementOrder/args": []}, NOT_CHANGED),
+        (NOTHING_TO_DELETE, {"name": "n", "image": "n:1"}),
+    ],
+)
+def test_directives_for_absent_lists_change_nothing_but_the_api_server_refuses_them(
+    server: Server, container: dict[str, Any], as_if: dict[str, Any]
+) -> None:
+    found = next(item for item in BASES if item.kind == "Deployment")
+    whole, plain = (
+        {"spec": {"template": {"spec": {"containers": [item]}}}} for item in (container, as_if)
+    )
+    assert server.patched(found, whole) == REFUSED
+    assert seen(ours(server, found, whole), whole) == seen(server.patched(found, plain), whole)
 
 
 def test_intended_differences_from_the_api_server_in_maps(server: Server) -> None:
