@@ -4,6 +4,7 @@ Rights limit what an account may do; this module protects what the controller it
 It is applied to the text of a policy when that is written, and again to a trigger's values.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -43,6 +44,9 @@ _REVIEWS: Final = frozenset(
     }
 )
 """The resources that a POST may create, because the API server never stores them."""
+
+_NEVER_SENT: Final = re.compile(r"[\x00-\x20\x7f]")
+"""Characters that are no part of a path; a client that drops some would ask for another one."""
 
 _STANDING: Final = (
     f"namespace {KUBE_SYSTEM} is changed neither before nor after its objects are stored"
@@ -153,6 +157,8 @@ class Protection:
 
     def of_call(self, method: str, path: str) -> str:
         """Return why a policy may not make a call to the API server."""
+        if found := _NEVER_SENT.search(path.partition("?")[0]):
+            return f"a path must not contain {found[0]!r}"
         parts = segments(path)
         if "." in parts or ".." in parts:
             return "a path must not contain dots as a part"
