@@ -27,6 +27,9 @@ _ACCEPT = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={_LIST},{JSON}"
 _FIRST_PAUSE = 2.0
 _LONGEST_PAUSE = 10.0
 _LONGEST_AGE = 300.0
+_MOST_MISSED = 1000
+_LONGEST_NAME = 600
+"""Characters; groups, resources and kinds have at most 253, versions and subresources 63."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,9 @@ class KubeKinds(Discoverer):
     """The kinds that the cluster serves; also the discoverer of the dynamic client.
 
     A name that is not found triggers another discovery, at most every two seconds, and for a name
-    that stays unknown less and less often, up to every ten. Cached results are read again after
+    that stays unknown less and less often, up to every ten. Names that callers invent do not
+    accumulate: a thousand are remembered, and one that is too long for any kind is not looked up
+    again. Cached results are read again after
     five minutes, or after `invalidate`, which is called when a CustomResourceDefinition changes.
     """
 
@@ -146,11 +151,15 @@ class KubeKinds(Discoverer):
     def _may_look_again(self, key: tuple[str, str]) -> bool:
         if self._reading is not None:
             return True  # A discovery is running already; wait for its result.
+        if max(map(len, key)) > _LONGEST_NAME:
+            return False
         now = self._clock.monotonic()
         not_before, pause = self._missed.get(key, (now, _FIRST_PAUSE / 2))
         if now < not_before:
             return False
         pause = min(pause * 2, _LONGEST_PAUSE)
+        if len(self._missed) >= _MOST_MISSED:
+            self._missed.clear()
         self._missed[key] = (now + pause, pause)
         return True
 

@@ -1,6 +1,7 @@
 """When discovery is repeated, and how the API server's responses are read."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 from aiohttp import web
@@ -89,6 +90,21 @@ async def test_an_unknown_kind_does_not_cause_many_discovery_requests(api, kinds
         assert await kinds.find("x.example/v1", "Widget") == ()
         clock.seconds += 0.1
     assert 5 <= len(api.calls("GET /apis")) <= 9
+
+
+@pytest.mark.parametrize(("count", "length"), [(20_000, 50), (500, 100_000)])
+async def test_unknown_names_do_not_accumulate(api, kinds, count, length):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", NONE)
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            assert await kinds.of_resource("x.example", "v1", f"{number:0{length}}") is None
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2_000_000
+    assert len(api.calls("GET /apis")) <= 2
 
 
 async def test_an_invalidated_result_is_not_returned(api, kinds):
