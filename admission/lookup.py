@@ -181,8 +181,6 @@ class RuleLookup:
 
     async def _parent(self, request: AdmissionRequest) -> TypeName | None:
         """Return the kind by which rules name a subresource, for example Pod for a Binding."""
-        if request.subresource in _OWN_KIND:
-            return None
         resource = request.resource
         found = await self.kinds.of_resource(resource.group, resource.version, resource.name)
         if found is None:

@@ -59,8 +59,6 @@ class CueLimits:
 class NoCue:
     """Refuses all programs, with a message on how to enable CUE."""
 
-    available = False
-
     async def check(self, source: str, *, location: str) -> None:
         """Refuse a program."""
         del source
@@ -78,7 +76,6 @@ class CueCommand:
 
     file: Path
     limits: CueLimits = CueLimits()
-    available: bool = True
     _gate: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_TOGETHER), repr=False
     )

@@ -8,11 +8,6 @@ from reconciler.engine.loads import CueLoad
 class Cue(Protocol):
     """Evaluates CUE programs in isolation: they can neither read files nor block the program."""
 
-    @property
-    def available(self) -> bool:
-        """Whether the command is installed."""
-        ...
-
     async def check(self, source: str, *, location: str) -> None:
         """Check that a program can be parsed.
 
