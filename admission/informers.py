@@ -61,7 +61,7 @@ class PolicyFeed:
         compiled = self.index.apply(policy)
         if isinstance(compiled, InvalidPolicy):
             _log.warning("policy cannot be used", policy=ref.key, reason=str(compiled))
-        elif compiled is not known:
+        elif self.index.get(ref) is not known:
             _log.info("policy in use", policy=ref.key, generation=compiled.generation)
 
 

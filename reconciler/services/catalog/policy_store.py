@@ -40,6 +40,8 @@ _Edition: TypeAlias = tuple[str, int, tuple[str, ...]]
 """The uid, the generation, and the annotation values that affect compilation."""
 _Prepared: TypeAlias = tuple[_Edition, _Result]
 
+_MOST_DELETED: Final = 1000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
@@ -104,7 +106,7 @@ class PolicyStore:
     """All policies, and their rules by the kind that triggers them.
 
     Lists, watches and reads deliver policies in any order. A version that is older than the
-    stored one is ignored, whatever its source.
+    stored one, or than its deletion, is ignored, whatever its source.
 
     Attributes:
         namespace: The programs' namespace; no policy may use a ServiceAccount of it.
@@ -124,6 +126,8 @@ class PolicyStore:
     _digest: str = ""
     _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
     _prepared: dict[PolicyRef, _Prepared] = field(default_factory=dict)
+    _deleted: dict[str, int] = field(default_factory=dict)
+    """The versions at which the last policies were deleted, by uid."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def subscribe(self, on_change: OnChange) -> None:
@@ -159,8 +163,10 @@ class PolicyStore:
         ref, known = policy_ref(policy), self._known.get(policy_ref(policy))
         if known is not None and _is_older(policy, known.head):
             return known.result
-        account, misnamed = self._account(policy)
         result = self._result(policy, known)
+        if self._is_deleted(policy):
+            return result
+        account, misnamed = self._account(policy)
         if isinstance(result, CompiledPolicy):
             result = result.acting_as(account)
             result = result.ignoring(_FORCED) if self.forces_ignore else result
@@ -174,6 +180,10 @@ class PolicyStore:
         """Forget a deleted policy, unless it has been created again since."""
         ref, (uid, _) = policy_ref(policy), _version(policy)
         self._prepared.pop(ref, None)
+        if (version := resource_version(policy)).isdecimal():
+            self._deleted[uid] = int(version)
+            if len(self._deleted) > _MOST_DELETED:
+                del self._deleted[next(iter(self._deleted))]
         known = self._known.get(ref)
         if known is None or uid not in ("", known.uid):
             return
@@ -249,11 +259,15 @@ class PolicyStore:
 
     def _is_compiled(self, policy: Object) -> bool:
         """Return whether this edition of a policy, or a newer generation, is compiled."""
-        known, (uid, generation, variant) = self.get(policy_ref(policy)), _edition(policy)
-        if known is None or known.uid != uid:
+        known, edition = self._known.get(policy_ref(policy)), _edition(policy)
+        if known is None or known.uid != edition[0]:
             return False
-        same = (generation, variant) == (known.generation, known.variant)
-        return same or generation < known.generation
+        return edition == _edition(known.head) or edition[1] < known.generation
+
+    def _is_deleted(self, policy: Object) -> bool:
+        """Return whether a policy has been deleted since it was read."""
+        at, version = self._deleted.get(_version(policy)[0]), resource_version(policy)
+        return at is not None and version.isdecimal() and int(version) < at
 
     def _result(self, policy: Object, known: StoredPolicy | None) -> _Result:
         if known is not None and self._is_compiled(policy):

@@ -123,7 +123,7 @@ class Rollout(WarnsOnce):
         known = self.index.entries()
         stored = {policy_ref(item): item for item in await self.policies.stored()}
         for policy in stored.values():
-            self.index.apply(policy)
+            await self.index.take_in(policy)
         for missing in known:
             if missing.ref not in stored:
                 self.index.on_deleted(missing.head)

@@ -156,6 +156,29 @@ def test_a_late_deletion_of_an_earlier_policy_does_not_remove_a_recreated_one(in
     assert fired(index, "ConfigMap") == ["p"]
 
 
+def test_a_policy_from_a_list_that_began_before_its_deletion_is_not_stored_again(index, stored):
+    index.apply(versioned(stored(), 12))
+    index.on_deleted(versioned(stored(), 15))
+    index.apply(versioned(stored(), 12))
+    assert index.entries() == ()
+    index.apply(versioned(stored(uid="made again"), 16))
+    assert fired(index, "ConfigMap") == ["p"]
+
+
+def test_a_policy_of_a_kind_that_was_not_served_for_a_while_acts_again(index, stored):
+    """A watch reports the deletion of such a policy with the version that it had."""
+    index.apply(versioned(stored(), 12))
+    index.on_deleted(versioned(stored(), 12))
+    index.apply(versioned(stored(), 12))
+    assert fired(index, "ConfigMap") == ["p"]
+
+
+def test_an_invalid_policy_is_compiled_once(index, stored):
+    invalid = stored(spec={"nonsense": 1})
+    error = index.apply(invalid)
+    assert index.apply(invalid) is error
+
+
 def test_a_subscriber_receives_each_change_with_the_previous_version(index, stored):
     seen = []
     index.apply(versioned(stored(), 1))
