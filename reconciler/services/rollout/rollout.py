@@ -83,6 +83,7 @@ class Rollout(WarnsOnce):
     ready_if_stored: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _stale: bool = True
+    _timer: asyncio.TimerHandle | None = None
     _delegation: Delegation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -177,11 +178,11 @@ class Rollout(WarnsOnce):
                     await self._work(self._steps(policies, refused))
             raise
         if settling := self.webhook_writer.in_force.settling:
-            asyncio.get_running_loop().call_later(settling, self.changed.set)
+            self._wake_in(settling)
         powerless = await self._delegation.problems(policies.values())
         if powerless:
             # The right may be granted at any time, without an event.
-            asyncio.get_running_loop().call_later(_UNGRANTED, self.changed.set)
+            self._wake_in(_UNGRANTED)
         await self._work(self._steps(policies, {**powerless, **refused}))
 
     async def _work(self, steps: Iterator[Awaitable[None]]) -> None:
@@ -191,12 +192,22 @@ class Rollout(WarnsOnce):
                 await work
             except (Conflict, NotFound):
                 # The watch will deliver a newer version, perhaps with new figures only.
-                asyncio.get_running_loop().call_later(_AGAIN, self.changed.set)
+                self._wake_in(_AGAIN)
                 continue
             except ClusterError as error:
                 failed = failed or error
         if failed is not None:
             raise failed
+
+    def _wake_in(self, seconds: float) -> None:
+        """Reconcile again in some seconds, or earlier: every run asks again for what it needs."""
+        loop = asyncio.get_running_loop()
+        now, planned = loop.time(), self._timer
+        if planned is not None and now < planned.when() <= now + seconds:
+            return
+        if planned is not None:
+            planned.cancel()
+        self._timer = loop.call_later(seconds, self.changed.set)
 
     def _steps(
         self, policies: Mapping[PolicyRef, CompiledPolicy], refused: Mapping[PolicyRef, str]

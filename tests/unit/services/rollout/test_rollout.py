@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -670,3 +671,24 @@ async def test_the_status_reports_resource_filters_that_leave_out_all_triggers(
     settings.load({})
     await rollout.reconcile()
     assert ready(await seen(policy))["message"] == "Ready"
+
+
+async def test_many_reconciles_that_want_another_one_soon_cause_one(
+    world, make, rollout, store, monkeypatch
+):
+    async def refuse(_policy: Object, _status: Object) -> None:
+        raise Conflict("the policy was edited", status=409)
+
+    monkeypatch.setattr(world.policies, "write_status", refuse)
+    await store(make.policy())
+    woken = 0
+    rollout.changed.clear()
+    for _ in range(10):
+        await rollout.reconcile()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.8):
+            while True:
+                await rollout.changed.wait()
+                rollout.changed.clear()
+                woken += 1
+    assert woken == 1
