@@ -25,12 +25,13 @@ class Callers:
         files: Files with the CAs in PEM; empty if no certificate is required.
         flag: Flag that names the files, for messages.
         names: Accepted common names and DNS names; empty for any.
+        bundle: The CAs in PEM as the last `reload` read them.
     """
 
     files: tuple[Path, ...] = ()
     flag: str = "--client-ca-file"
     names: frozenset[str] = frozenset()
-    _bundle: str = field(default="", repr=False)
+    bundle: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, settings: AdmissionSettings) -> Self:
@@ -44,15 +45,13 @@ class Callers:
         """Return whether callers have to present a certificate."""
         return bool(self.files)
 
-    def reload(self) -> bool:
-        """Read the files; return whether they hold other CAs than before.
+    def reload(self) -> None:
+        """Read the files.
 
         Raises:
             InvalidSetting: A file cannot be read or has no certificate; the previous CAs stay.
         """
-        before, found = self._bundle, "".join(self._read(file) for file in self.files)
-        self._bundle = found
-        return before != found
+        self.bundle = "".join(self._read(file) for file in self.files)
 
     def _read(self, file: Path) -> str:
         try:
@@ -73,9 +72,9 @@ class Callers:
         A caller without one completes the handshake and then receives an error with the reason; a
         certificate that has expired or that the CA did not sign fails the handshake.
         """
-        if self._bundle:
+        if self.bundle:
             context.verify_mode = ssl.CERT_OPTIONAL
-            context.load_verify_locations(cadata=self._bundle)
+            context.load_verify_locations(cadata=self.bundle)
 
     def refusal(self, certificate: Mapping[str, Any] | None) -> tuple[int, str] | None:
         """Return status and text for a caller that is refused, or None if it is accepted.

@@ -49,10 +49,10 @@ class CertificateFiles:
         Raises:
             InvalidSetting: A file cannot be used; the message names it.
         """
-        changed = self.callers.reload()
-        bundle = self._read(self.ca)
-        found = (self._read(self.certificate), self._read(self.key), bundle)
-        if found == self._loaded and not changed:
+        self.callers.reload()
+        bundle, trusted = self._read(self.ca), self.callers.bundle.encode()
+        found = (self._read(self.certificate), self._read(self.key), bundle, trusted)
+        if found == self._loaded:
             return
         context = server_context(self.callers)
         try:

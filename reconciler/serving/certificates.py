@@ -140,6 +140,7 @@ class Certificates:
         self._called = called
         self._callers = callers or Callers()
         self.context = server_context(self._callers)
+        self._trusted = self._callers.bundle
         self.bundle = b""
         self.problem = "no certificate is loaded yet"
         self.on_change = on_change
@@ -167,10 +168,11 @@ class Certificates:
 
         serving = await self._keep(self._called.serving, fresh_serving)
         self.bundle = ca.bundle
-        if self._callers.reload():
+        self._callers.reload()
+        if self._callers.bundle != self._trusted:
             context = server_context(self._callers)
             load_pair(context, serving)
-            self.context, self._loaded = context, None
+            self.context, self._loaded, self._trusted = context, None, self._callers.bundle
             _log.info(
                 "callers need a client certificate",
                 files=[str(item) for item in self._callers.files],

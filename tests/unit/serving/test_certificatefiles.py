@@ -68,6 +68,24 @@ def test_a_partial_renewal_leaves_the_loaded_certificate(
     assert (files.context, files.bundle) == before
 
 
+def test_a_new_ca_for_callers_is_loaded_although_another_file_was_missing(
+    files: CertificateFiles, tmp_path: Path
+) -> None:
+    trusted = tmp_path / "callers.crt"
+    shutil.copy(files.ca, trusted)
+    files.callers.files = (trusted,)
+    files.refresh()
+    before = files.context.get_ca_certs()
+    shutil.copy(create(tmp_path / "second", SystemClock()).ca, trusted)
+    key = files.key.read_bytes()
+    files.key.unlink()
+    with pytest.raises(InvalidSetting):
+        files.refresh()
+    files.key.write_bytes(key)
+    files.refresh()
+    assert files.context.get_ca_certs() != before
+
+
 def test_a_missing_file_is_named(files: CertificateFiles) -> None:
     files.key.unlink()
     with pytest.raises(InvalidSetting, match=str(files.key)):
