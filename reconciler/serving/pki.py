@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typing_extensions import override
-
-from reconciler.errors import InvalidSetting
 
 _CA_LIFE, _CA_RENEWAL = timedelta(days=3650), timedelta(days=730)
 _LIFE, _RENEWAL = timedelta(days=365), timedelta(days=120)
@@ -52,12 +50,12 @@ class Pair:
 def read_pair(certificate: bytes, key: bytes, bundle: bytes) -> Pair | None:
     """Return a pair from PEM texts, or None if invalid; the bundle defaults to the certificate."""
     try:
-        parsed = x509.load_pem_x509_certificate(certificate)
-        private = serialization.load_pem_private_key(key, password=None)
+        public = x509.load_pem_x509_certificate(certificate).public_key()
+        private = _private_key(key)
         _certificates(bundle)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    if parsed.public_key() != private.public_key():
+    if public != private.public_key():
         return None
     return Pair(certificate=certificate, key=key, bundle=bundle or certificate)
 
@@ -81,9 +79,7 @@ def make_ca(now: datetime, *, older: bytes = b"") -> Pair:
 def make_serving(ca: Pair, names: Iterable[str], now: datetime) -> Pair:
     """Return a serving certificate for names and addresses."""
     key = ec.generate_private_key(ec.SECP256R1())
-    ca_key = serialization.load_pem_private_key(ca.key, password=None)
-    if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise InvalidSetting("the key of the CA is not an EC key; delete the Secret that holds it")
+    ca_key = _private_key(ca.key)
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     wanted = sorted(names)
     builder = _builder(_name("kube-retrofit"), issuer.subject, key.public_key(), now, _LIFE)
@@ -132,6 +128,20 @@ def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
+
+
+def _private_key(text: bytes) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+    """Return a key from PEM.
+
+    Raises:
+        ValueError: It is no private key, or neither an EC nor an RSA key.
+        TypeError: It is encrypted.
+        UnsupportedAlgorithm: OpenSSL does not support its curve.
+    """
+    key = serialization.load_pem_private_key(text, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise ValueError(f"{type(key).__name__} instead of an EC or RSA key")  # noqa: TRY004
+    return key
 
 
 def _certificates(bundle: bytes) -> list[x509.Certificate]:

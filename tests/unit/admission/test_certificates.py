@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ed448, rsa
+from cryptography.x509.oid import NameOID
 
 from reconciler.errors import Conflict, InvalidSetting, NotFound
 from reconciler.kube.authority import BUNDLE, CA_SECRET, TLS_SECRET
@@ -101,6 +104,38 @@ def test_an_invalid_pair_is_read_as_none(broken):
     assert pki.read_pair(**parts) == ca
     assert pki.read_pair(**parts | {broken: b"-----BEGIN nothing"}) is None
     assert pki.read_pair(**parts | {"key": pki.make_ca(NOW).key}) is None
+
+
+OUTDATED_CURVE = b"""-----BEGIN PRIVATE KEY-----
+ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA68qKzvICT89luoCWY4e6Eg
+Ax4ABI67dYT3D7pwteF0GmiZRr1unfZAE7s5i8im6M4=
+-----END PRIVATE KEY-----
+"""
+"""A key on secp112r1, which OpenSSL does not support any more."""
+
+
+def own_ca(key, algorithm):
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "own CA")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(300))
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    made = builder.sign(key, algorithm).public_bytes(serialization.Encoding.PEM)
+    return pki.read_pair(made, text, b"")
+
+
+def test_a_pair_with_a_key_that_cannot_sign_is_read_as_none():
+    ca = pki.make_ca(NOW)
+    assert pki.read_pair(ca.certificate, OUTDATED_CURVE, b"") is None
+    assert own_ca(ed448.Ed448PrivateKey.generate(), None) is None
+
+
+def test_a_ca_with_an_rsa_key_signs_certificates():
+    ca = own_ca(rsa.generate_private_key(65537, 2048), hashes.SHA256())
+    serving = pki.make_serving(ca, NAMES, NOW)
+    assert not pki.serving_is_due(serving, ca, NAMES, NOW)
 
 
 async def test_the_first_replica_makes_ca_and_certificate_and_others_read_them():
