@@ -63,7 +63,8 @@ class Scrapers:
         """Return 200 for a header that authorizes reading, else the status of the refusal."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token or len(token) > _LONGEST:
+        wrong = not token or not token.isascii() or len(token) > _LONGEST
+        if scheme.lower() != "bearer" or wrong:
             return web.HTTPUnauthorized.status_code
         key = hashlib.sha256(token.encode()).digest()
         known = self._remembered(key)

@@ -58,6 +58,7 @@ class TurnedClock(SystemClock):
         ("bearer  t-prometheus ", 200),
         ("Bearer t-guest", 403),
         ("Bearer t-nobody", 401),
+        ("Bearer \udcff", 401),
         ("Bearer ", 401),
         ("Basic t-prometheus", 401),
         ("", 401),
