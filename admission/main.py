@@ -220,6 +220,7 @@ class Admission:
             metrics=self.metrics,
             # The other half is for the network and for the answers of other webhooks.
             budget=self.settings.webhook_timeout / 2,
+            lost=heartbeat.missed,
         )
         async with asyncio.TaskGroup() as tasks:
             for item in (*informers, backlog):

@@ -56,6 +56,7 @@ class WebhookServer:
         *,
         metrics: Metrics,
         budget: float,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         """Initialize with the handlers.
 
@@ -67,10 +68,12 @@ class WebhookServer:
             exceptions: Validates exceptions.
             metrics: Metrics of the responses.
             budget: Seconds from the arrival of a review to its answer, for all waiting.
+            lost: Called when a crash admitted a request without its rules.
         """
         self._clock = transport.clock
         self._metrics = metrics
         self._budget = budget
+        self._lost = lost
         self._by_route: Mapping[str, AddressedReview] = {
             VALIDATE: verdicts.review,
             **dict.fromkeys((CHANGE, CHANGE_ONCE, *CHAINS), mutations.review),
@@ -123,34 +126,34 @@ class WebhookServer:
         started = clock.monotonic()
         deadline = Deadline(clock, self._budget)
         request = parse_review(body)
-        response = await _guarded(partial(review, request, deadline), request, path, metrics)
+        response = await self._guarded(partial(review, request, deadline), request, path)
         metrics.admission_reviews.of(path, "allowed" if response.allowed else "denied").inc()
         metrics.admission_duration.of(path).observe(clock.monotonic() - started)
         return _render(request, response)
 
-
-async def _guarded(
-    review: Callable[[], Awaitable[AdmissionResponse]],
-    request: AdmissionRequest,
-    path: str,
-    metrics: Metrics,
-) -> AdmissionResponse:
-    """Return the response of a handler; after a crash, respond by the failure policy."""
-    try:
-        return await review()
-    except Exception:  # noqa: BLE001  (the user who sent the request must get an answer)
-        _log.exception("admission request failed", uid=request.uid, path=path)
-        text = (
-            "kube-retrofit failed on this request because of a bug; "
-            f"the log of retrofit-admission has the details under uid {request.uid}"
-        )
-        if path == IGNORE:
-            metrics.requests_lost.labels(reason="crash").inc()
+    async def _guarded(
+        self,
+        review: Callable[[], Awaitable[AdmissionResponse]],
+        request: AdmissionRequest,
+        path: str,
+    ) -> AdmissionResponse:
+        """Return the response of a handler; after a crash, respond by the failure policy."""
+        try:
+            return await review()
+        except Exception:  # noqa: BLE001  (the user who sent the request must get an answer)
+            _log.exception("admission request failed", uid=request.uid, path=path)
+            text = (
+                "kube-retrofit failed on this request because of a bug; "
+                f"the log of retrofit-admission has the details under uid {request.uid}"
+            )
+            if path == IGNORE:
+                self._metrics.requests_lost.labels(reason="crash").inc()
+            elif path == _CHANGE_IGNORE:
+                self._metrics.mutations_lost.labels(policy="", reason="crash").inc()
+            else:
+                return AdmissionResponse(allowed=False, code=500, message=text)
+            self._lost()
             return AdmissionResponse(warnings=(text,))
-        if path == _CHANGE_IGNORE:
-            metrics.mutations_lost.labels(policy="", reason="crash").inc()
-            return AdmissionResponse(warnings=(text,))
-        return AdmissionResponse(allowed=False, code=500, message=text)
 
 
 def _render(request: AdmissionRequest, response: AdmissionResponse) -> bytes:

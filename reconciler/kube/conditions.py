@@ -60,4 +60,6 @@ class KubeConditions:
             text = str(error).partition(_FOUND)[2] or str(error)
             if text.startswith("[") and text.endswith("]"):
                 text = text[1:-1]
-            raise Invalid(text.replace("spec.", ""), status=error.status) from error
+            raise Invalid(
+                text.replace("spec.matchConditions", "matchConditions"), status=error.status
+            ) from error

@@ -2,8 +2,8 @@
 
 A small body is read at once. A larger one first waits for its place in a memory budget and keeps
 it until the request is answered, because the parsed object is larger still. While other requests
-wait, a sender that makes no progress loses its place. Callers that have not proved themselves have
-a budget of their own, so that the others do not wait for them.
+wait, a body that does not arrive within a second loses its place. Callers that have not proved
+themselves have a budget of their own, so that the others do not wait for them.
 """
 
 import asyncio

@@ -224,6 +224,7 @@ class World:
             ExceptionWebhook(ExceptionSettings(enabled=True, namespaces="ok")).review,
             metrics=self.metrics,
             budget=budget,
+            lost=callbacks.get("lost", lambda: None),
         )
         self.context = context
         self.port = port = self.listener.getsockname()[1]

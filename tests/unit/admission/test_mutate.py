@@ -252,12 +252,16 @@ async def test_a_crash_refuses_under_fail_and_is_admitted_with_a_warning_under_i
     selected = {"namespaceSelector": {"matchLabels": {"a": "b"}}, "kinds": ["ConfigMap"]}
     strict = make.mutating(resources=selected)
     lax = make.mutating("lax", resources=selected, spec={"failurePolicy": "Ignore"})
-    async with World(make.index(strict, lax), namespaces=Broken()) as world:
+    reported = list[str]()
+    lost = partial(reported.append, "lost")
+    async with World(make.index(strict, lax), namespaces=Broken(), lost=lost) as world:
         refused = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert refused["status"]["code"] == 500
+        assert not reported
         admitted = await ask(world, "/mutate/ignore", make.review(obj=make.thing()))
         assert "because of a bug" in admitted["warnings"][0]
         assert world.count("mutations_lost_total", policy="", reason="crash") == 1
+        assert reported == ["lost"]
 
 
 SELECTED = {"namespaceSelector": {"matchLabels": {"env": "test"}}, "kinds": ["ConfigMap"]}

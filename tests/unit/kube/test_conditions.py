@@ -20,7 +20,9 @@ async def test_conditions_are_checked_with_a_dry_run(api, client):
 
 
 async def test_a_condition_that_does_not_compile_is_reported_with_its_location(api, client):
-    said = 'spec.matchConditions[0].expression: Invalid value: "tru(": compilation failed'
+    said = (
+        'spec.matchConditions[0].expression: Invalid value: "object.spec.a(": compilation failed'
+    )
     answer = {
         "kind": "Status",
         "reason": "Invalid",
