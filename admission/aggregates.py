@@ -31,13 +31,10 @@ async def check_aggregates(
         deps: Dependencies of the validation.
         deadline: Deadline of the answer.
     """
-    try:
-        before, after = compile_policy(old), compile_policy(policy)
-    except InvalidPolicy:
-        # A policy that did not compile has no triggers.
-        return None
     lines: list[str] = []
     try:
+        async with deps.turn(deadline):
+            before, after = await asyncio.to_thread(_compiled, old, policy)
         async with asyncio.timeout(deadline.left):
             for rule, reason in _no_longer_listed(before, after):
                 if name := await open_aggregate(deps.requests, before.uid, rule):
@@ -47,6 +44,9 @@ async def check_aggregates(
                         f" this change ({reason}): wait until it is Completed, or delete it to"
                         " give up those triggers"
                     )
+    except InvalidPolicy:
+        # A policy that did not compile has no triggers.
+        return None
     except (TimeoutError, ClusterError) as error:
         text = str(error) or f"no answer within {deadline.seconds:g} s"
         message = (
@@ -54,6 +54,10 @@ async def check_aggregates(
         )
         return refuse(policy, [message], code=UNAVAILABLE)
     return refuse(policy, lines, code=CONFLICT) if lines else None
+
+
+def _compiled(old: Object, policy: Object) -> tuple[CompiledPolicy, CompiledPolicy]:
+    return compile_policy(old), compile_policy(policy)
 
 
 def _no_longer_listed(before: CompiledPolicy, after: CompiledPolicy) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """PolicyExceptions at the webhook server: validation and index updates."""
 
+import asyncio
 from dataclasses import dataclass
 
 from admission.decide import AdmissionResponse
@@ -34,7 +35,7 @@ class ExceptionWebhook:
         if request.old_object is not None and _meaning(request.old_object) == _meaning(stored):
             return AdmissionResponse()
         try:
-            compiled = compile_exception(stored)
+            compiled = await asyncio.to_thread(compile_exception, stored)
         except InvalidPolicy as error:
             return AdmissionResponse(
                 allowed=False, code=_INVALID, message=f"{request.ref}: {error}"
