@@ -64,7 +64,9 @@ class NamedEntries:
                     client, client, clock, kinds_of(settings.installation).entries
                 ),
                 kinds=kinds,
-                loader=KubeLoader(client, settings.callable_hosts, protection=protection),
+                loader=KubeLoader(
+                    client, settings.callable_hosts, protection=protection, kinds=kinds
+                ),
                 clock=clock,
                 spread=jittered,
                 warn=_log.warning,

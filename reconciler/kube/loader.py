@@ -32,7 +32,6 @@ from reconciler.engine.loads import (
 from reconciler.errors import Invalid, NotFound, ResponseTooLarge, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.delegation import PerAccount
-from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.errors import why
 from reconciler.kube.serviceaddresses import ServiceResolver, fits, is_ip_address
 from reconciler.kube.servicetokens import ServiceTokens
@@ -60,25 +59,24 @@ class KubeLoader:
         client: Client,
         hosts: Iterable[str],
         *,
+        kinds: Kinds,
         timeout: float = _TIMEOUT,
         protection: Protection | None = None,
-        kinds: Kinds | None = None,
     ) -> None:
-        """Initialize; without `kinds`, the program's discovery, the loader does its own."""
-        clock = SystemClock()
+        """Initialize with `kinds`, the program's discovery."""
         self.hosts = tuple(hosts)
         self._client = client
         self._timeout = timeout
         self._protection = protection or Protection()
-        self._kinds = known = kinds or KubeKinds(client, clock)
-        self._tokens = ServiceTokens(clock)
+        self._kinds = kinds
+        self._tokens = ServiceTokens(SystemClock())
         self._others = PerAccount(
             lambda user: KubeLoader(
                 client.speaking_for(user),
                 self.hosts,
                 timeout=timeout,
                 protection=protection,
-                kinds=known,
+                kinds=kinds,
             )
         )
 

@@ -20,6 +20,7 @@ from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFo
 from reconciler.installation import REPLACING
 from reconciler.kube.access import AccessReviews, OwnAccess
 from reconciler.kube.client import Client, connect
+from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.loader import KubeLoader
@@ -96,7 +97,7 @@ async def test_a_dry_run_is_validated_and_not_stored(client, place):
 
 
 async def test_a_context_entry_posts_only_access_reviews(client, place):
-    loader = KubeLoader(client, ())
+    loader = KubeLoader(client, (), kinds=KubeKinds(client, SystemClock()))
     body = {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     answer = await loader.load(ApiLoad(method="POST", path=path, body=json.dumps(body)))

@@ -6,9 +6,11 @@ import pytest
 
 from devcluster.cluster import Cluster
 from reconciler.api.meta import Kind
+from reconciler.clock import SystemClock
 from reconciler.engine.loads import ApiLoad, ConfigMapLoad, ObjectLoad
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.kube.client import connect
+from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.loader import KubeLoader
 from reconciler.memory.loader import MemoryLoader
 from reconciler.services.ports.objects import RuleLoader
@@ -24,7 +26,7 @@ async def loader(world: World, cluster: Cluster | None) -> AsyncIterator[RuleLoa
         yield MemoryLoader(world.backend.cluster)
         return
     client = await connect(str(cluster.kubeconfig))
-    yield KubeLoader(client, ())
+    yield KubeLoader(client, (), kinds=KubeKinds(client, SystemClock()))
     await client.close()
 
 

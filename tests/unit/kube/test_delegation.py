@@ -9,6 +9,7 @@ from reconciler.kube.delegation import MOST, PerAccount
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.writer import KubeWriter
+from reconciler.memory.cluster import MemoryCluster
 
 BOT, OTHER = (ServiceAccount(namespace="shop", name=name) for name in ("bot", "other"))
 PATH = "/api/v1/namespaces/shop/configmaps/c"
@@ -49,7 +50,7 @@ def test_the_least_recently_used_adapter_is_dropped():
 
 async def test_reads_and_context_entries_are_requested_as_the_account(api, client):
     api.answer(f"GET {PATH}", CONFIG_MAP)
-    reader, loader = KubeReader(client), KubeLoader(client, ())
+    reader, loader = KubeReader(client), KubeLoader(client, (), kinds=MemoryCluster())
     for account in (None, BOT, OTHER):
         await reader.acting_as(account).get(CONFIG_MAPS, "shop", "c")
         await loader.acting_as(account).load(ConfigMapLoad(namespace="shop", name="c"))

@@ -14,6 +14,7 @@ from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceL
 from reconciler.errors import Forbidden, Invalid, NoKindMatch, NotFound, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
+from reconciler.memory.cluster import MemoryCluster
 from reconciler.serving.pki import Pair, make_ca, make_serving
 from tests.https import HOST, serve_https
 from tests.unit.kube.conftest import Api
@@ -28,7 +29,7 @@ def get(path):
 
 @pytest.fixture
 def loader(client: Client) -> KubeLoader:
-    return KubeLoader(client, LOCAL, timeout=5.0)
+    return KubeLoader(client, LOCAL, timeout=5.0, kinds=MemoryCluster())
 
 
 @pytest.fixture
@@ -194,12 +195,12 @@ class TestService:
 
     async def test_without_allowed_hosts_no_service_is_called(self, api, client, service):
         with pytest.raises(Invalid, match=r"service 127\.0\.0\.1 may not be called"):
-            await KubeLoader(client, ()).load(service())
+            await KubeLoader(client, (), kinds=MemoryCluster()).load(service())
         assert not api.seen
 
     async def test_a_wildcard_allows_hosts(self, client):
         # The name does not resolve; the error shows that the loader tried to call it.
-        loader = KubeLoader(client, ["*.invalid"], timeout=5.0)
+        loader = KubeLoader(client, ["*.invalid"], timeout=5.0, kinds=MemoryCluster())
         with pytest.raises(Unavailable, match=r"service a\.invalid does not answer"):
             await loader.load(ServiceLoad(method="GET", url="http://A.invalid/"))
 
@@ -284,7 +285,7 @@ class TestService:
             return web.Response()
 
         api.answer("GET /answer", silent)
-        loader = KubeLoader(client, LOCAL, timeout=0.2)
+        loader = KubeLoader(client, LOCAL, timeout=0.2, kinds=MemoryCluster())
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1 does not answer: no answer in time"):
             await loader.load(service())
         over.set()

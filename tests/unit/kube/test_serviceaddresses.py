@@ -12,6 +12,7 @@ from reconciler.engine.loads import ServiceLoad
 from reconciler.errors import Invalid, Unavailable
 from reconciler.kube.loader import KubeLoader
 from reconciler.kube.serviceaddresses import ServiceResolver
+from reconciler.memory.cluster import MemoryCluster
 
 HOSTS = ("*.svc", "*.svc.cluster.local", "localhost")
 ASKED = "costs.shop.svc"
@@ -123,7 +124,7 @@ async def test_an_alias_of_an_allowed_service_is_for_cluster_policies_only(names
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "169.254.169.254"])
 async def test_an_address_in_place_of_a_name_is_checked_as_well(client, host):
-    loader = KubeLoader(client, ["*"], timeout=5.0)
+    loader = KubeLoader(client, ["*"], timeout=5.0, kinds=MemoryCluster())
     with pytest.raises(Invalid, match="may not be called: it resolves to"):
         await loader.load(ServiceLoad(method="GET", url=f"http://{host}:9/"))
 
@@ -132,7 +133,7 @@ async def test_the_checked_address_is_the_one_that_is_called(client, names):
     # A second lookup would return another address, as in DNS rebinding.
     async with _answering() as port:
         left = names(("", "127.0.0.1"), ("", "127.0.0.2"))
-        loader = KubeLoader(client, ["*.svc", "127.0.0.1"], timeout=5.0)
+        loader = KubeLoader(client, ["*.svc", "127.0.0.1"], timeout=5.0, kinds=MemoryCluster())
         url = f"http://{ASKED}:{port}/"
         assert await loader.load(ServiceLoad(method="GET", url=url)) == {"host": f"{ASKED}:{port}"}
         assert len(left) == 1

@@ -101,7 +101,7 @@ async def test_without_a_token_the_service_is_not_called(
 
 
 async def test_tokens_are_requested_only_from_allowed_hosts(client: Client, api: Api, load):
-    loader = KubeLoader(client, ["*.svc"], timeout=5.0)
+    loader = KubeLoader(client, ["*.svc"], timeout=5.0, kinds=MemoryCluster())
     with pytest.raises(Invalid, match=r"obtain a token: service 127\.0\.0\.1 may not be call"):
         await loader.load(load())
     assert not api.seen
