@@ -6,7 +6,7 @@ a fraction of an API call. Results are removed when their policy, rule or target
 first two at once, the last by a slow periodic check.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.api.kinds import policy_named
@@ -205,7 +205,10 @@ class Reports(WarnsOnce):
         stored = results_of(live)
         merged = merge_results(stored, changes, self.installation.reporter)
         rules = {key[:2] for key in merged}
-        wanted = {rule for rule in rules if await self._wanted(*rule)}
+        known: dict[str, list[StoredPolicy]] = {}
+        for item in self.index.entries():
+            known.setdefault(item.ref.key, []).append(item)
+        wanted = {rule for rule in rules if await self._wanted(*rule, known.get(rule[0], []))}
         results = [raw for key, raw in merged.items() if key[:2] in wanted]
         if not results:
             self._known.discard(namespace)
@@ -226,14 +229,17 @@ class Reports(WarnsOnce):
         await self.store.put(namespace, report)
         self.written += 1
 
-    async def _wanted(self, text: str, rule: str) -> bool:
-        """Return whether the policy and the rule of a result exist and have reports enabled."""
-        policy = policy_named(text, self.installation)
-        if (stored := self.index.entry(policy)) is not None:
-            return not _is_disabled(stored) and (stored.compiled is None or rule in _rules(stored))
+    async def _wanted(self, text: str, rule: str, known: Sequence[StoredPolicy]) -> bool:
+        """Return whether a policy of that key has the rule and reports enabled.
+
+        A report does not say of which kind a policy is, so any of the known ones will do.
+        """
+        if known:
+            reporting = (item for item in known if not _is_disabled(item))
+            return any(item.compiled is None or rule in _rules(item) for item in reporting)
         try:
             # At the start, the watch may not have delivered it yet.
-            await self.policies.get(policy)
+            await self.policies.get(policy_named(text, self.installation))
         except NotFound:
             return False
         return True

@@ -168,6 +168,7 @@ class Followed:
                     await asyncio.sleep(0)
         finally:
             self._objects, self._bytes, self._list = {}, 0, None
+            self.revision += 1
 
     def _take(self, obj: Object, *, gone: bool) -> None:
         meta = obj["metadata"]

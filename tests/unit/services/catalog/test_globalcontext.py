@@ -414,6 +414,21 @@ class TestNotReady:
         assert "more than 2000 bytes (--max-entry)" in await reason(context)
         assert len(cluster.objects) == 1
 
+    async def test_a_projection_is_evaluated_anew_after_there_were_too_many_objects(
+        self, dependencies, cluster, said
+    ):
+        impatient = replace(dependencies, pace=replace(SHORT, too_much=0.001))
+        writer = StatusWriter(entries=cluster, clock=dependencies.clock, warn=said.append)
+        size = [{"name": "count", "jmesPath": "length(@)"}]
+        async with running(GlobalContext(impatient, verdicts=writer)) as context:
+            stream = await follow(cluster, pod("a"), projections=size)
+            assert await read(context, "teams.count") == 1
+            stream.give(pod("b", note="x" * 3_000))
+            await eventually(lambda: len(cluster.objects) == 2)
+            cluster.objects[1][2].give()
+            await eventually(cluster.objects[1][2].queue.empty)
+            assert await read(context, "teams.count") == 0
+
     async def test_projections_that_are_not_evaluated_yet_are_not_a_failure(
         self, context, cluster
     ):

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import ObjectRef
+from reconciler.api.meta import ObjectRef, policy_ref
 from reconciler.api.policyreport import MAX_RESULTS
 from reconciler.api.updaterequest import (
     Outcome,
@@ -123,6 +123,31 @@ async def test_a_report_lists_the_outcome_of_each_target(store, reports, write):
     assert result["message"] == "mutated Secret/s in namespace a"
     wanted = "/v1, Kind=Secret Name=s Namespace=a"
     assert result["properties"] == {"patched-target": wanted}
+
+
+async def test_results_of_a_modrule_are_reported(world, store, reports, write):
+    rule = {
+        "apiVersion": "api.kubemod.io/v1beta1",
+        "kind": "ModRule",
+        "metadata": {
+            "name": "p",
+            "namespace": "a",
+            "annotations": {"kube-retrofit.dev/existing": "true"},
+        },
+        "spec": {
+            "type": "Patch",
+            "match": [{"select": "$.kind", "matchValue": "ConfigMap"}],
+            "patch": [{"op": "add", "path": "/metadata/labels/a", "value": "b"}],
+        },
+    }
+    stored = world.install(rule)
+    (program,) = world.index.get(policy_ref(stored)).in_background
+    reports.add(replace(spec(rule=program.rule), policy=policy_ref(stored)), [came()])
+    await write()
+    assert store.results() == [("s", "pass", "mutated Secret/s in namespace a")]
+    world.index.on_deleted(stored)
+    await write()
+    assert store.results() is None
 
 
 def ended(request, moment, *targets):
