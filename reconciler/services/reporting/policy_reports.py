@@ -183,6 +183,7 @@ class Reports(WarnsOnce):
                 raise
             except NotFound:
                 self._known.discard(namespace)  # the namespace itself is gone
+                self._next.pop(namespace, None)
 
     async def look_at_targets(self) -> None:
         """Check whether targets of one report still exist; each call checks a part of them."""

@@ -178,7 +178,7 @@ class Followed:
             # Often half of an object's size, and of no use to a rule.
             kept = {name: value for name, value in meta.items() if name != "managedFields"}
             lean = {**obj, "metadata": kept}
-            size = len(orjson.dumps(lean))
+            size = _size(lean, key)
             self._objects[key] = lean, size
             self._bytes += size
         if self._bytes > self.most_bytes:
@@ -189,6 +189,14 @@ class Followed:
         self._list = None
         self.revision += 1
         self.refreshed = self.clock.now()
+
+
+def _size(obj: Object, key: tuple[str, str]) -> int:
+    try:
+        return len(orjson.dumps(obj))
+    except orjson.JSONEncodeError as error:
+        place = "/".join(filter(None, key))
+        raise _TooMuchError(f"{place} is nested too deeply to be kept: {error}") from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -252,4 +260,4 @@ class Polled:
 
 
 class _TooMuchError(Exception):
-    """The objects of an entry exceed its size limit."""
+    """The objects of an entry exceed its limits of size and depth."""

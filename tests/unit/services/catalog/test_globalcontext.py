@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -413,6 +414,12 @@ class TestNotReady:
         await eventually(lambda: not stream.open and stream.queue.qsize() < 30)
         assert "more than 2000 bytes (--max-entry)" in await reason(context)
         assert len(cluster.objects) == 1
+
+    async def test_an_object_that_is_nested_too_deeply_is_named(self, context, cluster):
+        deep = reduce(lambda inner, _: {"a": inner}, range(300), {})
+        stream = await follow(cluster, {**pod("p"), "spec": deep})
+        await eventually(lambda: not stream.open)
+        assert "a/p is nested too deeply" in await reason(context)
 
     async def test_a_projection_is_evaluated_anew_after_there_were_too_many_objects(
         self, dependencies, cluster, said
