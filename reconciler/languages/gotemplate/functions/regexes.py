@@ -1,10 +1,10 @@
 """Regular expressions, in the syntax and with the guarantees of RE2."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
+from reconciler.engine.values.regexes import Regex, compile_regex, pace_of, split_replacement
 from reconciler.languages.gotemplate.functions.runes import runes
 from reconciler.languages.gotemplate.functions.strings import strings
 from reconciler.languages.gotemplate.limits import Run
@@ -21,8 +21,6 @@ from reconciler.languages.gotemplate.values import Slice
 
 _CALL: Final = 1024
 _SEARCH: Final = 128
-_TEMPLATE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
-_NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _NAMED: Final = re.compile(r"\(\?<")
 """A named group in a syntax that RE2 accepts and Go 1.19 does not."""
@@ -105,7 +103,7 @@ def _split(run: Run, pattern: str, text: str, count: int) -> Slice:
 
 def _replace_all(run: Run, pattern: str, text: str, replacement: str) -> str:
     regex = _compiled(run, pattern)
-    pieces = _pieces(runes(replacement), regex.groupindex, regex.groups)
+    pieces = split_replacement(runes(replacement), regex.groupindex, regex.groups)
 
     def expanded(match: Any) -> str:
         run.visit(len(pieces))
@@ -130,23 +128,6 @@ def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Any], st
         pieces += [text[position : match.start()], new]
         position = match.end()
     return "".join([*pieces, text[position:]])
-
-
-def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | int]:
-    """Split a replacement into texts and group numbers; a group that does not exist is empty."""
-    pieces: list[str | int] = []
-    position = 0
-    for found in _TEMPLATE.finditer(template):
-        pieces.append(template[position : found.start()])
-        position = found.end()
-        if found[1]:
-            pieces.append("$")
-            continue
-        name = found[2] or found[3]
-        number = int(name) if _NUMBER.fullmatch(name) else names.get(name)
-        if number is not None and number <= groups:
-            pieces.append(number)
-    return [*pieces, template[position:]]
 
 
 def _quote_meta(text: str) -> str:

@@ -3,12 +3,11 @@
 Templates of replacements are those of Go: ``$1``, ``${1}``, ``${name}``, ``$$``.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.engine.values.regexes import compile_regex, pace_of
+from reconciler.engine.values.regexes import compile_regex, pace_of, split_replacement
 from reconciler.languages.jmespath.functions.signature import (
     TEXT,
     TEXT_OR_NUMBER,
@@ -19,7 +18,6 @@ from reconciler.languages.jmespath.functions.signature import (
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text
 
-_TEMPLATE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _CALL = 1024  # characters that a call counts as, in addition to those for each instruction
 _SEARCH = 128  # characters that the start of a search counts as
 _PIECE = 32  # characters that a part of a replacement counts as
@@ -39,7 +37,7 @@ def _regex_replace_all(
 ) -> str:
     name = "regex_replace_all"
     regex = _compile(run, pattern, name)
-    pieces = _pieces(as_text(replacement, run), regex.groupindex, regex.groups)
+    pieces = split_replacement(as_text(replacement, run), regex.groupindex, regex.groups)
 
     def expand(match: _Match) -> str:
         run.read(len(pieces) * _PIECE)
@@ -95,23 +93,6 @@ def _replace(
         position = end
     run.write(length)
     return "".join([*pieces, text[position:]])
-
-
-def _pieces(template: str, names: Mapping[str, int], groups: int) -> list[str | int]:
-    """Split a template into texts and group numbers; groups that do not exist are empty."""
-    pieces: list[str | int] = []
-    position = 0
-    for found in _TEMPLATE.finditer(template):
-        pieces.append(template[position : found.start()])
-        position = found.end()
-        if found[1]:
-            pieces.append("$")
-            continue
-        name = found[2] or found[3]
-        number = int(name) if name.isdecimal() and name.isascii() else names.get(name)
-        if number is not None and number <= groups:
-            pieces.append(number)
-    return [*pieces, template[position:]]
 
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(

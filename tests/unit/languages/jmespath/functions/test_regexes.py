@@ -13,6 +13,8 @@ import pytest
         ("regex_replace_all('(?P<first>[a-z])[0-9]', 'a1b2', '${first}')", "ab"),
         ("regex_replace_all('([a-z])([0-9])', 'a1', '$2$1')", "1a"),
         ("regex_replace_all('([a-z])', 'ab', '$1x$9$$')", "$$"),
+        ("regex_replace_all('([a-z])', 'ab', '<$01>')", "<><>"),
+        (f"regex_replace_all('([a-z])', 'ab', '<${'1' * 5000}>')", "<><>"),
         ("regex_replace_all('b*', 'abc', '-')", "-a-c-"),
         ("regex_replace_all('ä', 'bär', 'ae')", "baer"),
         ("regex_replace_all('0', `101`, `2`)", "121"),
