@@ -126,20 +126,20 @@ class _Run:
     async def _execute(self, operation: Operation) -> None:
         bindings = self.objects.bindings
         arguments = expand_or_fail(operation.arguments.get("args", []), bindings)
-        limit = self.test.configuration.timeouts.exec
+        default = self.test.configuration.timeouts.exec if operation.action != "wait" else _WAIT
+        # As in Chainsaw, a timeout of 0 is a timeout; it does not stand for the default.
+        within = default if operation.timeout is None else operation.timeout
         match operation.action:
             case "script":
                 argv = ["sh", "-c", operation.arguments["content"]]
             case "command":
                 argv = [operation.arguments["entrypoint"], *arguments]
             case _:
-                limit = operation.timeout or _WAIT
-                argv = wait_command(operation.arguments, self.objects.namespace, limit)
-                limit += 5.0
+                argv = wait_command(operation.arguments, self.objects.namespace, within)
+                within += 5.0
         extra = {"NAMESPACE": self.objects.namespace}
         for entry in operation.arguments.get("env", []):
             extra[entry["name"]] = str(expand_or_fail(entry["value"], bindings))
-        within = operation.timeout if operation.timeout and operation.action != "wait" else limit
         outcome = await self.shell.run(argv, self.test.folder, extra, within)
         complaint = judge_outcome(outcome, operation.arguments.get("check"), bindings)
         if complaint is not None:

@@ -1,5 +1,6 @@
 """The runner on an in-memory cluster: checks can fail, and no created object is left behind."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,31 @@ async def test_a_process_that_does_not_end_is_killed_with_its_children(
         place="s script",
     )
     with pytest.raises(Failure, match=r"killed after 0\.2 s"):
+        await run(a_test(tmp_path, operation), cluster, shell)
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "said"),
+    [
+        ("script", {"content": "sleep 60"}, r"^s: killed after 0 s"),
+        ("command", {"entrypoint": "sleep", "args": ["60"]}, r"^s: killed after 0 s"),
+        (
+            "wait",
+            {"kind": "Pod", "apiVersion": "v1", "for": {"deletion": {}}},
+            r"^s: exit status 1\nstdout: wait pod\.v1\. .* --timeout=0s\n",
+        ),
+    ],
+    ids=["script", "command", "wait"],
+)
+async def test_a_timeout_of_0_is_not_replaced_by_the_default(
+    cluster: MemoryCluster, tmp_path: Path, action: str, arguments: dict[str, Any], said: str
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\necho "$@"; exit 1\n')
+    kubectl.chmod(0o755)
+    shell = Shell(environment={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"})
+    operation = Operation(action=action, arguments=arguments, timeout=0.0, place="s")
+    with pytest.raises(Failure, match=said):
         await run(a_test(tmp_path, operation), cluster, shell)
 
 
