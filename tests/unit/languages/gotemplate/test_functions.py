@@ -46,15 +46,22 @@ def test_a_function_returns_what_the_original_returns(text: str, wanted: str) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "column", "problem"),
     [
-        ('{{ dig "a" "b" "x" (dict "a" (split "," "x")) }}', "not map[string]string"),
-        ('{{ dig "a" "x" (split "," "x") }}', "not map[string]string"),
-        ('{{ toDate "2006" "9999" | dateModify "9000h" | mustToJson }}', "no time of such a year"),
-        ('{{ urlJoin (dict "host" "h" "userinfo" "u%zz") }}', "a URL cannot be read"),
+        ('{{ dig "a" "b" "x" (dict "a" (split "," "x")) }}', 4, "not map[string]string"),
+        ('{{ dig "a" "x" (split "," "x") }}', 4, "not map[string]string"),
+        (
+            '{{ toDate "2006" "9999" | dateModify "9000h" | mustToJson }}',
+            48,
+            "no time of such a year",
+        ),
+        ('{{ urlJoin (dict "host" "h" "userinfo" "u%zz") }}', 4, "a URL cannot be read"),
     ],
 )
-def test_a_function_refuses_what_the_original_refuses(text: str, problem: str) -> None:
-    with pytest.raises(EvaluationError, match="line 1") as caught:
+def test_a_function_refuses_what_the_original_refuses(
+    text: str, column: int, problem: str
+) -> None:
+    with pytest.raises(EvaluationError) as caught:
         rendered(text)
+    assert str(caught.value).startswith(f"line 1, column {column}: ")
     assert problem in str(caught.value)

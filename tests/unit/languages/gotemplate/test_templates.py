@@ -104,28 +104,36 @@ def test_an_invalid_template_is_refused_with_its_position(
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "line", "column", "problem"),
     [
-        ("x\n{{ .Nope }}", "line 2, column 4: there is no field Nope in *core.Context"),
-        ("{{ .Target.none.x }}", "null has no field x"),
-        ("{{ upper .Target.n }}", "expected string, found float64"),
-        ("{{ upper .Target.no }}", "expected string, but there is no value"),
-        ("{{ index .Target.ports .Target.n }}", "an index is an integer, not float64"),
-        ("{{ eq .Target.n 3 }}", "float64 cannot be compared with int"),
-        ('{{ get .Target "kind" }}', "expected map[string]interface {}, found *interface {}"),
-        ("{{ div 1 0 }}", "a division by zero"),
-        ("{{ chunk 0 (list 1) }}", "a chunk has one element at least"),
-        ("{{ chunk -1 (list 1) }}", "a chunk has one element at least"),
-        ("{{ chunk -2 (list 1 2 3 4) }}", "a chunk has one element at least"),
-        ("{{ range .Namespace }}{{ end }}", "range takes a list or a map"),
-        ('{{ printf "%p" .Target.ports }}', "no stable text"),
-        ("{{ now }}", "the current time is not available here"),
-        ("{{ uuidv4 }}", "random numbers are not available"),
+        ("x\n{{ .Nope }}", 2, 4, "there is no field Nope in *core.Context"),
+        ("{{ .Target.none.x }}", 1, 4, "null has no field x"),
+        ("{{ upper .Target.n }}", 1, 10, "expected string, found float64"),
+        ("{{ upper .Target.no }}", 1, 10, "expected string, but there is no value"),
+        ("{{ index .Target.ports .Target.n }}", 1, 4, "an index is an integer, not float64"),
+        ("{{ eq .Target.n 3 }}", 1, 4, "float64 cannot be compared with int"),
+        (
+            '{{ get .Target "kind" }}',
+            1,
+            8,
+            "expected map[string]interface {}, found *interface {}",
+        ),
+        ("a\n\n  {{ div 1 0 }}", 3, 6, "a division by zero"),
+        ("{{ chunk 0 (list 1) }}", 1, 4, "a chunk has one element at least"),
+        ("{{ chunk -1 (list 1) }}", 1, 4, "a chunk has one element at least"),
+        ("{{ chunk -2 (list 1 2 3 4) }}", 1, 4, "a chunk has one element at least"),
+        ("{{ range .Namespace }}{{ end }}", 1, 10, "range takes a list or a map"),
+        ('{{ printf "%p" .Target.ports }}', 1, 4, "no stable text"),
+        ("é{{ now }}", 1, 5, "the current time is not available here"),
+        ("{{ uuidv4 }}", 1, 4, "random numbers are not available"),
     ],
 )
-def test_a_rendering_error_names_the_problem_without_values(text: str, problem: str) -> None:
+def test_a_rendering_error_names_the_problem_without_values(
+    text: str, line: int, column: int, problem: str
+) -> None:
     with pytest.raises(EvaluationError) as caught:
         rendered(text)
+    assert str(caught.value).startswith(f"line {line}, column {column}: ")
     assert problem in str(caught.value)
     assert caught.value.without_values == str(caught.value)
     assert "443" not in str(caught.value)
