@@ -25,6 +25,9 @@ from reconciler.services.catalog.globalcontext.sources import STALE
 from tests.unit.keptdata import CALL, PODS, SHORT, Cluster, entry, eventually, pod
 from tests.unit.services.conftest import World
 
+TOO_MUCH = tuple(pod(f"p{number}", note="x" * 100) for number in range(30))
+"""Objects above the limit of the stores below."""
+
 
 class Isolated:
     """The `Isolation` port with the controller's child processes, counted and delayed."""
@@ -408,9 +411,7 @@ class TestNotReady:
         assert await read(context)
 
     async def test_objects_above_the_byte_limit_are_not_kept(self, context, cluster):
-        stream = await follow(
-            cluster, *(pod(f"p{number}", note="x" * 100) for number in range(30))
-        )
+        stream = await follow(cluster, *TOO_MUCH)
         await eventually(lambda: not stream.open and stream.queue.qsize() < 30)
         assert "more than 2000 bytes (--max-entry)" in await reason(context)
         assert len(cluster.objects) == 1
@@ -435,6 +436,26 @@ class TestNotReady:
             cluster.objects[1][2].give()
             await eventually(cluster.objects[1][2].queue.empty)
             assert await read(context, "teams.count") == 0
+
+    async def test_objects_above_the_byte_limit_are_listed_again_until_they_fit(
+        self, dependencies, cluster, said
+    ):
+        pace = replace(SHORT, too_much=0.001)
+        store = GlobalContext(
+            replace(dependencies, pace=pace), verdicts=ProblemLog(warn=said.append)
+        )
+        async with running(store) as context:
+            first = await follow(cluster, *TOO_MUCH)
+            await eventually(lambda: len(cluster.objects) == 2)
+            second = cluster.objects[1][2]
+            second.give(*TOO_MUCH)
+            await eventually(lambda: len(cluster.objects) == 3)
+            assert (first.open, second.open) == (False, False)
+            # The third list has not arrived, and nothing is left of the others.
+            assert "its data was not read yet" in await reason(context)
+            cluster.objects[2][2].give(pod("a"))
+            assert await read(context) == [pod("a")]
+            assert len(cluster.objects) == 3
 
     async def test_projections_that_are_not_evaluated_yet_are_not_a_failure(
         self, context, cluster
@@ -469,12 +490,30 @@ class TestCalls:
         assert cluster.calls == 1
 
     async def test_a_failed_refresh_is_retried_within_the_limit_of_the_entry(
-        self, context, cluster
+        self, dependencies, cluster, said
     ):
+        paused: list[float] = []
+
+        def spread(pause: float) -> float:
+            paused.append(pause)
+            return 0.001 if len(paused) < 3 else 3600.0
+
+        store = GlobalContext(
+            replace(dependencies, pace=replace(SHORT, first=1.0, longest=60.0), spread=spread),
+            verdicts=ProblemLog(warn=said.append),
+        )
+        # The limit of the entry is three: two failures are within it, and three are not.
         cluster.answers = [Unavailable("no"), Unavailable("no"), [1]]
         cluster.entries.give(entry(**CALL))
-        await eventually(lambda: cluster.calls == 3)
-        assert await read(context) == [1]
+        async with running(store) as context:
+            assert await read(context) == [1]
+            assert (cluster.calls, paused) == (3, [])
+            cluster.answers, cluster.calls = [Unavailable("no")], 0
+            cluster.entries.give(entry(generation=2, **CALL), change="MODIFIED")
+            await eventually(lambda: len(paused) == 3)
+            assert await reason(context) == "GlobalContextEntry teams is not ready: no"
+            # Three refreshes of three tries each, after a longer and longer pause.
+            assert (cluster.calls, paused) == (9, [1.0, 2.0, 4.0])
 
     async def test_a_failed_refresh_drops_the_old_answer_until_the_next_success(
         self, context, cluster
