@@ -285,6 +285,22 @@ class TestSweeps:
         assert (await world.status("sweep-1")).state is State.COMPLETED
         assert await done(world) == {"a", "b"}
 
+    async def test_a_rate_limits_canaries_and_then_the_rest(
+        self, world, policy, limit, triggers, sweep
+    ):
+        triggers("b", "d", env="test")
+        triggers("a", "c", env="prod")
+        await limit(canary="env=test", promote="auto", rate="6/m")
+        world.dispatcher.on_stored(await sweep())
+        for expected in ("b", "bd", "abd", "abcd"):
+            await world.settle()
+            assert await done(world) == set(expected)
+            world.clock.tick(9)
+            await world.settle()
+            assert await done(world) == set(expected)
+            world.clock.tick(1)
+        assert (await world.status("sweep-1")).state is State.COMPLETED
+
     async def test_canaries_that_fail_do_not_promote_themselves(
         self, world, policy, limit, triggers, sweep, refuse
     ):
