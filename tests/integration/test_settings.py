@@ -101,8 +101,10 @@ async def test_users_of_excluded_cluster_roles_trigger_nothing(rig: Rig) -> None
     await policy(rig)
     role = await allow(rig, "builder", cluster_role=True)
     try:
+        await until_it_fires(rig, "builder", fire=True)
         async with settings(rig, excludeClusterRoles="makers-*"):
             await until_it_fires(rig, "builder", fire=False)
+            assert await fires(rig, "trigger-by-admin")
         async with settings(rig, excludeClusterRoles=f"makers-*,!{role}"):
             await until_it_fires(rig, "builder", fire=True)
     finally:

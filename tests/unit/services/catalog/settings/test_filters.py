@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.meta import Kind
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.errors import InvalidSetting
-from reconciler.services.catalog.settings import default_filters, parse_filters
+from reconciler.services.catalog.settings import SettingsHolder, default_filters, parse_filters
 
 
 def subject(kind="ConfigMap", name="x", namespace="a", **rest):
@@ -94,6 +94,28 @@ def test_excluded_roles_are_those_of_the_user():
     assert filters.exclude(subject(cluster_roles=("view", "cluster-admin")))
     assert not filters.exclude(subject(cluster_roles=("cluster-admin", "cluster-guest")))
     assert not filters.exclude(subject(roles=None, cluster_roles=None))
+
+
+@pytest.mark.parametrize(
+    ("key", "sender"),
+    [
+        ("excludeGroups", {"groups": ("x",)}),
+        ("excludeUsernames", {"username": "x"}),
+        ("excludeRoles", {"roles": ("x",)}),
+        ("excludeClusterRoles", {"cluster_roles": ("x",)}),
+    ],
+)
+def test_each_key_of_the_settings_excludes_by_one_property_of_the_user(key, sender):
+    holder = SettingsHolder.of("kyverno")
+    holder.load({key: "x"})
+    filters = holder.current.filters
+    assert filters.exclude(subject(**sender))
+    assert filters.why_excluded(subject(**sender)) == f"{key} excludes the sender"
+    others = {"groups": ("x",), "username": "x", "roles": ("x",), "cluster_roles": ("x",)}
+    for name in sender:
+        del others[name]
+    assert not filters.exclude(subject(**others))
+    assert not filters.why_excluded(subject(**others))
 
 
 def test_filters_match_a_target_by_kind_namespace_and_name():
