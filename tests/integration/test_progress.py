@@ -95,7 +95,9 @@ async def test_the_figures_of_a_policy_survive_a_killed_controller(rig: Rig) -> 
     assert last["lastRun"]
 
 
-async def test_a_missing_right_is_in_the_status_of_its_policy_and_written_once(rig: Rig) -> None:
+async def test_a_missing_right_is_in_the_status_of_its_policy_until_it_is_granted(
+    rig: Rig,
+) -> None:
     place = rig.namespace
     await rig.create({**config_map(place, "s"), "kind": "Secret", "data": {}})
     await rig.apply(rule(place, [target(place, "s", HIDDEN)], LABEL))
@@ -117,4 +119,8 @@ async def test_a_missing_right_is_in_the_status_of_its_policy_and_written_once(r
     policy = await rig.get("ClusterPolicy", place, "")
     assert policy["metadata"]["resourceVersion"] == before
     assert await rig.calls("patch", "secrets") == 0
-    await rig.delete("ClusterPolicy", place, "")
+    async with rig.granted("secrets"):
+        after = await until_shown(rig, lambda figures: "missingPermissions" not in figures)
+        assert (after["pending"], after["patched"], after["triggers"]) == (0, 1, 1)
+        assert after["message"] == "1 patched after 1 trigger"
+        assert "running" not in after

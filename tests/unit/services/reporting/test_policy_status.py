@@ -208,6 +208,7 @@ class TestRestart:
         assert (shown["patched"], shown["pending"], shown["triggers"]) == (2, 0, 1)
         assert "running" not in shown
         assert "missingPermissions" not in shown
+        assert shown["message"] == "2 patched after 1 trigger"
 
     async def restart(self, world, policy, lead):
         world.restart()
