@@ -37,7 +37,7 @@ _IN_FORCE = 2.0
 _PAUSES = (2.0, 60.0)
 _FORGET_EVERY = 1000
 _CHANGES = 100
-"""The most changes of policies that a process remembers while it does not lead."""
+"""The most changes of policies that a process remembers while it makes no regular passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,13 @@ class CatchUpPasses(WarnsOnce):
         """Record a request as it is stored, also while another process leads."""
         self.search.recent.record(request, self.clock.now())
         self._taken += 1
-        if self._taken % _FORGET_EVERY == 0:
-            # A process that does not lead makes no pass, which would forget old requests.
-            span = timedelta(seconds=2 * self.interval) + _OVERLAP
-            self.search.recent.forget(self.clock.now() - span)
+        if self._taken % _FORGET_EVERY == 0 and not self._passing:
+            self._forget(self.clock.now() - timedelta(seconds=2 * self.interval))
+
+    @property
+    def _passing(self) -> bool:
+        """Return whether this process makes regular passes, which forget what is old."""
+        return self.done is not None and self.interval > 0
 
     def removed(self, request: UpdateRequest) -> None:
         """Note a deleted request: with the programs' namespace all waiting ones are deleted."""
@@ -125,8 +128,7 @@ class CatchUpPasses(WarnsOnce):
         ):
             # Triggers that were lost before a change belong to the rules before it.
             self._former.append(_Former(known, Window(since=earlier.since, until=start.since)))
-        if self.done is None:
-            # A process that does not lead makes no pass, which would remove old entries.
+        if not self._passing:
             del self._former[:-_CHANGES]
 
     async def run(self) -> None:
@@ -153,7 +155,7 @@ class CatchUpPasses(WarnsOnce):
             self.index.apply(policy)
         for requests in (self.search.requests.waiting(), self.search.requests.finished()):
             async for request in requests:
-                self.note(request)
+                self.search.recent.record(request, self.clock.now())
         checkpoint = await self.checkpoint.load()
         now, done = self.clock.now(), checkpoint.done
         # Some of the requests that ended earlier are removed already.
@@ -325,9 +327,13 @@ class CatchUpPasses(WarnsOnce):
         self.passes += 1
         kept = until - _OVERLAP
         self._former = [item for item in self._former if item.window.until >= kept]
+        self._forget(reached)
+
+    def _forget(self, before: datetime) -> None:
+        """Forget the requests that no search from a moment on, nor one of an outage, needs."""
         needed = self.in_force.outages.earliest()
-        kept = kept if needed is None else min(kept, needed - _OVERLAP)
-        self.search.recent.forget(kept - _SETTLE)
+        kept = before if needed is None else min(before, needed)
+        self.search.recent.forget(kept - _OVERLAP - _SETTLE)
 
     def _tell_problems(self, problems: Mapping[str, str]) -> None:
         self.tell("; ".join(f"{kind}: {why}" for kind, why in sorted(problems.items())))

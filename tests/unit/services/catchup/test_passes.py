@@ -129,6 +129,22 @@ async def test_passes_continue_after_a_restart_where_the_last_one_ended(leading,
     assert leading.checkpoint.current.done > done + timedelta(hours=1)
 
 
+async def test_a_new_leader_knows_all_stored_requests_however_many_there_are(leading, make):
+    policy = await leading.world.policies.get(policy_named("p"))
+    stored = leading.add(trigger(make))
+    await leading.world.ask(
+        policy, stored, name="ur-0", record=TriggerRecord(digest=digest(stored))
+    )
+    for number in range(1, 1100):
+        await leading.world.ask(policy, make.object(name="other"), name=f"ur-{number}")
+    leading.world.restart()
+    leading.restart()
+    leading.world.clock.tick(3600)
+    await leading.passes.begin()
+    await leading.pass_time(10)
+    assert await leading.names() == []
+
+
 async def test_a_failed_pass_is_repeated_over_the_same_time(leading, make):
     leading.add(trigger(make))
     before = leading.checkpoint.current.done

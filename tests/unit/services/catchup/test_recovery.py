@@ -224,6 +224,29 @@ class TestWhatCannotBeFound:
         await chase.pass_time(10)
         assert chase.losses == []
 
+    @pytest.mark.parametrize("interval", [300.0, 0.0])
+    async def test_recorded_triggers_are_not_counted_however_many_follow(
+        self, chase, install, make, interval
+    ):
+        chase.passes.interval = interval
+        uid = await install("appends", patch=APPEND)
+        policy = await chase.world.policies.get(policy_named("appends"))
+        chase.world.clock.tick(60)
+        await chase.passes.begin()
+        await chase.pass_time(10)
+        chase.in_force.outages.begin(Cause.KIND, chase.world.clock.now(), policy=uid)
+        stored = chase.add(make.object(name="t"))
+        chase.passes.note(
+            await chase.world.ask(policy, stored, record=TriggerRecord(digest=digest(stored)))
+        )
+        await chase.pass_time(900)
+        other = await chase.world.ask(policy, make.object(name="t-2"), name="ur-2")
+        for _ in range(1500):
+            chase.passes.note(other)
+        chase.in_force.outages.end(chase.world.clock.now(), policy=uid)
+        await chase.pass_time(10)
+        assert chase.losses == []
+
     async def test_created_objects_are_distinguished_from_changed_ones(self, chase, install, make):
         await install("creates", resources={"operations": ["CREATE"]})
         await chase.passes.begin()
