@@ -32,7 +32,7 @@ from reconciler.config import ControllerSettings
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIP})
 MAX_TARGETS = 100
-"""Targets that a status lists; those without success come before the sample of the others."""
+"""Targets that a status lists, in the order of `shorten`."""
 MAX_MESSAGE = 1000
 MOST_INTERRUPTIONS = 3
 """Attempts in a row that may be interrupted; one more would only harm others."""
@@ -158,9 +158,32 @@ def count(targets: Iterable[TargetStatus]) -> Counts:
     )
 
 
+def recount(status: RequestStatus, targets: Iterable[TargetStatus]) -> Counts:
+    """Return the counts of all results so far, of which a status lists only a part.
+
+    A patched target that the status does not list was evaluated again, and is unchanged since.
+    """
+    targets = tuple(targets)
+    counts, listed = count(targets), {identity(item) for item in status.targets}
+    again = sum(
+        item.outcome is Outcome.UNCHANGED and identity(item) not in listed for item in targets
+    )
+    unlisted = min(again, max(0, status.counts.patched - count(status.targets).patched))
+    return replace(
+        counts,
+        patched=max(counts.patched + unlisted, status.counts.patched),
+        unchanged=counts.unchanged - unlisted,
+    )
+
+
 def shorten(targets: Iterable[TargetStatus]) -> tuple[TargetStatus, ...]:
-    """Return the targets for a status: those without success first, up to `MAX_TARGETS`."""
-    ordered = sorted(targets, key=lambda item: item.outcome in SUCCESSES)
+    """Return the targets for a status, up to `MAX_TARGETS`: those without success first.
+
+    Denied ones come before the others, because the number of their attempts is limited.
+    """
+    ordered = sorted(
+        targets, key=lambda item: (item.outcome in SUCCESSES, item.outcome is not Outcome.DENIED)
+    )
     return tuple(
         replace(item, message=item.message[:MAX_MESSAGE]) for item in ordered[:MAX_TARGETS]
     )
@@ -199,7 +222,7 @@ def advance(
         sweep=sweep,
     )
     if targets is not None:
-        base = replace(base, targets=shorten(targets), counts=count(targets))
+        base = replace(base, targets=shorten(targets), counts=recount(status, targets))
     if counts is not None:
         base = replace(base, counts=counts)
     match disposition:

@@ -45,6 +45,7 @@ from reconciler.requests.lifecycle import (
     Retry,
     Skip,
     merge_targets,
+    shorten,
 )
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.requests.redaction import said
@@ -379,7 +380,8 @@ class Processor:
         errors: Sequence[str],
         jitter: float,
     ) -> Disposition:
-        retries = [item for item in results if item.retryable and not _exhausted(item, targets)]
+        final = {Outcome.DENIED} if _exhausted(targets) else set[Outcome]()
+        retries = [item for item in results if item.retryable and item.outcome not in final]
         if retries:
             # A rule that is paused for long must not delay targets that can be retried sooner.
             soon = [item for item in retries if item.reason != Reason.PATCH_WAR]
@@ -423,10 +425,9 @@ def _urgency(result: TargetResult) -> tuple[bool, float]:
     return result.outcome is Outcome.FORBIDDEN, result.retry_after
 
 
-def _exhausted(result: TargetResult, targets: Iterable[TargetStatus]) -> bool:
-    if result.outcome is not Outcome.DENIED:
-        return False
-    denied = [item for item in targets if item.outcome is Outcome.DENIED]
+def _exhausted(targets: Iterable[TargetStatus]) -> bool:
+    """Return whether no denied target is tried again, which those in the status decide."""
+    denied = [item for item in shorten(targets) if item.outcome is Outcome.DENIED]
     return all(item.attempts >= DENIALS for item in denied)
 
 

@@ -179,6 +179,29 @@ def test_a_status_lists_failures_first_and_is_bounded():
     assert [item.ref.name for item in kept[1:3]] == ["ok-0", "ok-1"]
 
 
+def test_a_status_lists_denied_targets_before_other_failures():
+    many = [target(f"bad-{number}", Outcome.INVALID) for number in range(MAX_TARGETS)]
+    kept = shorten([*many, target("denied", Outcome.DENIED)])
+    assert [item.ref.name for item in kept[:2]] == ["denied", "bad-0"]
+
+
+def test_a_patched_target_stays_counted_although_the_status_does_not_list_it():
+    retry = Retry(reason=Reason.DENIED, message="", retry_after=1)
+    names = [f"ok-{number}" for number in range(3 * MAX_TARGETS)]
+    denied = target("bad", Outcome.DENIED)
+    first = tuple(target(name) for name in names)
+    status = step(RequestStatus(), retry, targets=(*first, denied))
+    assert status.counts == Counts(patched=300, failed=1)
+    # The targets could not be listed, so none was evaluated.
+    status = step(status, retry, targets=merge_targets(status.targets, ()))
+    assert status.counts.patched == 300
+    listed = {item.ref.name for item in status.targets}
+    again = [target(name, Outcome.UNCHANGED) for name in names if name not in listed]
+    new = [*again, target("bad"), target("same", Outcome.UNCHANGED)]
+    status = step(status, Done(), targets=merge_targets(status.targets, new))
+    assert status.counts == Counts(patched=301, unchanged=1)
+
+
 def test_the_largest_status_stays_far_below_the_limit_of_etcd():
     worst = [
         target(f"{number:0253}", Outcome.INVALID, message="m" * 5000) for number in range(500)

@@ -11,12 +11,13 @@ from reconciler.api.updaterequest import (
     Outcome,
     Reason,
     RequestStatus,
+    State,
     TriggerRecord,
     UpdateRequest,
 )
 from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
 from reconciler.installation import BESIDE
-from reconciler.requests.lifecycle import Done, Fail, Retry, Skip, merge_targets
+from reconciler.requests.lifecycle import MAX_TARGETS, Done, Fail, Retry, Skip, merge_targets
 from reconciler.requests.redaction import withheld
 from reconciler.services.processing.attempt import DENIALS, Unconfirmed
 from tests.unit.services.conftest import Make, World
@@ -540,6 +541,28 @@ class TestTargets:
         ended, _ = await attempt(request)
         reported = f"Secret a/s: {withheld(Denied.kind_of_failure)}"
         assert ended.disposition == Fail(reason="TargetDenied", message=reported)
+
+    @pytest.mark.parametrize("invalid", [0, MAX_TARGETS])
+    async def test_denied_targets_that_the_status_does_not_list_are_not_retried_for_ever(
+        self, world, make, trigger, invalid
+    ):
+        for number in range(MAX_TARGETS + 1):
+            world.cluster.add(make.object("Secret", f"s{number:03}"))
+
+        def refuse(before, _after):
+            number = int(before["metadata"]["name"][1:])
+            raise Invalid("no", status=422) if number < invalid else Denied("no", status=403)
+
+        world.wire.before_change = refuse
+        policy = world.install(make.policy(targets=[make.target("*")]))
+        await world.ask(policy, trigger)
+        await world.dispatcher.resync()
+        for _ in range(DENIALS + 1):
+            await world.settle()
+            world.clock.tick(3600)
+        status = await world.status()
+        assert (status.state, status.attempts) == (State.FAILED, DENIALS)
+        assert status.counts.failed == MAX_TARGETS + 1
 
     async def test_two_target_entries_that_select_one_object_make_one_result(
         self, world, make, target, trigger, attempt
