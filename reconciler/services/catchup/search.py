@@ -24,7 +24,6 @@ from reconciler.errors import (
     Invalid,
     NoKindMatch,
     NotFound,
-    NotReady,
     Overloaded,
 )
 from reconciler.requests.background_drafts import RequestDraft, catch_up_draft
@@ -261,8 +260,8 @@ class _Walk:
                 live = await reader.get(self.kind, ref.namespace, ref.name)
             except NotFound:
                 return False
-            except Forbidden:
-                return True  # Its request reports the missing right.
+            except ClusterError:
+                return True  # Its request reports what is wrong with the object.
             hold.resize(flight.weigh(resource, live))
             if digest(live) in lead.digests:
                 return False
@@ -281,7 +280,8 @@ class _Walk:
             closed = await processor.eligibility.skip_reason(draft.spec, run, loads)
             if closed is None and Phase.EXISTING in program.phases:
                 return await self._changes(run, live, loads)
-        except (EvaluationError, Forbidden, Interrupted, NotReady):
+        except (ClusterError, EvaluationError, Interrupted):
+            # If the whole API server fails, so does the creation of the request, and the pass.
             return True
         return closed is None
 

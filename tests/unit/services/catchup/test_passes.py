@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.api.updaterequest import TriggerRecord
-from reconciler.errors import Forbidden, Overloaded, Unavailable
+from reconciler.errors import Forbidden, Overloaded, Unavailable, Unreadable
 from reconciler.requests.naming import digest
 from reconciler.services.ports.leases import AdmissionHeartbeat
 from tests.unit.services.catchup.conftest import Chase
@@ -247,7 +247,14 @@ async def test_objects_for_preconditions_are_read_as_the_account_of_the_policy(c
     assert set(chase.world.wire.users) == {" list ConfigMap", "a:bot get ConfigMap"}
 
 
-async def test_a_context_entry_that_may_not_be_read_does_not_stop_a_pass(chase, make):
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden("no", permission="get configmaps in namespace a"),
+        Unavailable("service shop.a does not answer"),
+    ],
+)
+async def test_a_context_entry_that_cannot_be_read_does_not_stop_a_pass(chase, make, error):
     entry = {"name": "e", "configMap": {"name": "c", "namespace": "a"}}
     wanted = [{"key": "{{ e.data.v }}", "operator": "Equals", "value": "go"}]
     policy = make.policy(spec=IGNORE, context=[entry], preconditions={"all": wanted})
@@ -257,14 +264,32 @@ async def test_a_context_entry_that_may_not_be_read_does_not_stop_a_pass(chase, 
     chase.world.clock.tick(30)
 
     async def refuse(_load):
-        raise Forbidden("no", permission="get configmaps in namespace a")
+        raise error
 
     chase.world.loader.load = refuse
     chase.add(make.object(name="t"))
     chase.add(make.object("Service", "s"))
     await chase.pass_time(310)
-    # The status of its request names the missing right.
+    # The status of its request reports the error.
     assert await chase.names() == ["s", "t"]
+
+
+async def test_an_object_that_cannot_be_read_does_not_stop_a_pass(chase, make):
+    wanted = [{"key": "{{ request.object.data.v }}", "operator": "Equals", "value": "go"}]
+    await chase.install(make.policy(spec=IGNORE, preconditions={"all": wanted}))
+    await chase.passes.begin()
+    chase.world.clock.tick(30)
+
+    def refuse(verb, _kind):
+        if verb == "get":
+            raise Unreadable("the object is nested deeper than 500 levels")
+
+    chase.world.wire.before_read = refuse
+    chase.add(make.object(name="t"))
+    before = chase.passes.passes
+    await chase.pass_time(310)
+    assert chase.passes.passes > before
+    assert await chase.names() == ["t"]
 
 
 class TestTheBeginningOfAPolicy:
