@@ -64,12 +64,12 @@ from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import TargetResult, failure
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.target_status import (
+    earlier,
     ended,
     identity_of,
     nameable,
     reference,
     statuses_of,
-    vanished,
 )
 from reconciler.services.processing.trigger import Malformed, Trigger, TriggerReader
 from reconciler.values import value_class
@@ -292,10 +292,7 @@ class Processor:
         found = tuple(zip(chosen, results, strict=True))
         named_as = partial(reference, program=program, confidential=loads.confidential)
         statuses = statuses_of(found, named_as)
-        targets = merge_targets(
-            request.status.targets,
-            [*statuses, *vanished(request.status, selection, statuses)],
-        )
+        targets = merge_targets(earlier(request.status, selection, statuses), statuses)
         outcomes = (*results, *(_redacted(item, loads, named) for item in selection.failures))
         errors = [said(error, confidential=loads.confidential) for error in selection.errors]
         disposition = self._conclude(request, targets, outcomes, errors, jitter)

@@ -57,19 +57,16 @@ def statuses_of(
 ) -> list[TargetStatus]:
     """Return the statuses of targets.
 
-    Two targets of a rule may select one object: the status then shows the worse result.
+    Two targets of a rule may select one object, or have hidden names: the status then shows the
+    worse result.
 
     Args:
         found: The selected targets, each with its result.
         reference: Returns the reference to a target.
     """
-    by_target: dict[TargetKey, tuple[SelectedTarget, TargetResult]] = {}
+    by_target: dict[tuple[str, str, str, str, str], TargetStatus] = {}
     for item, result in found:
-        other = by_target.get(item.key)
-        if other is None or _SEVERITY.get(result.outcome, 3) > _SEVERITY.get(other[1].outcome, 3):
-            by_target[item.key] = item, result
-    return [
-        TargetStatus(
+        status = TargetStatus(
             ref=reference(item, result),
             subresource=item.key.kind.subresource,
             outcome=result.outcome,
@@ -77,8 +74,10 @@ def statuses_of(
             version_before=result.version_before,
             version_after=result.version_after,
         )
-        for item, result in by_target.values()
-    ]
+        other = by_target.setdefault(identity(status), status)
+        if _SEVERITY.get(status.outcome, 3) > _SEVERITY.get(other.outcome, 3):
+            by_target[identity(status)] = status
+    return list(by_target.values())
 
 
 def ended(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
@@ -91,21 +90,30 @@ def ended(status: RequestStatus) -> set[tuple[str, str, str, str, str]]:
     return {identity(item) for item in status.targets if item.outcome in ended}
 
 
-def vanished(
+def earlier(
     status: RequestStatus, selection: Selection, statuses: Iterable[TargetStatus]
 ) -> list[TargetStatus]:
-    """Return the statuses of targets that failed before and are no longer selected."""
+    """Return the results of earlier attempts, as they are after another one.
+
+    A target that failed and is no longer selected is skipped. A result under a hidden name is
+    dropped: every attempt repeats its target, which may have a name now.
+
+    Args:
+        status: The status before the attempt.
+        selection: The targets that the attempt selected.
+        statuses: The results of the attempt.
+    """
     if selection.errors or selection.failures:
-        return []
+        return list(status.targets)
     there = {identity_of(item.key) for item in selection.found}
     there.update(identity(item) for item in statuses)
     return [
-        TargetStatus(
-            ref=item.ref,
-            subresource=item.subresource,
-            outcome=Outcome.SKIPPED,
-            message="it was deleted, or is no longer a target of the rule",
-        )
+        item if item.outcome in SUCCESSES or identity(item) in there else _vanished(item)
         for item in status.targets
-        if item.outcome not in SUCCESSES and identity(item) not in there
+        if item.ref.name != HIDDEN or identity(item) in there
     ]
+
+
+def _vanished(target: TargetStatus) -> TargetStatus:
+    message = "it was deleted, or is no longer a target of the rule"
+    return replace(target, outcome=Outcome.SKIPPED, message=message)

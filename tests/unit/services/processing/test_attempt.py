@@ -18,7 +18,7 @@ from reconciler.api.updaterequest import (
 from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
 from reconciler.installation import BESIDE
 from reconciler.requests.lifecycle import MAX_TARGETS, Done, Fail, Retry, Skip, merge_targets
-from reconciler.requests.redaction import withheld
+from reconciler.requests.redaction import HIDDEN, withheld
 from reconciler.services.processing.attempt import DENIALS, Unconfirmed
 from tests.unit.services.conftest import Make, World
 
@@ -624,6 +624,70 @@ class TestTargets:
         world.wire.before_change = lambda before, _after: world.remove(before)
         ended, _ = await attempt(await world.ask(policy, trigger))
         assert ended.disposition.reason == "TargetNotFound"
+
+
+class TestHiddenNames:
+    """A target whose name is made of a Secret has no name in the status until it was read."""
+
+    @pytest.fixture
+    def ask(self, world: World, make: type[Make]) -> Callable[..., Awaitable[UpdateRequest]]:
+        """Return a function that stores a request with targets named by keys of a Secret."""
+
+        async def run(**names):
+            targets = [
+                {**make.target(f"{{{{ request.object.data.{key} }}}}"), "kind": "ConfigMap"}
+                for key in names
+            ]
+            policy = world.install(make.policy(targets=targets, kinds=("Secret",)))
+            trigger = world.cluster.add(make.object("Secret", "s", data=names))
+            return await world.ask(policy, trigger)
+
+        return run
+
+    async def test_the_worse_of_two_results_under_a_hidden_name_is_shown(
+        self, world, make, ask, attempt
+    ):
+        world.cluster.add(make.object(name="excluded"))
+        world.processor = replace(world.processor, is_excluded=lambda key: key.name == "excluded")
+        ended, _ = await attempt(await ask(first="absent", second="excluded"))
+        assert outcomes(ended) == {HIDDEN: Outcome.NOT_FOUND}
+        assert ended.disposition.reason == "TargetNotFound"
+
+    async def test_a_result_under_a_hidden_name_is_replaced_by_one_with_a_name(
+        self, world, make, ask, attempt
+    ):
+        world.cluster.add(make.object(name="target"))
+
+        def refuse(verb, kind):
+            if (verb, kind) == ("get", "ConfigMap"):
+                raise Forbidden("no", permission="get configmaps in namespace a")
+
+        world.wire.before_read = refuse
+        ended, request = await attempt(await ask(first="target"))
+        assert outcomes(ended) == {HIDDEN: Outcome.FORBIDDEN}
+        world.wire.before_read = lambda *_: None
+        ended, _ = await attempt(request)
+        assert outcomes(ended) == {"target": Outcome.PATCHED}
+        assert ended.disposition == Done()
+
+
+async def test_a_failed_target_that_is_no_longer_selected_is_skipped(
+    world, make, trigger, attempt
+):
+    for name in ("gone", "stays"):
+        world.cluster.add(make.object("Secret", name))
+
+    def refuse(before, _after):
+        if before["metadata"]["name"] == "gone":
+            raise Denied("no", status=403)
+
+    world.wire.before_change = refuse
+    policy = world.install(make.policy(targets=[make.target("*")]))
+    _, request = await attempt(await world.ask(policy, trigger))
+    world.remove(make.object("Secret", "gone"))
+    ended, _ = await attempt(request)
+    assert outcomes(ended) == {"gone": Outcome.SKIPPED, "stays": Outcome.PATCHED}
+    assert ended.disposition == Done()
 
 
 async def test_only_the_rule_that_the_request_names_runs(world, make, trigger, attempt):
