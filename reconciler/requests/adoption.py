@@ -87,7 +87,7 @@ def _trigger(carried: Object, operation: str) -> TriggerRecord:
     new, old = _object(carried, "object"), _object(carried, "oldObject")
     return TriggerRecord(
         resource_version=resource_version(old or new),
-        unchanged=operation == "UPDATE" and _text(new) == _text(old),
+        unchanged=operation == "UPDATE" and _are_same(new, old),
         terminating=bool((old.get("metadata") or {}).get("deletionTimestamp")),
         subresource=str(carried.get("subResource") or ""),
     )
@@ -116,9 +116,12 @@ def _raw(carried: Object, name: str) -> Any:
     return carried.get(name) or {}
 
 
-def _text(obj: Object) -> str:
+def _are_same(new: Object, old: Object) -> bool:
     # Python treats 1, 1.0 and True as equal; the API server does not.
-    return json.dumps(obj, sort_keys=True)
+    try:
+        return json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
+    except RecursionError:
+        return False
 
 
 def _user(user: Mapping[str, Any]) -> Object:
@@ -138,4 +141,7 @@ def _admission_request(info: Mapping[str, Any]) -> Object:
             raw = json.loads(raw)
         except ValueError:
             raw = None
+        except RecursionError:
+            # As an object it is malformed, which the attempt reports.
+            raw = {"object": raw}
     return raw if isinstance(raw, dict) else {}
