@@ -80,6 +80,12 @@ class Activations:
             known = replace(known, ready=now)
         self._known[key] = known
 
+    def on_begun(self, generations: Collection[tuple[str, int]], now: float) -> None:
+        """Record that generations of policies, by uid, are in force even if they are not Ready."""
+        for key, start in self._known.items():
+            if start.ready is None and (start.uid, start.generation) in generations:
+                self._known[key] = replace(start, ready=now)
+
     def on_deleted(self, key: PolicyRef) -> None:
         """Forget a deleted policy."""
         self._known.pop(key, None)

@@ -184,6 +184,7 @@ class CatchUpPasses(WarnsOnce):
             return
         if self._schedule.asks(now):
             await self._listen(now)
+        self._activations.on_begun(self.in_force.begun, now)
         ready = self._activations.open(now - SETTLE - _IN_FORCE)
         action = self._schedule.action(
             self.clock.monotonic(),
@@ -317,8 +318,7 @@ class CatchUpPasses(WarnsOnce):
     async def _end(self, until: datetime, covered: Collection[Activation]) -> None:
         """Store the time until which everything was searched."""
         self._activations.cover(covered)
-        keys = {policy.ref for policy in self.index.policies()}
-        first = self._activations.earliest(keys)
+        first = self._activations.earliest(self._awaited())
         reached = until if first is None else min(until, first)
         # No beginning before the stored time is really left: the earlier leader waited for it.
         self._stored = max(reached, self._stored or reached)
@@ -328,6 +328,17 @@ class CatchUpPasses(WarnsOnce):
         kept = until - _OVERLAP
         self._former = [item for item in self._former if item.window.until >= kept]
         self._forget(reached)
+
+    def _awaited(self) -> set[PolicyRef]:
+        """Return the policies that are to come into force soon.
+
+        If the kinds of a policy are not served, its outage records from when to search.
+        """
+        if self.held():
+            return set()
+        unserved, standing_by = self.in_force.unserved, self.index.languages.standing_by
+        policies = {policy.ref for policy in self.index.policies()}
+        return {ref for ref in policies if ref not in unserved and not standing_by(ref)}
 
     def _forget(self, before: datetime) -> None:
         """Forget the requests that no search from a moment on, nor one of an outage, needs."""

@@ -52,6 +52,8 @@ class InForce:
         obstacle: Why triggers are not recorded now, None if they are.
         not_changing: Why objects are not changed before they are stored, None if they are.
         unserved: Why single policies are not in force, for kinds that are not served.
+        begun: The uids and generations of the policies that came into force, also of those that
+            are not Ready for another reason.
         version: resourceVersion of the configuration when it was last in force.
         confirmed: When the configuration was last known to be in force.
     """
@@ -61,6 +63,7 @@ class InForce:
     obstacle: Obstacle | None = None
     not_changing: Obstacle | None = None
     unserved: dict[PolicyRef, Obstacle] = field(default_factory=dict)
+    begun: frozenset[tuple[str, int]] = frozenset()
     version: str = ""
     confirmed: datetime | None = None
     _recalled: bool = False
@@ -177,9 +180,10 @@ class InForce:
         self._registered, self.confirmed = True, asked_at
         now = self.clock.now()
         self.outages.end(now)
-        for policy in policies:
-            if policy.ref not in self.unserved:
-                self.outages.end(now, policy=policy.uid)
+        served = [policy for policy in policies if policy.ref not in self.unserved]
+        for policy in served:
+            self.outages.end(now, policy=policy.uid)
+        self.begun = frozenset((policy.uid, policy.generation) for policy in served)
 
     @property
     def settling(self) -> float:

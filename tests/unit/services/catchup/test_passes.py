@@ -8,6 +8,7 @@ from reconciler.api.updaterequest import TriggerRecord
 from reconciler.errors import Forbidden, Overloaded, Unavailable, Unreadable
 from reconciler.requests.naming import digest
 from reconciler.services.ports.leases import AdmissionHeartbeat
+from reconciler.services.rollout.webhook_rules import selectors
 from tests.unit.services.catchup.conftest import Chase
 from tests.unit.services.conftest import Make
 
@@ -340,6 +341,39 @@ class TestTheBeginningOfAPolicy:
         await chase.passes.begin()
         await chase.pass_time(10)
         assert await chase.names() == ["between"]
+
+    @pytest.mark.parametrize("served", [False, True])
+    async def test_a_policy_that_does_not_become_ready_does_not_hold_the_checkpoint(
+        self, chase, make, served
+    ):
+        await chase.passes.begin()
+        await chase.pass_time(10)
+        # The controller may not work as its account, for instance.
+        await chase.install(make.policy(), ready=False)
+        chase.add(make.object(name="between"))
+        policies = chase.world.index.policies()
+        if not served:
+            chase.in_force.resolve(policies, dict.fromkeys(selectors(policies), ()))
+        chase.in_force.settle(chase.world.clock.now(), policies)
+        await chase.pass_time(1000)
+        assert await chase.names() == (["between"] if served else [])
+        reached = chase.checkpoint.current.done
+        assert reached > chase.world.clock.now() - timedelta(seconds=310)
+        # The outage of the policy is stored, so the next leader knows from when to search.
+        chase.world.restart()
+        chase.restart(known=chase.checkpoint.current)
+        await chase.passes.begin()
+        chase.in_force.settle(chase.world.clock.now(), policies)
+        await chase.pass_time(20)
+        assert await chase.names() == ["between"]
+
+    async def test_a_policy_is_not_waited_for_while_kyverno_is_at_work(self, chase, make):
+        await chase.passes.begin()
+        chase.held = True
+        await chase.install(make.policy(), ready=False)
+        await chase.pass_time(1000)
+        reached = chase.checkpoint.current.done
+        assert reached > chase.world.clock.now() - timedelta(seconds=310)
 
 
 class TestAChangedPolicy:
