@@ -126,7 +126,10 @@ class Backlog:
 
 @dataclass(slots=True)
 class Settling:
-    """The sequences of aggregate requests, and when each was noted, on the caller's clock."""
+    """The sequences of aggregate requests, and when each was noted, on the caller's clock.
+
+    An aggregate request is given by its uid: a later one of the same rule may have its name.
+    """
 
     _known: dict[str, deque[tuple[int, float, float]]] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Counts, SweepProgress, UpdateRequest
 from reconciler.config import render_duration
-from reconciler.errors import Conflict
+from reconciler.errors import Conflict, NotFound
 from reconciler.requests.lifecycle import Done, count
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt
@@ -65,8 +65,16 @@ class SweepState:
         self.restart(now)
 
     async def reread(self, requests: Requests) -> None:
-        """Read the request as it is stored now."""
-        self.request = await requests.get(self.request.name)
+        """Read the request as it is stored now.
+
+        Raises:
+            NotFound: It was deleted, even if another request has its name now.
+        """
+        stored = await requests.get(self.request.name)
+        if stored.uid != self.request.uid:
+            msg = f"{stored.name} was deleted and created again"
+            raise NotFound(msg)
+        self.request = stored
 
     def add(self, attempt: Attempt) -> None:
         """Add the results at the targets of one trigger to the counts."""

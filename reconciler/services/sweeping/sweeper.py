@@ -185,13 +185,13 @@ class Sweeper:
 
     def _begin_round(self, state: SweepState) -> Defer | None:
         """Begin a round for the triggers that are settled, or return why none begins yet."""
-        name, now = state.request.name, self.clock.monotonic()
-        self.settling.note(name, state.request.spec.sequence, now)
+        uid, now = state.request.uid, self.clock.monotonic()
+        self.settling.note(uid, state.request.spec.sequence, now)
         if state.progress.sequence:
             return None  # An interrupted round continues.
-        sequence = self.settling.settled(name, now - self.settle)
+        sequence = self.settling.settled(uid, now - self.settle)
         if not sequence:
-            wait = max(0.0, self.settling.first(name) + self.settle - now)
+            wait = max(0.0, self.settling.first(uid) + self.settle - now)
             message = (
                 "too many requests wait, so this one stands for all triggers of the rule: it"
                 " processes them once those that were admitted last are stored"
@@ -205,11 +205,11 @@ class Sweeper:
     async def _is_last_round(self, state: SweepState) -> bool:
         """Return whether no trigger arrived that the round may have missed."""
         await state.reread(self.requests)
-        name, sequence = state.request.name, state.request.spec.sequence
-        self.settling.note(name, sequence, self.clock.monotonic())
+        uid, sequence = state.request.uid, state.request.spec.sequence
+        self.settling.note(uid, sequence, self.clock.monotonic())
+        self.settling.drop(uid, state.progress.sequence)
         if sequence == state.progress.sequence:
             return True
-        self.settling.drop(name, state.progress.sequence)
         state.advance(sequence=0)
         return False
 
@@ -413,7 +413,8 @@ class Sweeper:
         if not created and state.diverted and again and await self._ended(name):
             # That child was of an earlier round. One that still waits covers the trigger as it is
             # now. A trigger that failed for good needs no new one: its child reports that already.
-            name = child_name(f"{parent}/{state.progress.sequence}", ref.uid)
+            # The name of the aggregate request may be that of an earlier overload as well.
+            name = child_name(f"{state.request.uid}/{state.progress.sequence}", ref.uid)
             await self.requests.create(name, marks, child)
 
     async def _ended(self, name: str) -> bool:

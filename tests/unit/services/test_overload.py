@@ -488,6 +488,43 @@ class TestRounds:
         assert ended.disposition == Done()
         assert await self.done(world) == {"1", "2", "3", "4"}
 
+    async def test_a_trigger_of_a_second_overload_settles_although_the_name_is_the_same(
+        self, world, sweeper, aggregate, diversion, rule, make
+    ):
+        await sweeper.run(aggregate)
+        world.clock.tick(60)
+        await sweeper.run(aggregate)
+        world.cluster.delete(REQUESTS, "kyverno", aggregate.name)
+        world.clock.tick(600)
+        await diversion.divert(*rule)
+        second = await world.requests.get(aggregate.name)
+        assert second.spec.sequence == aggregate.spec.sequence
+        _, ended = await sweeper.run(second)
+        assert isinstance(ended.disposition, Defer)
+        assert ended.disposition.reason == "Settling"
+        world.cluster.add(make.object("ConfigMap", "4", "a"))
+        world.clock.tick(60)
+        _, ended = await sweeper.run(second)
+        assert ended.disposition == Done()
+        assert await self.done(world) == {"1", "2", "3", "4"}
+
+    async def test_a_round_does_not_complete_a_request_that_replaced_its_own(
+        self, world, sweeper, aggregate, diversion, rule
+    ):
+        await sweeper.run(aggregate)
+        world.clock.tick(60)
+
+        async def replace_it(verb, _kind):
+            if verb == "list":
+                world.wire.before_read = lambda *_: None
+                world.cluster.delete(REQUESTS, "kyverno", aggregate.name)
+                await diversion.divert(*rule)
+
+        world.wire.before_read = replace_it
+        request, ended = await sweeper.run(aggregate)
+        assert isinstance(ended.disposition, Retry)
+        assert request.uid == aggregate.uid
+
     async def test_a_trigger_that_arrives_at_the_end_prevents_completion(
         self, world, sweeper, aggregate, diversion, rule
     ):
@@ -609,6 +646,24 @@ class TestRounds:
         children = [item for item in await stored(requests) if not item.spec.sweep]
         assert len(children) == 3
         assert {item.spec.sequence for item in children} == {0}
+
+    async def test_a_trigger_that_fails_again_in_a_later_overload_gets_a_new_child_request(
+        self, world, sweeper, aggregate, requests, diversion, rule
+    ):
+        world.cluster.forbid("patch", "configmaps")
+        world.cluster.forbid("update", "configmaps")
+        overload = aggregate
+        for _ in range(3):
+            await sweeper.run(overload)
+            world.clock.tick(60)
+            await sweeper.run(overload)
+            children = [item for item in await stored(requests) if not item.spec.sweep]
+            assert len(children) == 3
+            for child in children:
+                await requests.write_status(child, RequestStatus(state=State.FAILED))
+            world.cluster.delete(REQUESTS, "kyverno", overload.name)
+            await diversion.divert(*rule)
+            overload = await requests.get(overload.name)
 
     async def test_an_aggregate_request_retries_as_a_whole_if_too_many_triggers_would_fail(
         self, world, sweeper, aggregate, requests
