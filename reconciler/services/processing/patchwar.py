@@ -8,6 +8,7 @@ digests of values are kept, in this process; a new leader starts counting again.
 """
 
 import hashlib
+import json
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -165,19 +166,17 @@ class PatchWars:
             del self._pauses[key]
         return len(self._pauses)
 
-    def judge(self, target: Hashable, obj: Object, step: Step) -> Pause | None:
-        """Begin and return a pause if a write would be one repetition too many.
+    def judge(self, target: Hashable, obj: Object, step: Step) -> bool:
+        """Begin a pause if a write would be one repetition too many; return whether it would.
 
         Args:
             target: A key of the object, always the same one.
             obj: The object as it was read.
             step: The write that is about to be sent.
         """
-        if not self.limit:
-            return None
         why = self._undone(target, obj, step) or self._circle(obj, step)
         if not why:
-            return None
+            return False
         end = self.clock.now() + timedelta(seconds=self.window)
         message = (
             f"{ref_of(obj)}: {why}; {_rule(step.origin)} pauses here until {end:%H:%M:%S} UTC"
@@ -185,12 +184,10 @@ class PatchWars:
         pause = Pause(until=self.clock.monotonic() + self.window, message=message)
         self._pauses[target, step.origin] = pause
         self.begun += 1
-        return pause
+        return True
 
     def written(self, target: Hashable, obj: Object, steps: Iterable[Step]) -> None:
         """Record a stored write; ``obj`` is the object before it."""
-        if not self.limit:
-            return
         now = self.clock.monotonic()
         uid = ref_of(obj).uid
         for step in steps:
@@ -314,7 +311,11 @@ def _differences(old: Any, new: Any, place: Place) -> Iterator[tuple[Place, Any,
 def _digest(value: Any) -> bytes:
     if value is _ABSENT:
         return _NOTHING
-    content = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    try:
+        content = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        # An integer beyond 64 bits, or hundreds of levels, which a rule may well remove.
+        content = json.dumps(value, sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=16).digest()
 
 

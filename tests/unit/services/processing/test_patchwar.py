@@ -54,6 +54,21 @@ def trigger(world: World, make: type[Make]) -> Object:
     return world.cluster.add(make.object(name="t", data={"color": "red"}))
 
 
+def nested(levels):
+    return [nested(levels - 1)] if levels else []
+
+
+@pytest.mark.parametrize(
+    "value", [{"n": 2**70}, nested(300)], ids=["large integer", "deeply nested"]
+)
+async def test_a_value_that_cannot_be_written_may_be_removed(world, make, run, wars, value):
+    policy = world.install(make.policy(json="- {op: remove, path: /data}"))
+    target = world.cluster.add(make.object("Secret", "s", data=value))
+    status = await run(policy, world.cluster.add(make.object(name="t")))
+    assert status.state is State.COMPLETED
+    assert "data" not in await world.read(target)
+
+
 async def test_a_change_that_is_undone_again_and_again_is_paused(
     world, make, run, wars, target, trigger
 ):
