@@ -346,6 +346,8 @@ class Dispatcher:
         request = await self.suspects.note(request)
         if request.spec.sweep:
             request, ended = await self.sweep(request)
+            # It continues at the progress that it wrote, however late the watch reports that.
+            self.on_stored(request)
             await self._store(self.suspects.without_note(request), ended)
             return
         attempt = await self.processor.attempt(

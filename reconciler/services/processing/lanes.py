@@ -42,6 +42,7 @@ from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import MergeKeys, Reader, Writer
 from reconciler.services.processing.fairness import FairGate
+from reconciler.services.processing.known_requests import Recent
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.memory_budget import InFlight
 from reconciler.services.processing.patchwar import PatchWars, Pause, Run, steps_of
@@ -99,6 +100,8 @@ class Lanes:
         missing_pauses: Seconds between reads of an object that does not exist.
         keys: Read only where a rule has a strategic merge.
         unfinished: Returns whether a request may lack its final status; if so, its marker stays.
+        covered: The markers of sweeps that are not needed any more, although the sweeps go on:
+            their stored progress covers these triggers.
         protection: Decides what no policy may change.
         flight: Bounds the bytes of targets in memory.
         lone_rules: The rules whose writes need no call of the webhook.
@@ -114,6 +117,7 @@ class Lanes:
     rounds: int = 10
     missing_pauses: tuple[float, ...] = (0.3, 0.6, 1.0)
     unfinished: Callable[[str], bool] = bool
+    covered: Recent[str, None] = field(default_factory=Recent)
     protection: Protection = field(default_factory=Protection)
     wars: PatchWars = field(default_factory=PatchWars)
     flight: InFlight = field(default_factory=InFlight)
@@ -153,6 +157,14 @@ class Lanes:
                 limit=settings.patch_war_limit, window=settings.patch_war_window, clock=clock
             ),
         )
+
+    def cover(self, markers: Iterable[str]) -> None:
+        """Drop markers with the next writes of their targets; an unknown one stays too long."""
+        for marker in markers:
+            self.covered.keep(marker, None)
+
+    def _needed(self, marker: str) -> bool:
+        return marker not in self.covered and self.unfinished(marker)
 
     async def submit(self, key: TargetKey, job: Job) -> TargetResult:
         """Put work into a lane and wait for its result."""
@@ -269,7 +281,7 @@ class Lanes:
         if paused:
             return await self._without(key, batch, obj, paused)
         if marked and not key.kind.subresource:
-            current = _mark(current, marked, self.unfinished)
+            current = _mark(current, marked, self._needed)
         writer = self.writer.acting_as(batch[0].program.origin.account)
         programs = [job.program for job in batch]
         with self.lone_rules.writing(programs, key) as manager:
@@ -411,8 +423,8 @@ def _applied(obj: Mapping[str, Any]) -> list[str]:
     return [name for name in annotations.get(ANNOTATION_APPLIED, "").split(",") if name]
 
 
-def _mark(obj: Object, names: list[str], unfinished: Callable[[str], bool]) -> Object:
-    older = [name for name in _applied(obj) if name not in names and unfinished(name)]
+def _mark(obj: Object, names: list[str], needed: Callable[[str], bool]) -> Object:
+    older = [name for name in _applied(obj) if name not in names and needed(name)]
     meta = dict(obj.get("metadata") or {})
     annotations = meta.get("annotations") or {}
     meta["annotations"] = {**annotations, ANNOTATION_APPLIED: ",".join((*older, *names))}

@@ -82,10 +82,17 @@ class SideBySide:
         # The sweep's own results must not make a trigger's targets look done, and its marker on
         # a target must distinguish the triggers.
         ref = ref_of(obj)
-        blank = replace(request, name=f"{request.name}/{ref.uid}", status=RequestStatus())
+        name = marker_of(request, obj)
+        self.processor.lanes.covered.pop(name, None)
+        blank = replace(request, name=name, status=RequestStatus())
         attempt = await self.processor.apply(blank, program, trigger, 0.0, verdict)
         self.each(replace(request.spec, resource=ref, sweep=False, sequence=0), attempt)
         return attempt
+
+
+def marker_of(sweep: UpdateRequest, obj: Object) -> str:
+    """Return the name that stands for one trigger of a sweep in the markers on its targets."""
+    return f"{sweep.name}/{ref_of(obj).uid}"
 
 
 def has_failed(attempt: Attempt) -> bool:

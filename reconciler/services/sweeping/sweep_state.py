@@ -25,6 +25,7 @@ class SweepState:
         begun: Monotonic time at which this run began, with `begun_at` triggers done.
         reported: Monotonic time of the last write.
         proven: Resources of which the API server accepted a change in this run.
+        unstored: Markers of the triggers that were worked on since the last write.
     """
 
     progress: SweepProgress
@@ -34,6 +35,7 @@ class SweepState:
     begun_at: int
     reported: float = 0.0
     proven: set[str] = field(default_factory=set)
+    unstored: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, request: UpdateRequest, now: float) -> "SweepState":
@@ -86,10 +88,10 @@ class SweepState:
             failed=self.counts.failed + more.failed,
         )
 
-    async def report(self, requests: Requests, now: float) -> None:
-        """Write the progress, unless it was written just now."""
+    async def report(self, requests: Requests, now: float) -> list[str]:
+        """Write the progress, unless it was written just now; return the markers it covers."""
         if now - self.reported < _REPORT_EVERY:
-            return
+            return []
         self.reported = now
         self.progress = replace(self.progress, eta=self._eta(now))
         status = replace(
@@ -111,6 +113,9 @@ class SweepState:
             await self.reread(requests)
             with contextlib.suppress(Conflict):
                 self.request = await requests.write_status(self.request, status)
+            return []
+        covered, self.unstored = self.unstored, []
+        return covered
 
     def _eta(self, now: float) -> str:
         rate = (self.progress.done - self.begun_at) / max(now - self.begun, 0.001)

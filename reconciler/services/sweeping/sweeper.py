@@ -44,7 +44,7 @@ from reconciler.services.sweeping.listing import (
     left_of,
     list_key,
 )
-from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed
+from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed, marker_of
 from reconciler.services.sweeping.sweep_state import SweepState, summary_of
 from reconciler.services.sweeping.waiting import check_entries, common_wait
 
@@ -249,9 +249,12 @@ class Sweeper:
         done = state.progress.done
         if (stuck := await self._work(state, program, place, chunk)) is not None:
             return stuck
-        last = chunk[state.progress.done - done - 1]
-        state.advance(cursor=f"{place.label}:{list_key(last)}")
-        await state.report(self.requests, self.clock.monotonic())
+        worked = chunk[: state.progress.done - done]
+        state.advance(cursor=f"{place.label}:{list_key(worked[-1])}")
+        if not program.converges:
+            state.unstored.extend(marker_of(state.request, obj) for obj in worked)
+        stored = await state.report(self.requests, self.clock.monotonic())
+        self.processor.lanes.cover(stored)
         current = await self._current(state.request.spec)
         if isinstance(current, Skip | Fail):
             return current

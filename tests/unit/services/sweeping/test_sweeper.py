@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import ANNOTATION_APPLIED, Object
 from reconciler.api.updaterequest import RequestStatus, Source, State, SweepProgress, UpdateRequest
 from reconciler.errors import Denied, Gone, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip
 from reconciler.requests.naming import child_name
 from reconciler.services.processing.attempt import Attempt
-from tests.unit.services.conftest import Make, World
+from tests.unit.services.conftest import Make, World, until
 
 EACH = {
     "apiVersion": "v1",
@@ -18,6 +18,7 @@ EACH = {
     "namespace": "{{ request.object.metadata.namespace }}",
     "name": "{{ request.object.metadata.name }}",
 }
+TRIGGERS = [f"{number:02}" for number in range(20)]
 APPEND = "- {op: add, path: /data/list/-, value: x}"
 
 
@@ -392,6 +393,86 @@ async def test_rules_that_do_not_converge_change_each_trigger_once(world, make, 
     # The process dies before the end is stored, and another one begins again.
     await go_on(request)
     assert (await world.read(stored))["data"]["list"] == ["x"]
+
+
+class TestOneTarget:
+    """A rule that does not converge and whose triggers all have the same target."""
+
+    @pytest.fixture
+    async def target(
+        self,
+        world: World,
+        make: type[Make],
+        triggers: Callable[..., list[Object]],
+        sweep: Callable[..., Awaitable[UpdateRequest]],
+    ) -> Object:
+        append = "- {op: add, path: /list/-, value: '{{ request.object.metadata.name }}'}"
+        policy = world.install(make.policy(json=append, on_change=True))
+        triggers(*(f"a/{name}" for name in TRIGGERS))
+        await sweep(policy)
+        world.wire.before_change = lambda *_: world.clock.tick(1)
+        return world.cluster.add(make.object("Secret", "s", list=[]))
+
+    @staticmethod
+    async def work(world):
+        world.dispatcher.sweep = replace(world.sweeper, page=5, parallel=1).run
+        await world.dispatcher.resync()
+        await world.settle()
+
+    async def die_after(self, world, writes):
+        """Work until a process ends with a write that is not sent; status writes count too."""
+        change, sent = world.cluster.change, 0
+
+        async def end(*args, **options):
+            nonlocal sent
+            sent += 1
+            if sent > writes:
+                raise asyncio.CancelledError
+            return await change(*args, **options)
+
+        world.cluster.change = end
+        work = asyncio.create_task(self.work(world))
+        await until(lambda: sent > writes)
+        work.cancel()
+        await asyncio.wait({work})
+        world.cluster.change = change
+
+    async def test_the_target_names_only_triggers_whose_progress_is_not_stored(
+        self, world, target
+    ):
+        named = []
+
+        def count(_before, after):
+            world.clock.tick(1)
+            named.append(after["metadata"]["annotations"][ANNOTATION_APPLIED].count(",") + 1)
+
+        world.wire.before_change = count
+        await self.work(world)
+        assert (await world.status("sweep-1")).state is State.COMPLETED
+        assert (await world.read(target))["list"] == TRIGGERS
+        assert max(named) == 4
+
+    @pytest.mark.parametrize("seconds", [0, 1])
+    async def test_no_trigger_is_applied_twice_wherever_a_process_ends(
+        self, world, target, seconds
+    ):
+        world.wire.before_change = lambda *_: world.clock.tick(seconds)
+        for writes in range(1, 6):
+            await self.die_after(world, writes)
+            world.restart()
+        await self.work(world)
+        assert (await world.status("sweep-1")).state is State.COMPLETED
+        assert (await world.read(target))["list"] == TRIGGERS
+
+    async def test_a_sweep_that_waits_briefly_continues_at_its_progress(self, world, make, target):
+        limits = {"kube-retrofit.dev/rate": "90/m", "kube-retrofit.dev/batch-size": "1"}
+        world.index.apply(await world.edit(make.policy(), annotations=limits))
+        world.wire.before_change = lambda *_: None
+        await self.work(world)
+        for done in range(1, 4):
+            assert (await world.read(target))["list"] == TRIGGERS[:done]
+            world.clock.tick(0.7)
+            await world.settle()
 
 
 async def test_a_manual_run_starts_over_with_a_changed_rule(
