@@ -18,14 +18,17 @@ from reconciler.api.meta import LABEL_RECORDED
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
+from reconciler.errors import ClusterError
 from reconciler.requests.lifecycle import FINAL, second
 from reconciler.requests.naming import plan_name
-from reconciler.services.jobs import repeat
+from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import Requests
 from reconciler.services.upkeep.retries import Retries
 
 SETTLING: Final = timedelta(seconds=3)
 """How long the status of a finished request may take until it is stored and counted."""
+_PAUSE: Final = 1.0
+"""Seconds between two rounds."""
 _FORMER = "now"
 """What earlier versions wrote where requests are not kept."""
 
@@ -48,9 +51,9 @@ class FinishedRequestCollector:
     """Removes finished requests, indexed by `RequestStatus.remove_after`; run by the leader only.
 
     Attributes:
-        retries: Notified of every stored request, and settled before one is removed.
+        retries: Notified of every stored request, and settled before one is removed; its warnings
+            go where those of the collector go.
         keep: Finished requests kept per policy.
-        pause: Seconds between two rounds.
         before: Awaited before anything is removed, because removed requests cannot be counted.
             If it returns False, nothing is removed in this round.
     """
@@ -59,7 +62,6 @@ class FinishedRequestCollector:
     clock: Clock
     retries: Retries
     keep: int = 1000
-    pause: float = 1.0
     before: Callable[[], Awaitable[bool]] = _nothing
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
     _secrets: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -110,20 +112,45 @@ class FinishedRequestCollector:
 
     async def run(self) -> None:
         """Remove requests until cancelled; an error is retried in the next round."""
-        await repeat(self.collect, every=self.pause, at_once=False)
+        await repeat(
+            self.collect,
+            every=_PAUSE,
+            at_once=False,
+            tell=WarnsOnce(warn=self.retries.warn).tell,
+            failing="finished requests cannot be removed: ",
+        )
 
     async def collect(self) -> None:
-        """Remove every request that has expired or exceeds the limit per policy."""
+        """Remove every request that has expired or exceeds the limit per policy.
+
+        Raises:
+            ClusterError: The first removal that failed. It ends the round, so that an outage is
+                not met with a call for each bucket; in the next round, it comes last.
+        """
         settled = self.clock.now() - SETTLING
         passed = second(settled)
         expired = {key for key in self._buckets if key < passed or key == _FORMER}
-        removals = [*((key, "") for key in sorted(expired)), *self._over_limit(expired, settled)]
+        removals = [*((key, "") for key in expired), *self._over_limit(expired, settled)]
+        failed = None
         if removals and await self.before():
-            for key, policy in removals:
-                await self._remove(key, policy)
+            failed = await self._remove_all(removals)
         for owner, former in list(self._orphans.items()):
             await self.requests.delete_recorded(owner, former=former)
             self._orphans.pop(owner, None)
+        if failed is not None:
+            raise failed
+
+    async def _remove_all(self, removals: Iterable[tuple[str, str]]) -> ClusterError | None:
+        """Remove requests by bucket and policy; return the error that ended it early."""
+        turns = {key: turn for turn, key in enumerate(self._buckets)}
+        for key, policy in sorted(removals, key=lambda removal: turns[removal[0]]):
+            try:
+                await self._remove(key, policy)
+            except ClusterError as error:
+                if (bucket := self._buckets.pop(key, None)) is not None:
+                    self._buckets[key] = bucket
+                return error
+        return None
 
     async def _remove(self, key: str, policy: str) -> None:
         await self.retries.settle()

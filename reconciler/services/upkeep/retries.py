@@ -7,6 +7,7 @@ that no user needs the right to write it.
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
+from typing import Final
 
 from reconciler.api.meta import ANNOTATION_RETRIED, LABEL_RECORDED
 from reconciler.api.updaterequest import State, UpdateRequest
@@ -16,17 +17,15 @@ from reconciler.requests.naming import retry_name
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import Requests
 
+_PAUSE: Final = 2.0
+"""Seconds until a failed creation is tried again."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Retries(WarnsOnce):
-    """Tracks failed requests with a requested retry and creates new ones; run by the leader only.
-
-    Attributes:
-        pause: Seconds until a failed creation is tried again.
-    """
+    """Creates a new request for each failed one with a requested retry; run by the leader only."""
 
     requests: Requests
-    pause: float = 2.0
     _wanted: dict[str, UpdateRequest] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -51,7 +50,7 @@ class Retries(WarnsOnce):
         self._changed.clear()
         await self.settle()
         if self._wanted:
-            await asyncio.sleep(self.pause)
+            await asyncio.sleep(_PAUSE)
             self._changed.set()
 
     async def settle(self) -> None:

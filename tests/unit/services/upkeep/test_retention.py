@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -6,12 +7,15 @@ import pytest
 
 from reconciler.api.meta import ANNOTATION_RETRY_FAILED
 from reconciler.api.updaterequest import RequestStatus, State, UpdateRequest
-from reconciler.errors import Unavailable
+from reconciler.errors import Forbidden, NotFound, Unavailable
 from reconciler.requests.lifecycle import second
 from reconciler.requests.naming import plan_name, recorded_name, retry_name
 from reconciler.services.upkeep.retention import SETTLING, FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
-from tests.unit.services.conftest import START, Make, World
+from tests.skipping import SkippingLoop
+from tests.unit.services.conftest import START, Make, World, make_object
+
+POLICY = {"kind": "ClusterPolicy", "metadata": {"name": "p", "uid": "u", "generation": 1}}
 
 
 @pytest.fixture
@@ -151,6 +155,62 @@ async def test_requests_above_the_limit_are_removed_seconds_after_the_last_of_th
     world.clock.tick(1)
     await collector.collect()
     assert await left(world) == ["newer"]
+
+
+async def test_requests_that_cannot_be_removed_do_not_keep_the_others(world, collector, finished):
+    for name, minutes in (("ur-1", 1), ("ur-2", 2), ("ur-3", 3)):
+        await finished(name, minutes, policy="q" if name == "ur-1" else "p")
+    orphan = await finished("ur-4", 4, recorded_secret="ur-4-recorded")
+    await world.requests.create_recorded("ur-4", {}, b"{}")
+    collector.on_deleted(orphan)
+    refused = second(START + timedelta(minutes=1))
+    remove = world.requests.remove
+
+    async def refuse(*, remove_after, policy=""):
+        if remove_after == refused:
+            raise Forbidden("no", permission="deletecollection updaterequests.kyverno.io")
+        await remove(remove_after=remove_after, policy=policy)
+
+    world.requests.remove = refuse
+    world.clock.tick(3 * 60 + SETTLING.total_seconds() + 1)
+    for _ in range(2):
+        with pytest.raises(Forbidden):
+            await collector.collect()
+    assert await left(world) == ["ur-1", "ur-4"]
+    with pytest.raises(NotFound):
+        await world.requests.read_recorded("ur-4")
+    world.requests.remove = remove
+    await collector.collect()
+    assert await left(world) == ["ur-4"]
+
+
+def test_a_failing_removal_is_reported_once(world):
+    warnings, tries, tried = [], [], asyncio.Event()
+    collector = FinishedRequestCollector(
+        requests=world.requests,
+        clock=world.clock,
+        retries=Retries(requests=world.requests, warn=warnings.append),
+    )
+
+    async def refuse(**names):
+        tries.append(names)
+        if len(tries) == 3:
+            tried.set()
+        raise Forbidden("not allowed", permission="deletecollection updaterequests.kyverno.io")
+
+    async def run():
+        request = await world.ask(POLICY, make_object())
+        status = RequestStatus(state=State.COMPLETED, finished=START, remove_after=second(START))
+        collector.on_stored(await world.requests.write_status(request, status))
+        world.clock.tick(60)
+        world.requests.remove = refuse
+        work = asyncio.create_task(collector.run())
+        await tried.wait()
+        work.cancel()
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(run())
+    assert warnings == ["finished requests cannot be removed: not allowed"]
 
 
 class TestRecordedSecrets:
