@@ -16,14 +16,7 @@ from reconciler.api.updaterequest import Reason, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.requests.draft import same_work
-from reconciler.requests.lifecycle import (
-    FINAL,
-    Defer,
-    Retention,
-    Retry,
-    advance,
-    reopen,
-)
+from reconciler.requests.lifecycle import FINAL, Defer, Retention, Retry, advance, reopen
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.ports.objects import History
@@ -217,6 +210,8 @@ class Dispatcher:
                 self.on_deleted(name)
         if not self.known.listed:
             self.suspects.take(self._known.values())
+        for name, due in self.processor.pacer.close_gaps().items():
+            self.queue.push(name, due)
         self.known.note_list()
         self._changed.set()
 
@@ -446,4 +441,5 @@ class Dispatcher:
         self.known.drop(name)
         self._confirmations.forget(name)
         self.suspects.proven(name)
+        self.processor.pacer.forget(name)
         self.queue.drop(name)

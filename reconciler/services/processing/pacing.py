@@ -5,6 +5,7 @@ new leader begins a new line.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,13 +18,37 @@ from reconciler.requests.limits import FAILURES, NO_LIMITS, Limits
 from reconciler.services.catalog.policy_store import PolicyStore
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """A monotonic time, the same as a status reports it, and the seconds until the next turn."""
+
+    begin: float
+    until: datetime
+    seconds: float
+
+    @property
+    def end(self) -> float:
+        return self.begin + self.seconds
+
+
 @dataclass(slots=True, kw_only=True)
 class _Line:
-    """The turns of one policy, each as a monotonic time and as the time that a status reports."""
+    """The turns of one policy that are not taken yet.
+
+    Attributes:
+        rate: Triggers per second.
+        free: The end of the last turn.
+        taken: The end of the last turn that was taken.
+    """
 
     rate: float
     free: float = 0.0
-    turns: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+    taken: float = 0.0
+    turns: dict[str, _Turn] = field(default_factory=dict)
+
+    def take(self, name: str) -> None:
+        turn = self.turns.pop(name)
+        self.taken = max(self.taken, turn.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +100,41 @@ class Pacer:
             line = self._lines[policy] = _Line(rate=rate)
         now = self.clock.monotonic()
         if name not in line.turns:
-            begin = max(now, line.free)
-            line.free = begin + triggers / rate
-            line.turns[name] = begin, self.clock.now() + timedelta(seconds=begin - now)
-        turn, until = line.turns[name]
-        if turn <= now:
-            del line.turns[name]
+            line.turns[name] = self._turn(max(now, line.free), triggers / rate)
+            line.free = line.turns[name].end
+        turn = line.turns[name]
+        if turn.begin <= now:
+            line.take(name)
             return None
         message = f"the policy is limited to {rate * 60:g} triggers per minute"
-        return Defer(reason=Reason.RATE_LIMITED, message=message, until=until)
+        return Defer(reason=Reason.RATE_LIMITED, message=message, until=turn.until)
 
-    def forget(self, policy: PolicyRef, name: str) -> None:
-        """Forget a request that no longer needs its turn."""
-        if (line := self._lines.get(policy)) is not None:
+    def take(self, policy: PolicyRef, name: str) -> None:
+        """Use the turn of a request that has waited for it."""
+        if (line := self._lines.get(policy)) is not None and name in line.turns:
+            line.take(name)
+
+    def forget(self, name: str) -> None:
+        """Give back the turn of a request that no longer needs it."""
+        for line in self._lines.values():
             line.turns.pop(name, None)
+
+    def close_gaps(self) -> Mapping[str, float]:
+        """Bring turns forward into those that were given back; return when the moved ones are."""
+        moved: dict[str, float] = {}
+        for line in self._lines.values():
+            line.free = line.taken
+            for name, turn in sorted(line.turns.items(), key=lambda item: item[1].begin):
+                begin = min(turn.begin, max(self.clock.monotonic(), line.free))
+                if begin < turn.begin:
+                    line.turns[name] = self._turn(begin, turn.seconds)
+                    moved[name] = begin
+                line.free = max(line.free, begin + turn.seconds)
+        return moved
+
+    def _turn(self, begin: float, seconds: float) -> _Turn:
+        wait = timedelta(seconds=begin - self.clock.monotonic())
+        return _Turn(begin=begin, until=self.clock.now() + wait, seconds=seconds)
 
     def chunk(self, policy: PolicyRef, most: int) -> int:
         """Return how many triggers a sweep works on before its next turn, at least one.

@@ -275,7 +275,7 @@ class Sweeper:
         if wait > _SHORT:
             return held
         await asyncio.sleep(wait)
-        self.pacer.forget(policy, name)
+        self.pacer.take(policy, name)
         return None
 
     def _unpromoted(self, state: SweepState) -> Defer | None:

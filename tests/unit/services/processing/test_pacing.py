@@ -11,6 +11,7 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.errors import Invalid
+from reconciler.memory.kinds import REQUESTS
 from reconciler.requests.lifecycle import Defer, Done
 from tests.unit.services.conftest import START, Make, World
 
@@ -148,6 +149,50 @@ class TestRequests:
         await limit(rate=None)
         await world.settle()
         assert len(await done(world)) == 3
+
+    async def test_the_turns_of_deleted_requests_are_used_by_those_that_wait_behind_them(
+        self, world, policy, limit, triggers
+    ):
+        await limit(rate="6/m")
+        for name, trigger in zip("abcd", triggers(*"abcd"), strict=True):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        for name in "bc":
+            world.cluster.delete(REQUESTS, "kyverno", name)
+        await world.dispatcher.resync()
+        world.clock.tick(9)
+        await world.settle()
+        assert await done(world) == {"a"}
+        world.clock.tick(1)
+        await world.settle()
+        assert await done(world) == {"a", "d"}
+
+    async def test_a_new_trigger_does_not_wait_for_turns_that_nobody_needs(
+        self, world, policy, limit, triggers
+    ):
+        await limit(rate="6/m")
+        for name, trigger in zip("abc", triggers(*"abc"), strict=True):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        for name in "bc":
+            world.cluster.delete(REQUESTS, "kyverno", name)
+        await world.dispatcher.resync()
+        (trigger,) = triggers("d")
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="d"))
+        await world.settle()
+        assert (await world.status("d")).next_attempt == START + timedelta(seconds=10)
+
+    async def test_a_turn_is_not_given_back_once_it_is_used(self, world, policy, limit, triggers):
+        await limit(rate="6/m")
+        for name, trigger in zip("ab", triggers(*"ab"), strict=True):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        await world.dispatcher.resync()
+        await world.settle()
+        assert len(await done(world)) == 1
+        world.clock.tick(10)
+        await world.settle()
+        assert len(await done(world)) == 2
 
     async def test_an_invalid_limit_holds_requests_back(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
