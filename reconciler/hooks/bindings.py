@@ -12,6 +12,8 @@ ADDED: Final = "Added"
 MODIFIED: Final = "Modified"
 DELETED: Final = "Deleted"
 EVENTS: Final = (ADDED, MODIFIED, DELETED)
+SECRETS: Final = frozenset({"secret", "secrets"})
+"""Names of the kind Secret, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,11 @@ class HookConfig:
     def recorded(self) -> tuple[KubernetesBinding | ScheduleBinding, ...]:
         """Return the bindings whose events are recorded as requests in queues."""
         return (*self.kubernetes, *self.schedules)
+
+    @property
+    def shows_secrets(self) -> bool:
+        """Return whether a run may read Secrets as the objects of a binding."""
+        return any(binding.kind.lower() in SECRETS for binding in self.kubernetes)
 
     @property
     def programs(self) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from reconciler.api.meta import Object
 from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, Invalid, InvalidPolicy, read_each
+from reconciler.hooks.bindings import SECRETS
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.values import refuse_constant
 from reconciler.languages import goyaml
@@ -22,7 +23,6 @@ from reconciler.languages.jmespath.yamltext import decode_documents
 _MAX_DEPTH: Final = 200
 _STATUS: Final = "status"
 _METADATA: Final = "metadata"
-_SECRETS: Final = frozenset({"secret", "secrets"})
 # Boolean fields accept the words of YAML 1.1 as well.
 _WORDS: Final = {
     **dict.fromkeys(("y", "Y", "yes", "on"), True),
@@ -71,6 +71,7 @@ class Operation:
         payload: The object, patch or program; a text if its author wrote one.
         ignore_missing: A missing object is not a failure.
         ignore_hook_error: A patch of the status is carried out even if the hook failed.
+        after_secrets: The run that answered it may have read a Secret.
     """
 
     type: OperationType
@@ -83,16 +84,19 @@ class Operation:
     payload: Any = None
     ignore_missing: bool = False
     ignore_hook_error: bool = False
+    after_secrets: bool = False
 
     @property
     def is_confidential(self) -> bool:
         """Return whether it may hold data of a Secret; an object given as text always may."""
+        if self.after_secrets:
+            return True
         kind = self.kind
         if isinstance(self.payload, Mapping):
             kind = kind or str(self.payload.get("kind", ""))
         elif self.type in OBJECTS:
             return True
-        return kind.lower() in _SECRETS
+        return kind.lower() in SECRETS
 
     def object(self) -> Object:
         """Return the object to create.

@@ -52,14 +52,17 @@ class Plan:
 
     Attributes:
         covers: Names of the requests that it is for; the first holds the plan.
+        after_secrets: The run may have read a Secret.
     """
 
     steps: tuple[Step, ...]
     covers: tuple[str, ...]
+    after_secrets: bool = False
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations, in the order of the steps."""
-        return read_operations([step.document for step in self.steps])
+        found = read_operations([step.document for step in self.steps])
+        return tuple(replace(item, after_secrets=self.after_secrets) for item in found)
 
     def with_step(self, index: int, step: Step) -> "Plan":
         """Return the plan with the step at an index replaced."""
@@ -132,7 +135,8 @@ def planned(
         _step(document, operation, f"{covers[0]}/{index}")
         for index, (document, operation) in enumerate(zip(documents, operations, strict=True))
     )
-    return Plan(steps=steps, covers=tuple(covers))
+    after_secrets = any(operation.after_secrets for operation in operations)
+    return Plan(steps=steps, covers=tuple(covers), after_secrets=after_secrets)
 
 
 def _place(operation: Operation) -> tuple[str, str] | None:
@@ -166,6 +170,7 @@ def render_plan(plan: Plan) -> dict[str, Any]:
     """Return a plan as it is stored."""
     return {
         "covers": list(plan.covers),
+        **({"afterSecrets": True} if plan.after_secrets else {}),
         "operations": [
             {
                 name: value
@@ -186,6 +191,7 @@ def parse_plan(raw: Mapping[str, Any]) -> Plan:
     """Return the plan that was stored."""
     return Plan(
         covers=tuple(map(str, raw.get("covers") or ())),
+        after_secrets=raw.get("afterSecrets") is True,
         steps=tuple(
             Step(
                 document=item.get("operation") or {},

@@ -31,6 +31,7 @@ from reconciler.hooks.plan import (
     planned,
 )
 from reconciler.hooks.ports import HookRef, Runs
+from reconciler.requests.redaction import HIDDEN, quotable_permission, said, withheld
 from reconciler.services.hooks.operations import OperationResult, OperationRunner
 from reconciler.services.hooks.requests import HookRequests
 
@@ -85,15 +86,19 @@ class HookRun:
         Raises:
             ClusterError: Nothing can be stored, so nothing was done.
         """
+        after_secrets = self._reads_secrets(covered)
         plan = await self.requests.read_plan(covered[0].name)
         if plan is not None:
+            plan = replace(plan, after_secrets=plan.after_secrets or after_secrets)
             return await self._carry_out(plan, covered[0].name, repeated=repeated)
         try:
             result = await self.runs.run(self.ref, self.config, contexts())
             documents = list(result.operations)
-            operations = read_operations(documents)
+            operations = tuple(
+                replace(item, after_secrets=after_secrets) for item in read_operations(documents)
+            )
         except InvalidPolicy as error:
-            return RunOutcome(failure=_one_line("; ".join(map(str, (error, *error.others)))))
+            return RunOutcome(failure=_one_line(_invalid(error, confidential=after_secrets)))
         except RetrofitError as error:
             return RunOutcome(failure=_one_line(str(error)))
         if result.failure is not None:
@@ -107,6 +112,10 @@ class HookRun:
         except Invalid as error:
             return RunOutcome(failure=_one_line(str(error)))
         return await self._carry_out(plan, covered[0].name, repeated=repeated)
+
+    def _reads_secrets(self, covered: Sequence[UpdateRequest]) -> bool:
+        recorded = any(request.spec.recorded_secret for request in covered)
+        return recorded or self.config.shows_secrets
 
     async def _carry_out(self, plan: Plan, name: str, *, repeated: bool) -> RunOutcome:
         """Carry out the open steps of a plan, and record their outcomes.
@@ -162,23 +171,28 @@ class HookRun:
 
     def _outcome(self, results: Sequence[OperationResult]) -> RunOutcome:
         errors = [result for result in results if result.error is not None]
-        said = ""
-        if errors:
-            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            said = _one_line(f"{_said(errors[0])}{more}")
-        forbidden = (item.error for item in errors if isinstance(item.error, Forbidden))
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         return RunOutcome(
-            failure=said,
-            missing=next((error.permission for error in forbidden), ""),
+            failure=_one_line(f"{_said(errors[0])}{more}") if errors else "",
+            missing=next(filter(None, map(self._missing, errors)), ""),
             targets=tuple(_target(result) for result in results),
         )
+
+    def _missing(self, result: OperationResult) -> str:
+        """Return the right that an operation lacked; empty if it lacked none."""
+        if not isinstance(result.error, Forbidden):
+            return ""
+        permission = result.error.permission
+        if not result.operation.after_secrets:
+            return permission
+        return quotable_permission(permission, frozenset({self.operations.confined_to}))
 
 
 def _noted(step: Step, result: OperationResult) -> Step:
     return replace(
         step,
         outcome=result.outcome.value,
-        message="" if result.error is None else _one_line(_said(result)),
+        message=_said(result),
         uncertain=step.uncertain or isinstance(result.error, Unavailable),
     )
 
@@ -195,20 +209,40 @@ def _asked(error: RetrofitError | None) -> float:
     return (error.retry_after if isinstance(error, ClusterError) else None) or 0.0
 
 
+def _invalid(error: InvalidPolicy, *, confidential: bool) -> str:
+    errors = (error, *error.others)
+    if confidential:
+        return withheld(f"cannot be used: {', '.join(item.location for item in errors)}")
+    return "; ".join(map(str, errors))
+
+
 def _said(result: OperationResult) -> str:
-    operation, error = result.operation, result.error
-    where = _ref(operation)
-    what = error.without_values if operation.is_confidential and error is not None else str(error)
-    return f"{operation.type} {where}: {what}"
+    """Return why an operation failed; empty if it did not."""
+    if result.error is None:
+        return ""
+    what = said(result.error, confidential=result.operation.is_confidential)
+    return _one_line(f"{result.operation.type} {_named(result)}: {what}")
 
 
 def _target(result: OperationResult) -> TargetStatus:
     return TargetStatus(
-        ref=_ref(result.operation),
+        ref=_named(result),
         subresource=result.operation.subresource,
         outcome=result.outcome,
-        message="" if result.error is None else _one_line(_said(result)),
+        message=_said(result),
     )
+
+
+def _named(result: OperationResult) -> ObjectRef:
+    """Return the object of an operation, without a name that may come from a Secret.
+
+    Only after a success does the name also stand in the cluster.
+    """
+    ref = _ref(result.operation)
+    if result.error is None or not result.operation.after_secrets:
+        return ref
+    hidden = HIDDEN if ref.namespace else ""
+    return ObjectRef(api_version=ref.api_version, kind=ref.kind, namespace=hidden, name=HIDDEN)
 
 
 def _ref(operation: Operation) -> ObjectRef:
