@@ -8,7 +8,7 @@ from typing import Any, Final
 from reconciler.api.meta import Object, resource_version
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.clock import Clock
-from reconciler.errors import Conflict, NotFound
+from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.hooks.bindings import MAIN_QUEUE, HookConfig
 from reconciler.hooks.contexts import ContextType
 from reconciler.hooks.declared import DeclaredHook
@@ -20,6 +20,8 @@ from reconciler.services.ports.watching import HookObjects
 _EVERY: Final = 1.0
 _UNLISTED: Final = "its objects are not listed yet"
 _LONGEST_MESSAGE: Final = 500
+_MOST_LEFT: Final = 500
+"""Cursors of left namespaces that are kept, so that the status fits into an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class HookAccount:
         object: The hook as stored, with the resourceVersion that guards the next write.
         started: The generation whose run at the start is recorded.
         problems: Why a binding receives no events, by name and scope, or is not called, by its
-            key; empty texts where it works.
+            key.
         awaited: The watches that need a cursor before the hook is Ready: later events are then
             found by the next leader too.
         failure: Why the last run failed; empty if it succeeded.
@@ -129,7 +131,19 @@ class HookAccount:
             partial=marker.partial,
             left=marker.left,
         )
+        if marker.left:
+            self._forget_left()
         self.changed = True
+
+    def _forget_left(self) -> None:
+        """Forget the namespaces that were left first, if there are too many.
+
+        A later leader that finds a request of one that is forgotten leaves it once more.
+        """
+        left = [key for key, cursor in self.cursors.items() if cursor.left]
+        left.sort(key=lambda key: _number(self.cursors[key].version), reverse=True)
+        for key in left[_MOST_LEFT:]:
+            del self.cursors[key]
 
     def keep(self, config: HookConfig) -> None:
         """Forget the state of bindings that the hook no longer has."""
@@ -157,9 +171,13 @@ class HookAccount:
 
     def tell(self, binding: str, scope: str, problem: str) -> None:
         """Record why a binding receives no events in a scope; an empty text clears it."""
-        if self.problems.get((binding, scope), "") != problem:
+        if self.problems.get((binding, scope), "") == problem:
+            return
+        if problem:
             self.problems[binding, scope] = problem
-            self.changed = True
+        else:
+            del self.problems[binding, scope]
+        self.changed = True
 
     def scopes_of(self, binding: str) -> frozenset[str]:
         """Return the namespaces whose objects a binding has passed to the hook."""
@@ -254,6 +272,18 @@ def refused_status(obj: Object, reason: str, now: datetime) -> dict[str, Any]:
     }
 
 
+@dataclass(slots=True, kw_only=True)
+class _Refusal:
+    """The status of a hook that does not compile."""
+
+    object: Object
+    reason: str
+    changed: bool = True
+
+    def render(self, now: datetime) -> dict[str, Any]:
+        return refused_status(self.object, self.reason, now)
+
+
 def _ready(obj: Object, problem: str, generation: int, now: datetime) -> dict[str, Any]:
     status = "False" if problem else "True"
     before = next(
@@ -287,7 +317,7 @@ class HookAccounts:
     clock: Clock
     warn: Callable[[str], None]
     _accounts: dict[HookRef, HookAccount] = field(default_factory=dict)
-    _refused: dict[HookRef, tuple[Object, str]] = field(default_factory=dict)
+    _refused: dict[HookRef, _Refusal] = field(default_factory=dict)
 
     def open(self, hook: DeclaredHook, obj: Object) -> HookAccount:
         """Return the account of a hook that compiled, reusing an existing one."""
@@ -304,13 +334,13 @@ class HookAccounts:
 
     def on_stored(self, ref: HookRef, obj: Object) -> None:
         """Keep a newer version of a known hook."""
-        account = self._accounts.get(ref)
-        if account is not None and _is_newer(obj, account.object):
-            account.object = obj
+        for item in (self._accounts.get(ref), self._refused.get(ref)):
+            if item is not None and _is_newer(obj, item.object):
+                item.object = obj
 
     def refuse(self, ref: HookRef, obj: Object, reason: str) -> None:
         """Have the status report that a hook does not compile."""
-        self._refused[ref] = obj, reason
+        self._refused[ref] = _Refusal(object=obj, reason=reason)
 
     def close(self, ref: HookRef) -> None:
         """Forget a hook that is gone."""
@@ -346,25 +376,36 @@ class HookAccounts:
         )
 
     async def flush(self) -> None:
-        """Write the statuses that have changed."""
-        now = self.clock.now()
-        for ref, (obj, reason) in list(self._refused.items()):
-            self._refused.pop(ref, None)
-            await self._write(obj, refused_status(obj, reason, now))
-        for account in [item for item in self._accounts.values() if item.changed]:
-            await self._flush(account, now)
+        """Write the statuses that have changed; a failure at one does not stop the others.
 
-    async def _flush(self, account: HookAccount, now: datetime) -> None:
-        account.changed = False
+        Raises:
+            ClusterError: The first failure.
+        """
+        now = self.clock.now()
+        errors: list[ClusterError] = []
+        items: dict[HookRef, HookAccount | _Refusal] = {**self._accounts}
+        # A refusal replaces the account that the hook had while it compiled.
+        items |= self._refused
+        for item in items.values():
+            if item.changed:
+                try:
+                    await self._flush(item, now)
+                except ClusterError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    async def _flush(self, item: HookAccount | _Refusal, now: datetime) -> None:
+        item.changed = False
         written = None
         try:
-            written = await self._write(account.object, account.render(now))
+            written = await self._write(item.object, item.render(now))
         finally:
             if written is None:
                 # On a conflict the watch delivers the newer version; otherwise the write failed.
-                account.changed = True
-            elif _is_newer(written, account.object):
-                account.object = written
+                item.changed = True
+            elif _is_newer(written, item.object):
+                item.object = written
 
     async def _write(self, obj: Object, status: Mapping[str, Any]) -> Object | None:
         try:
@@ -373,6 +414,10 @@ class HookAccounts:
             return None
         except NotFound:
             return obj
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0
 
 
 def _is_newer(one: Object, other: Object) -> bool:

@@ -144,11 +144,18 @@ class NamespaceInformers:
         self._tasks[name] = group.create_task(informer.run(), name=f"objects in {name}")
 
     async def _leave(self, group: asyncio.TaskGroup, name: str) -> None:
+        given = self.account.scopes_of(self.binding.name)
+        # Its cursor says that a namespace is left only once everything before is recorded.
+        self._leaving = {
+            left: task for left, task in self._leaving.items() if left in given or not task.done()
+        }
+        if name in self._leaving:
+            return
         task, informer = self._tasks.pop(name, None), self._informers.pop(name, None)
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
-        if informer is None and name not in self.account.scopes_of(self.binding.name):
+        if informer is None and name not in given:
             return
         informer = informer or self._informer(name, Beginning.NOTHING)
         self._leaving[name] = group.create_task(informer.leave(), name=f"objects of {name} before")

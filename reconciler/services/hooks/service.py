@@ -156,6 +156,8 @@ class Hooks:
         try:
             declared = compile_hook(obj)
             if not self.deps.runs_here(declared):
+                # Another program writes its status now.
+                self.accounts.close(ref)
                 return
             await compile_programs(declared.programs, self.deps.informer.jq)
         except InvalidPolicy as error:

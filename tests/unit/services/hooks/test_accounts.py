@@ -1,8 +1,17 @@
-"""The first status that is written for a hook."""
+"""The statuses of hooks, and when they are written."""
 
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Object, policy_ref
 from reconciler.clock import SystemClock
-from reconciler.hooks.declared import HOOKS, compile_hook
-from reconciler.services.hooks.accounts import HookAccounts
+from reconciler.errors import ClusterError, Conflict, Unavailable
+from reconciler.hooks.declared import CLUSTER_HOOKS, HOOKS, compile_hook
+from reconciler.hooks.records import Passed
+from reconciler.services.hooks.accounts import HookAccount, HookAccounts
 from tests.unit.services.hooks.world import PLACE, Ending, Objects, World
 
 
@@ -28,3 +37,101 @@ async def test_the_status_that_makes_a_hook_ready_also_records_its_schedules() -
     assert [(item["binding"], item["crontab"]) for item in status["schedules"]] == [
         ("tick", "0 * * * *")
     ]
+
+
+class Failing:
+    """Stored hooks; the status of some cannot be written."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, ClusterError] = {}
+        self.ready: list[tuple[str, str]] = []
+
+    async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
+        name = policy_ref(hook).name
+        if name in self.errors:
+            raise self.errors[name]
+        self.ready.append((name, status["conditions"][0]["status"]))
+        return hook
+
+    async def stored(self) -> list[Object]:
+        return []
+
+    async def events(self) -> AsyncIterator[tuple[str, Object]]:
+        yield "", {}
+
+    def look(self) -> None:
+        """Do nothing: the kind is always served."""
+
+
+def declared(name: str, version: int = 1, **spec: Any) -> Object:
+    run = {"operations": [{"operation": "Delete", "kind": "Pod", "name": "a", "namespace": PLACE}]}
+    meta = {"name": name, "uid": name, "generation": 1, "resourceVersion": str(version)}
+    return {
+        "apiVersion": CLUSTER_HOOKS.api_version,
+        "kind": CLUSTER_HOOKS.kind,
+        "metadata": meta,
+        "spec": {"onStartup": 1, "run": run, **spec},
+    }
+
+
+def opened(accounts: HookAccounts, obj: Object) -> HookAccount:
+    return accounts.open(compile_hook(obj), obj)
+
+
+AWAY = Unavailable("the API server answered 503", status=503)
+CHANGED = Conflict("it changed", status=409)
+
+
+async def test_a_status_that_cannot_be_written_does_not_hold_up_the_others() -> None:
+    hooks = Failing()
+    accounts = HookAccounts(hooks=hooks, clock=SystemClock(), warn=print)
+    for name in ("a", "b", "c"):
+        opened(accounts, declared(name))
+    refused = declared("d")
+    accounts.refuse(policy_ref(refused), refused, "spec.run: wrong")
+    hooks.errors = {"a": AWAY, "d": AWAY}
+    with pytest.raises(Unavailable):
+        await accounts.flush()
+    assert hooks.ready == [("b", "True"), ("c", "True")]
+
+
+@pytest.mark.parametrize("error", [AWAY, CHANGED], ids=["away", "changed"])
+async def test_a_refusal_is_written_until_it_is_stored(error: ClusterError) -> None:
+    hooks = Failing()
+    accounts = HookAccounts(hooks=hooks, clock=SystemClock(), warn=print)
+    before = declared("a")
+    opened(accounts, before)
+    accounts.refuse(policy_ref(before), before, "spec.run: wrong")
+    hooks.errors = {"a": error}
+    with contextlib.suppress(Unavailable):
+        await accounts.flush()
+    hooks.errors = {}
+    newer = declared("a", version=2)
+    accounts.on_stored(policy_ref(newer), newer)
+    for _ in range(2):
+        await accounts.flush()
+    assert hooks.ready == [("a", "False")]
+
+
+async def test_a_hook_that_is_repaired_is_no_longer_refused() -> None:
+    hooks = Failing()
+    accounts = HookAccounts(hooks=hooks, clock=SystemClock(), warn=print)
+    refused = declared("a")
+    accounts.refuse(policy_ref(refused), refused, "spec.run: wrong")
+    opened(accounts, declared("a", version=2))
+    await accounts.flush()
+    assert hooks.ready == [("a", "True")]
+
+
+def test_the_cursors_of_left_namespaces_are_bounded() -> None:
+    account = HookAccount.of(declared("a"))
+    account.passed(Passed(binding="b", scope="stays", version="1", watched="w"))
+    for number in range(2, 2000):
+        scope = f"preview-{number}"
+        account.passed(Passed(binding="b", scope=scope, version=str(number), watched="w"))
+        account.passed(
+            Passed(binding="b", scope=scope, version=str(number), watched="w", left=True)
+        )
+    assert account.scopes_of("b") == {"stays"}
+    assert len(account.cursors) < 1000
+    assert account.cursors["b", "preview-1999"].left
