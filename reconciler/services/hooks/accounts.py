@@ -151,16 +151,17 @@ class HookAccount:
         due = {(binding.name, binding.crontab) for binding in config.schedules}
         self.cursors = {key: item for key, item in self.cursors.items() if key[0] in watched}
         self.schedules = {key: item for key, item in self.schedules.items() if key in due}
-        seen = watched | {binding.key for binding in config.answered}
-        self.problems = {key: item for key, item in self.problems.items() if key[0] in seen}
         named = {binding.queue for binding in config.recorded}
         names = named or {MAIN_QUEUE}
         self.queues = {name: self.queues.get(name, QueueAccount()) for name in names}
 
     def expect(self, watches: Iterable[tuple[str, str]]) -> None:
-        """Make Ready depend on a cursor for each of these watches, given by binding and scope."""
+        """Make Ready depend on a cursor for each of these watches, given by binding and scope.
+
+        Problems of earlier watches are forgotten.
+        """
         self.awaited = frozenset(watches)
-        self.problems |= {key: f"{key[0]}: {_UNLISTED}" for key in sorted(self.awaited)}
+        self.problems = {key: f"{key[0]}: {_UNLISTED}" for key in sorted(self.awaited)}
 
     def wait(self, queue: str, waiting: int, blocked: str) -> None:
         """Record how many requests of the hook wait in a queue, and what blocks them."""

@@ -135,3 +135,18 @@ def test_the_cursors_of_left_namespaces_are_bounded() -> None:
     assert account.scopes_of("b") == {"stays"}
     assert len(account.cursors) < 1000
     assert account.cursors["b", "preview-1999"].left
+
+
+def test_a_problem_of_a_watch_that_the_hook_no_longer_has_is_dropped() -> None:
+    accounts = HookAccounts(hooks=Failing(), clock=SystemClock(), warn=print)
+    everywhere = declared("a", kubernetes=[{"name": "b", "kind": "ConfigMap"}])
+    account = opened(accounts, everywhere)
+    account.expect([("b", "")])
+    account.tell("b", "", "b: no right to list configmaps")
+    place = {"nameSelector": {"matchNames": ["a"]}}
+    limited = declared("a", 2, kubernetes=[{"name": "b", "kind": "ConfigMap", "namespace": place}])
+    account = opened(accounts, limited)
+    account.expect([("b", "a")])
+    account.passed(Passed(binding="b", scope="a", version="5", watched="w"))
+    account.tell("b", "a", "")
+    assert account.problem == ""
