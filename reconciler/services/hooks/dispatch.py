@@ -321,19 +321,26 @@ class HookDispatcher:
 
     def _count(self) -> None:
         """Update the accounts of all hooks: how many requests wait, and what blocks them."""
-        for (namespace, name), line in self._lines.items():
-            tasks = (*line.queue.running, *line.queue.waiting)
+        counted: set[tuple[HookRef, str]] = set()
+        for key, line in list(self._lines.items()):
+            if not line.members and key not in self._running:
+                del self._lines[key]
+                continue
+            name, tasks = key[1], (*line.queue.running, *line.queue.waiting)
             waiting = Counter(
                 request.spec.policy for task in tasks for request in line.members[task.order]
             )
             blocked, by = self._blocked(line)
-            for hook in self.hooks.values():
-                ref = hook.declared.ref
-                if ref.namespace == namespace and (ref in waiting or name in hook.account.queues):
-                    said = blocked
-                    if by is not None and ref != by:
-                        said = f"waits behind {by.kind} {by}: {blocked}"
-                    hook.account.wait(name, waiting[ref], said if waiting[ref] else "")
+            for ref in waiting.keys() & self.hooks.keys():
+                said = blocked
+                if by is not None and ref != by:
+                    said = f"waits behind {by.kind} {by}: {blocked}"
+                self.hooks[ref].account.wait(name, waiting[ref], said)
+                counted.add((ref, name))
+        for ref, hook in self.hooks.items():
+            for name in hook.account.queues:
+                if (ref, name) not in counted:
+                    hook.account.wait(name, 0, "")
 
     def _blocked(self, line: _Line) -> tuple[str, HookRef | None]:
         """Return what blocks a queue, and the hook whose run that is; empty if nothing does."""

@@ -69,11 +69,20 @@ class Recorder:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def add(self, record: Record) -> None:
-        """Queue a record; return at once unless too many wait."""
+    @property
+    def is_full(self) -> bool:
+        """Return whether so many records wait that no more should be queued."""
+        return len(self._waiting) > _MOST_WAITING
+
+    def put(self, record: Record) -> None:
+        """Queue a record."""
         self._waiting.append(record)
         self._woken.set()
-        if len(self._waiting) > _MOST_WAITING:
+
+    async def add(self, record: Record) -> None:
+        """Queue a record; return at once unless too many wait."""
+        self.put(record)
+        if self.is_full:
             self._room.clear()
             await self._room.wait()
 

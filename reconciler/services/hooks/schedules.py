@@ -31,7 +31,10 @@ class Schedules:
         await repeat(self.look, every=_EVERY)
 
     async def look(self) -> None:
-        """Record the schedules that are due now."""
+        """Record the schedules that are due now.
+
+        That of a hook with too many waiting records stays due, so that it delays no other hook.
+        """
         now = self.clock.now()
         known = dict(self._due)
         self._due.clear()
@@ -39,12 +42,12 @@ class Schedules:
             for binding in hook.declared.config.schedules:
                 key = (ref, hook.declared.generation, binding.name, binding.crontab)
                 due = known[key] if key in known else _first(hook, binding)
-                if due is not None and due <= now:
-                    await self._record(hook, binding, due)
+                if due is not None and due <= now and not hook.recorder.is_full:
+                    self._record(hook, binding, due)
                     due = _schedule(binding, now)
                 self._due[key] = due
 
-    async def _record(self, hook: ActiveHook, binding: ScheduleBinding, due: datetime) -> None:
+    def _record(self, hook: ActiveHook, binding: ScheduleBinding, due: datetime) -> None:
         record = Record(
             context=of_schedule(binding),
             queue=binding.queue,
@@ -53,7 +56,7 @@ class Schedules:
             at=render_time(due),
             resource=hook.declared.ref.as_object(hook.declared.uid),
         )
-        await hook.recorder.add(record)
+        hook.recorder.put(record)
 
 
 def _first(hook: ActiveHook, binding: ScheduleBinding) -> datetime | None:
