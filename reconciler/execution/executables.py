@@ -230,7 +230,9 @@ def _failure(
         reason = f"wrote a file larger than {limits.file // _MIB} MiB and was ended"
         return RunFailure(reason=reason)
     if ended.code < 0:
-        return RunFailure(reason=said, signal=signal.Signals(-ended.code).name)
+        number = -ended.code
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return RunFailure(reason=said, signal=name)
     if ended.code:
         return RunFailure(reason=said, exit_code=ended.code)
     return None

@@ -69,9 +69,12 @@ class HookProcess:
             raise InvalidSetting("executables can be run on Linux only: use the image of hooks")
         pipes: list[_Pipe] = []
         try:
-            pipes += (_Pipe(output), _Pipe(errors))
+            pipes.append(_Pipe(output))
+            pipes.append(_Pipe(errors))
             pid = _spawn(command, environment, pipes)
         except OSError as error:
+            for pipe in pipes:
+                pipe.close()
             raise Interrupted(f"no process can be started: {error.strerror}") from error
         finally:
             for pipe in pipes:
@@ -222,8 +225,9 @@ def _is_alive(group: int) -> bool:
         return False
     for stat in _PROCESSES.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The process name, before the last bracket, may contain any characters.
-            state, _, number = stat.read_text().rpartition(")")[2].split()[:3]
+            # The process name, before the last bracket, may contain any bytes.
+            text = stat.read_text(errors="replace")
+            state, _, number = text.rpartition(")")[2].split()[:3]
             if int(number) == group and state not in _DEAD:
                 return True
     return False

@@ -159,6 +159,10 @@ def _labels(raw: Any, location: str) -> Labels:
             raise InvalidPolicy(place, f"expected a string, got {kind_of(value)}: use quotes")
         if len(value or "") > _LONGEST:
             raise InvalidPolicy(f"{location}.{name}", f"is longer than {_LONGEST} characters")
+        try:
+            (value or "").encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPolicy(f"{location}.{name}", f"is not text: {error.reason}") from error
     return tuple(sorted((name, value or "") for name, value in raw.items()))
 
 

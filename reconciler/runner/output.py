@@ -4,8 +4,6 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-import orjson
-
 from reconciler.execution.executables import Answer
 from reconciler.execution.runs import RunLabels
 from reconciler.hooks.ports import RunFailure
@@ -30,10 +28,8 @@ class RunOutput:
 
     def said(self, run: RunLabels, line: str, stream: str) -> None:
         """Log a line that a hook printed."""
-        if self.proxied is not None and (found := _json(line)) is not None:
-            event = {"event": run.event} if run.event else {}
-            shown = {**found, **_fields(run), **event}
-            self.proxied.write(orjson.dumps(shown).decode() + "\n")
+        if self.proxied is not None and (text := _with_fields(line, run)):
+            self.proxied.write(f"{text}\n")
             self.proxied.flush()
             return
         self.log.info(line, **_fields(run), output=stream)
@@ -73,9 +69,14 @@ def _fields(run: RunLabels) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value}
 
 
-def _json(line: str) -> dict[str, Any] | None:
+def _with_fields(line: str, run: RunLabels) -> str:
+    """Return a line of JSON with the fields of a run added; empty if it is not an object."""
+    event = {"event": run.event} if run.event else {}
     try:
         found = json.loads(line)
+        if not isinstance(found, dict):
+            return ""
+        # Unlike orjson, this writes whatever it parses: long integers, and half a surrogate pair.
+        return json.dumps({**found, **_fields(run), **event}, allow_nan=False)
     except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        return ""

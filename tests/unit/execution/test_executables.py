@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import Interrupted, InvalidPolicy
 from reconciler.execution.discovery import Executable
 from reconciler.execution.environment import clean_environment
 from reconciler.execution.executables import Answer, Executables
+from reconciler.execution.process import HookProcess
 from reconciler.execution.workspace import clear
 from tests.unit.execution.conftest import SECONDS, script
 from tests.unit.services.conftest import until
@@ -267,3 +268,40 @@ async def test_a_file_that_cannot_be_started_is_reported_with_the_reason(
     assert said in error.value.reason
     answer, _ = await run(executables, hook)
     assert said in str(answer.failure)
+
+
+async def test_a_process_is_ended_whose_name_is_cut_within_a_letter(
+    executables: Executables, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    hook = script(tmp_path, "(while :; do sleep 1; done) >/dev/null 2>&1 &", f"echo $! > {pid}")
+    path = hook.path.rename(hook.path.with_name("a-name-up-to-aö.sh"))
+    answer, _ = await run(executables, replace(hook, path=path))
+    assert answer.failure is None
+    assert answer.ended is not None
+    assert answer.ended.left_behind
+    await until(lambda: not _is_running(int(pid.read_text())))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+
+
+async def test_a_signal_without_a_name_is_reported_by_its_number(
+    executables: Executables, tmp_path: Path
+) -> None:
+    answer, _ = await run(executables, script(tmp_path, "kill -40 $$"))
+    assert str(answer.failure) == "ended by signal 40"
+
+
+async def test_a_process_that_cannot_be_started_leaves_no_file_open() -> None:
+    files = Path("/proc/self/fd")
+    before = len(list(files.iterdir()))
+    for _ in range(5):
+        with pytest.raises(Interrupted, match="No such file"):
+            HookProcess.start(["/nonexistent"], {}, print, print)
+    assert len(list(files.iterdir())) == before

@@ -66,6 +66,7 @@ def test_empty_buckets_and_null_labels_are_read_as_in_the_original() -> None:
             "metrics[0].labels: 'a-b' is not a label name",
         ),
         ('{"name":"a","set":1,"labels":{"a":1}}', "metrics[0].labels.a: expected a string"),
+        (r'{"name":"a","set":1,"labels":{"a":"\ud83d"}}', "metrics[0].labels.a: is not text"),
         ('{"name":"a","set":NaN}', "metrics[0]: is not a complete JSON object"),
         ('{"action":"expire"}', "metrics[0].group: is required"),
         ('{"name":"a","action":"observe","value":1}', "metrics[0].buckets: is required"),

@@ -104,3 +104,21 @@ def test_every_metric_is_documented() -> None:
     for family in HookProgramMetrics.of("shell_operator_").registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         assert f"| `{name}` |" in section
+
+
+@pytest.mark.parametrize(
+    "line", ['{"id":99999999999999999999}', r'{"a":"\ud83d"}'], ids=["long", "half"]
+)
+def test_a_json_line_with_any_value_is_proxied(line: str) -> None:
+    stream = io.StringIO()
+    output(stream).said(RUN, line, "stdout")
+    (written,) = stream.getvalue().splitlines()
+    # Neither may the stream fail to encode it.
+    assert json.loads(written.encode()).items() >= {**json.loads(line), "hook": "a.sh"}.items()
+
+
+def test_a_line_with_what_json_cannot_hold_is_logged(written: io.StringIO) -> None:
+    stream = io.StringIO()
+    output(stream).said(RUN, '{"a":NaN}', "stdout")
+    assert stream.getvalue() == ""
+    assert [line["message"] for line in lines(written)] == ['{"a":NaN}']
