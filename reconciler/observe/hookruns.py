@@ -22,9 +22,9 @@ class HookRunCounter:
     def ran(self, report: RunReport) -> None:
         """Count a run that has ended."""
         metrics = self.metrics
-        hook, binding = metrics.labels.rule(report.hook.key, report.binding)
-        # A binding has one queue, so this label is bounded like that of the binding.
-        labels = hook, binding, OTHER if binding == OTHER else report.queue
+        # The owner of a hook may rename both again and again.
+        hook, both = metrics.labels.rule(report.hook.key, f"{report.binding}/{report.queue}")
+        labels = (hook, OTHER, OTHER) if both == OTHER else (hook, report.binding, report.queue)
         metrics.hook_runs.labels(*labels).observe(report.seconds)
         if not report.failure:
             metrics.hook_run_successes.labels(*labels).inc()
