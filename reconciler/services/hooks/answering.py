@@ -166,7 +166,8 @@ class AdmissionAnswers:
             asked: The binding that the API server calls.
             review: As received, with a request.
         """
-        if _place(review["request"]) in standing_namespaces(self.namespace):
+        place = _place(review["request"])
+        if place and place in standing_namespaces(self.namespace):
             return Verdict(answer=AdmissionAnswer(allowed=True))
         binding = asked.binding
         deadline = Deadline(self.calls.clock, _limit(binding.timeout))

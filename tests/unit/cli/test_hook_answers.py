@@ -61,6 +61,14 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
+def test_a_review_of_a_cluster_scoped_object_is_answered_by_the_hook(desk: Desk) -> None:
+    answer = """echo '{"allowed": false}' > $VALIDATING_RESPONSE_PATH"""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    for namespace in ({"namespace": ""}, {"namespace": None}):
+        done = desk.answer(VALIDATING, answer, object=node, **namespace)
+        assert "refused (403)" in done.stdout, done.output
+
+
 def test_a_refusal_of_the_hook_is_shown_as_the_answer(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: b}\n"
