@@ -74,6 +74,7 @@ class HookAccount:
         started: The generation whose run at the start is recorded.
         problems: Why a binding receives no events, by name and scope, or is not called, by its
             key.
+        left_out: Objects of a binding that are left out, by name and scope.
         awaited: The watches that need a cursor before the hook is Ready: later events are then
             found by the next leader too.
         failure: Why the last run failed; empty if it succeeded.
@@ -89,6 +90,7 @@ class HookAccount:
     last_run: datetime | None = None
     queues: dict[str, QueueAccount] = field(default_factory=dict)
     problems: dict[tuple[str, str], str] = field(default_factory=dict)
+    left_out: dict[tuple[str, str], str] = field(default_factory=dict)
     awaited: frozenset[tuple[str, str]] = frozenset()
     failure: str = ""
     changed: bool = True
@@ -160,7 +162,7 @@ class HookAccount:
 
         Problems of earlier watches are forgotten.
         """
-        self.awaited = frozenset(watches)
+        self.awaited, self.left_out = frozenset(watches), {}
         self.problems = {key: f"{key[0]}: {_UNLISTED}" for key in sorted(self.awaited)}
 
     def wait(self, queue: str, waiting: int, blocked: str) -> None:
@@ -172,12 +174,18 @@ class HookAccount:
 
     def tell(self, binding: str, scope: str, problem: str) -> None:
         """Record why a binding receives no events in a scope; an empty text clears it."""
-        if self.problems.get((binding, scope), "") == problem:
+        self._put(self.problems, (binding, scope), problem)
+
+    def tell_left_out(self, binding: str, scope: str, said: str) -> None:
+        """Record which objects of a binding are left out; an empty text clears it."""
+        self._put(self.left_out, (binding, scope), said)
+
+    def _put(self, texts: dict[tuple[str, str], str], key: tuple[str, str], text: str) -> None:
+        if texts.get(key, "") == text:
             return
-        if problem:
-            self.problems[binding, scope] = problem
-        else:
-            del self.problems[binding, scope]
+        texts[key] = text
+        if not text:
+            del texts[key]
         self.changed = True
 
     def scopes_of(self, binding: str) -> frozenset[str]:
@@ -237,6 +245,7 @@ class HookAccount:
         """Return the status as it is stored."""
         queues = dict(sorted(self.queues.items()))
         blocked = next((item.blocked for item in queues.values() if item.blocked), "")
+        left_out = next(iter(self.left_out.values()), "")
         generation = int((self.object.get("metadata") or {}).get("generation", 0))
         return {
             "observedGeneration": generation,
@@ -251,7 +260,7 @@ class HookAccount:
             "runs": self.runs,
             "failed": self.failed,
             "lastRun": None if self.last_run is None else render_time(self.last_run),
-            "message": (self.problem or blocked or self.failure)[:_LONGEST_MESSAGE],
+            "message": (self.problem or blocked or self.failure or left_out)[:_LONGEST_MESSAGE],
             "cursors": [
                 {"binding": binding, "namespace": scope, **cursor.rendered}
                 for (binding, scope), cursor in sorted(self.cursors.items())

@@ -6,20 +6,22 @@ deletions too. A new one, or one whose version is gone, starts with a list.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of, resource_version
 from reconciler.clock import Clock
-from reconciler.errors import EvaluationError, Gone, NoKindMatch, Unavailable
+from reconciler.errors import Gone, NoKindMatch, Unavailable
 from reconciler.hooks.bindings import DELETED, KubernetesBinding
 from reconciler.hooks.contexts import Context, of_change, of_synchronization
-from reconciler.hooks.monitor import Monitor, ObservedObject, observe
+from reconciler.hooks.monitor import Monitor, ObservedObject
 from reconciler.hooks.records import Passed, Record
 from reconciler.services.hooks.accounts import HookAccount
+from reconciler.services.hooks.filtering import ObjectFilter
 from reconciler.services.jobs import repeat
 from reconciler.services.ports.jq import Jq
 from reconciler.services.ports.objects import Kinds, Page, Reader
@@ -121,6 +123,7 @@ class Informer:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
     _monitor: Monitor = field(init=False)
+    _filter: ObjectFilter = field(init=False)
     _kind: Kind | None = None
     _digest: str = ""
     _version: str = ""
@@ -130,6 +133,8 @@ class Informer:
     def __post_init__(self) -> None:
         """Start with no objects."""
         self._monitor = Monitor(self.binding)
+        report = partial(self.account.tell_left_out, self.binding.name, self.scope)
+        self._filter = ObjectFilter(binding=self.binding, jq=self.deps.jq, report=report)
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the objects as contexts show them."""
@@ -152,6 +157,7 @@ class Informer:
         with contextlib.suppress(_Left):
             await self.run()
         self._tell("")
+        self._filter.forget()
 
     def _tell(self, problem: str) -> None:
         said = f"{self.binding.name}: {problem}" if problem else ""
@@ -202,6 +208,7 @@ class Informer:
 
     def _forget(self) -> None:
         self._monitor = Monitor(self.binding)
+        self._filter.forget()
         self.deps.budget.change(-self._counted)
         self._counted, self._version = 0, ""
         self.synced.clear()
@@ -213,7 +220,7 @@ class Informer:
         while True:
             page = await self._page(token)
             version = version or page.resource_version
-            for obj, observed in await self._observed(page.items):
+            for obj, observed in await self._filter.observed(page.items):
                 self._monitor.resume(observed, given=not _is_later(resource_version(obj), since))
             self._count()
             token = page.token
@@ -279,7 +286,7 @@ class Informer:
         return found
 
     async def _resume(self, monitor: Monitor, objects: list[Object]) -> None:
-        for _, observed in await self._observed(objects):
+        for _, observed in await self._filter.observed(objects):
             monitor.resume(observed, given=True)
         objects.clear()
 
@@ -290,12 +297,13 @@ class Informer:
         process ends after a part of them is recorded, the next one finds the rest.
         """
         since = self._version
+        self._filter.forget()
         listed: list[tuple[Object, ObservedObject]] = []
         version = token = ""
         while True:
             page = await self._page(token)
             version = version or page.resource_version
-            listed += await self._observed(page.items)
+            listed += await self._filter.observed(page.items)
             token = page.token
             if not token:
                 break
@@ -315,9 +323,11 @@ class Informer:
     async def _take(self, event: WatchEvent) -> None:
         said = _EVENTS.get(event.type)
         change = None
-        for _, observed in await self._observed([event.object] if said else []):
+        for _, observed in await self._filter.observed([event.object] if said else []):
             replayed = not _is_later(event.version, self._listed)
             change = self._monitor.take(str(said), observed, replayed=replayed)
+        if said == DELETED:
+            self._filter.forget([event.object])
         if change is not None:
             await self._record(of_change(self.binding, change), event.version, event.object)
         else:
@@ -340,26 +350,6 @@ class Informer:
             partial=partial,
         )
         await self.recorder.add(record)
-
-    async def _observed(self, objects: Sequence[Object]) -> list[tuple[Object, ObservedObject]]:
-        """Return the objects that the binding selects, as it keeps them."""
-        found = [obj for obj in objects if self._accepts(obj)]
-        if not self.binding.jq_filter or not found:
-            return [(obj, observe(self.binding, obj, None)) for obj in found]
-        results = await self.deps.jq.evaluate(self.binding.jq_filter, found)
-        seen = []
-        for obj, result in zip(found, results, strict=True):
-            if isinstance(result, EvaluationError):
-                self._tell(
-                    f"jqFilter fails at {ref_of(obj)}, which is left out: {result.without_values}"
-                )
-            else:
-                seen.append((obj, observe(self.binding, obj, result)))
-        return seen
-
-    def _accepts(self, obj: Object) -> bool:
-        names = self.binding.selection.names
-        return not names or (obj.get("metadata") or {}).get("name") in names
 
     def _count(self) -> None:
         size = self._monitor.size
