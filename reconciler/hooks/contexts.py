@@ -16,7 +16,6 @@ from reconciler.hooks.bindings import (
     ScheduleBinding,
 )
 from reconciler.hooks.monitor import Change
-from reconciler.hooks.values import render_json
 
 SnapshotOf = Callable[[str], list[dict[str, Any]]]
 """Returns the current snapshot of the binding with a name."""
@@ -137,11 +136,6 @@ def render(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> list[dict[st
         return taken[name]
 
     return [_rendered(context, snapshot) for context in compact(contexts)]
-
-
-def document(contexts: Sequence[Context], snapshot_of: SnapshotOf) -> str:
-    """Return the content of the file at ``BINDING_CONTEXT_PATH``."""
-    return render_json(render(contexts, snapshot_of))
 
 
 def _rendered(context: Context, snapshot: SnapshotOf) -> dict[str, Any]:

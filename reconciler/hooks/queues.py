@@ -46,11 +46,6 @@ class Run:
 
     tasks: tuple[Task, ...]
 
-    @property
-    def hook(self) -> str:
-        """Return the hook to run."""
-        return self.tasks[0].hook
-
     def within(self, orders: Collection[int]) -> "Run":
         """Return the run limited to its leading tasks with these orders."""
         return Run(tuple(takewhile(lambda task: task.order in orders, self.tasks)))
@@ -67,11 +62,9 @@ class Pause:
 
     Attributes:
         until: On the caller's clock, in seconds.
-        failed: The reason is a failed run; else it is the hook's pace.
     """
 
     until: float
-    failed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +144,7 @@ class Queue:
         if self.running or not self.waiting:
             return None
         if max(self.retry_at, ready_at) > now:
-            failed = self.retry_at >= ready_at
-            return Pause(max(self.retry_at, ready_at), failed)
+            return Pause(max(self.retry_at, ready_at))
         return Run(self._together())
 
     def begin(self, run: Run) -> "Queue":

@@ -18,7 +18,7 @@ from reconciler.kube.lease import Timing
 T = TypeVar("T", bound=Callable[..., Any])
 
 _MIB: Final = 1024 * 1024
-_LEVELS: Final = {"debug": "debug", "info": "info", "error": "error"}
+_LEVELS: Final = ("debug", "info", "error")
 _TYPES: Final = ("json", "text", "color")
 _YES: Final = frozenset({"yes", "true", "1"})
 
@@ -232,7 +232,7 @@ _OPTIONS: Final = (
         "LOG_LEVEL",
         "info",
         "Lowest level of the log lines to write.",
-        type=click.Choice([*_LEVELS]),
+        type=click.Choice(_LEVELS),
     ),
     _option(
         "log-type", "LOG_TYPE", "text", "How log lines are written.", type=click.Choice(_TYPES)
@@ -348,7 +348,7 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
         kube_context=values["kube_context"],
         kube_config=values["kube_config"],
         namespace=values["namespace"],
-        log_level=_LEVELS[values["log_level"]],
+        log_level=values["log_level"],
         log_type=values["log_type"],
         log_time=not values["log_no_time"],
         proxy_json=values["log_proxy_hook_json"],

@@ -31,10 +31,6 @@ _NAME_FLAG: Final = "--validating-webhook-configuration-name"
 _UNWRITTEN: Final = "its webhook configuration has not been written yet"
 
 
-class Foreign(Conflict):
-    """A configuration belongs to another program."""
-
-
 @dataclass(slots=True, kw_only=True)
 class HookWebhooks:
     """Writes the webhook configurations; only the leader does.
@@ -101,7 +97,7 @@ class HookWebhooks:
     async def _keep(self, ref: ConfigurationRef, asked: Sequence[AskedBinding]) -> None:
         live = await self.webhooks.get(ref)
         if live is not None and (reason := self._why_foreign(live)):
-            raise Foreign(f"{ref} {reason}: choose another name with {_NAME_FLAG}", status=409)
+            raise Conflict(f"{ref} {reason}: choose another name with {_NAME_FLAG}", status=409)
         left, refused = list(asked), dict[str, str]()
         try:
             await self._put(ref, live, left)

@@ -52,7 +52,6 @@ def test_a_failing_run_delays_its_queue_for_increasing_times() -> None:
         queue = begun(queue, now).fail(now)
         step = queue.next(now)
         assert isinstance(step, Pause)
-        assert step.failed
         pauses.append(step.until - now)
         now = step.until
     assert pauses == [5, 10, 20, 32, 32, 32]
@@ -86,7 +85,7 @@ def test_the_pace_of_a_hook_limits_its_queue() -> None:
         bucket = bucket.take(pace, now)
         starts.append(now)
     assert starts == [50, 50, 53, 56]
-    assert Queue.of([task(1)]).next(50, ready_at=53) == Pause(53, failed=False)
+    assert Queue.of([task(1)]).next(50, ready_at=53) == Pause(53)
     unlimited = Pace(interval=0.0, burst=0)
     assert Bucket.full(unlimited, 1).take(unlimited, 1).ready_at(unlimited, 1) == 1
 
