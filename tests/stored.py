@@ -65,7 +65,7 @@ class MemoryRequests:
         stored = await self._cluster.get(REQUESTS, request.namespace, request.name)
         meta = {**stored["metadata"], "resourceVersion": request.resource_version}
         before = {**stored, "metadata": meta}
-        after = apply_merge_patch(before, {"status": render_status(status)})
+        after = apply_merge_patch(before, {"status": _without_nulls(render_status(status))})
         return parse_request(await self._cluster.change(_STATUS, before, after))
 
     async def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
@@ -139,6 +139,18 @@ class MemoryRequests:
             token = page.token
             if not token:
                 return
+
+
+def _without_nulls(status: Object) -> Object:
+    """Return a patch of the status as the API server applies it, which drops nested nulls."""
+
+    def pruned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: pruned(item) for key, item in value.items() if item is not None}
+        return [pruned(item) for item in value] if isinstance(value, list) else value
+
+    # Those of the status itself delete its fields.
+    return {key: pruned(value) for key, value in status.items()}
 
 
 class MemoryPolicies:

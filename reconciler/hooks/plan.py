@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
+import orjson
+
+from reconciler.errors import Invalid
 from reconciler.hooks.operations import OBJECTS, Operation, OperationType, read_operations
 
 _REPEATABLE: Final = frozenset(
@@ -166,8 +169,24 @@ def _step(document: Any, operation: Operation, place: str) -> Step:
     return Step(document=named, uncertain=True)
 
 
+def encode(operations: object) -> bytes:
+    """Return operations encoded as JSON.
+
+    Raises:
+        Invalid: They hold a value that JSON cannot.
+    """
+    try:
+        return orjson.dumps(operations)
+    except orjson.JSONEncodeError as error:
+        raise Invalid(f"the operations cannot be written as JSON: {error}") from error
+
+
 def render_plan(plan: Plan) -> dict[str, Any]:
-    """Return a plan as it is stored."""
+    """Return a plan as it is stored.
+
+    Raises:
+        Invalid: An operation cannot be written as JSON.
+    """
     return {
         "covers": list(plan.covers),
         **({"afterSecrets": True} if plan.after_secrets else {}),
@@ -175,7 +194,8 @@ def render_plan(plan: Plan) -> dict[str, Any]:
             {
                 name: value
                 for name, value in (
-                    ("operation", step.document),
+                    # The API server drops every null of a status, but not from a text.
+                    ("operation", step.document and encode(step.document).decode()),
                     ("uncertain", step.uncertain),
                     ("outcome", step.outcome),
                     ("message", step.message),
@@ -194,7 +214,7 @@ def parse_plan(raw: Mapping[str, Any]) -> Plan:
         after_secrets=raw.get("afterSecrets") is True,
         steps=tuple(
             Step(
-                document=item.get("operation") or {},
+                document=_document(item.get("operation")),
                 uncertain=item.get("uncertain") is True,
                 outcome=str(item.get("outcome", "")),
                 message=str(item.get("message", "")),
@@ -202,3 +222,9 @@ def parse_plan(raw: Mapping[str, Any]) -> Plan:
             for item in raw.get("operations") or ()
         ),
     )
+
+
+def _document(stored: Any) -> Mapping[str, Any]:
+    # Earlier versions stored an operation as an object.
+    document: Mapping[str, Any] = orjson.loads(stored) if isinstance(stored, str) else stored
+    return document or {}

@@ -9,8 +9,8 @@ import orjson
 from reconciler.api.meta import LABEL_RECORDED
 from reconciler.api.updaterequest import RequestStatus, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.errors import Conflict, Invalid, NotFound
-from reconciler.hooks.plan import Plan, parse_plan, render_plan
+from reconciler.errors import Conflict, Invalid, InvalidPolicy, NotFound
+from reconciler.hooks.plan import Plan, encode, parse_plan, render_plan
 from reconciler.requests.lifecycle import FINAL, Disposition, Retention, advance
 from reconciler.requests.naming import plan_name, recorded_name
 from reconciler.services.ports.requests import Requests
@@ -119,7 +119,7 @@ class HookRequests:
         return frozenset({name, *parse_plan(request.status.plan).covers})
 
     async def read_plan(self, name: str) -> Plan | None:
-        """Return the plan of a request with its steps to do open; None without a plan."""
+        """Return the plan of a request with its steps to do open; None without a usable plan."""
         noted = self._plans.get(name)
         if noted is not None:
             return noted.reopened()
@@ -135,7 +135,12 @@ class HookRequests:
                 return None
             steps = zip(plan.steps, documents, strict=True)
             plan = replace(plan, steps=tuple(replace(step, document=item) for step, item in steps))
-        return plan.resumed()
+        try:
+            return plan.resumed()
+        except InvalidPolicy:
+            # Stored by an earlier version, without the nulls of its operations.
+            await self.drop_plan(name)
+            return None
 
     def note_plan(self, name: str, plan: Plan) -> None:
         """Keep the progress of this process in a plan, whether or not it can be stored."""
@@ -160,7 +165,7 @@ class HookRequests:
                 request = marked
             shown = replace(plan, steps=tuple(replace(step, document={}) for step in plan.steps))
         rendered = render_plan(shown)
-        if len(_encoded(rendered)) > _LARGEST:
+        if len(encode(rendered)) > _LARGEST:
             raise Invalid(
                 f"the operations of one run are larger than {_LARGEST >> 20} MiB: return fewer"
             )
@@ -185,7 +190,7 @@ class HookRequests:
         The status names the Secret first, so that the removal of the request finds it.
         """
         name = plan_name(request.name)
-        documents = _encoded([step.document for step in plan.steps])
+        documents = encode([step.document for step in plan.steps])
         status = replace(request.status, plan_secret=recorded_name(name))
         marked = await self._write(request.name, status)
         if marked is None:
@@ -209,10 +214,3 @@ class HookRequests:
             return None
         self._known[name] = stored
         return stored
-
-
-def _encoded(operations: object) -> bytes:
-    try:
-        return orjson.dumps(operations)
-    except orjson.JSONEncodeError as error:
-        raise Invalid(f"the operations cannot be written as JSON: {error}") from error

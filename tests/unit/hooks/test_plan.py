@@ -39,6 +39,12 @@ def test_a_rendered_plan_is_parsed_unchanged() -> None:
     assert parse_plan(render_plan(plan)) == plan
 
 
+def test_the_plan_of_an_earlier_version_is_parsed() -> None:
+    stored = {"covers": ["hook-1"], "operations": [{"operation": MERGE, "outcome": "Patched"}, {}]}
+    steps = (Step(document=MERGE, outcome="Patched"), Step(document={}))
+    assert parse_plan(stored) == Plan(steps=steps, covers=("hook-1",))
+
+
 def test_a_generated_name_is_the_same_each_time() -> None:
     documents = [create(generateName="pod-"), create(generateName="pod-")]
     operations = read_operations(documents)

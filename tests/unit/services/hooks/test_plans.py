@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pytest
@@ -137,9 +137,9 @@ class World:
         identity = HookIdentity(ref=DECLARED.ref, uid="u1", generation=1)
         await self.requests.create(f"r{order}", {}, spec_of(identity, [record], order))
 
-    async def plan(self, order: int) -> None:
+    async def plan(self, order: int, *documents: dict[str, Any]) -> None:
         """Store the plan of a process that was killed before the first operation."""
-        documents = [create(f"copy-s{order}")]
+        documents = documents or (create(f"copy-s{order}"),)
         await self.known.load()
         plan = planned(documents, read_operations(documents), [f"r{order}"])
         await self.known.store_plan(f"r{order}", plan)
@@ -148,21 +148,56 @@ class World:
         page = await self.cluster.list_page(CONFIG_MAPS, namespace="shop")
         return {item["metadata"]["name"] for item in page.items}
 
+    async def finish(self) -> None:
+        """Run all requests as a new process."""
+        stored = await self.dispatcher.load()
+        work = asyncio.ensure_future(self.dispatcher.run())
+        try:
+            await until(lambda: len(self.ended) == len(stored) or work.done())
+        finally:
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+
 
 async def test_requests_that_a_plan_does_not_name_are_run_on_their_own() -> None:
     world = World()
     for order in (1, 2, 3):
         await world.record(order)
     await world.plan(1)
-    await world.dispatcher.load()
-    work = asyncio.ensure_future(world.dispatcher.run())
-    try:
-        await until(lambda: len(world.ended) == 3)
-    finally:
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+    await world.finish()
     assert await world.names() == {"copy-s1", "copy-s2", "copy-s3"}
+
+
+@pytest.mark.parametrize("operation", ["MergePatch", "JSONPatch"])
+async def test_a_new_process_carries_out_a_patch_with_null_unchanged(operation: str) -> None:
+    world = World()
+    meta = {"name": "copy-s1", "namespace": "shop"}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "1", "b": "2"}}
+    world.cluster.create(CONFIG_MAPS, obj)
+    patches: dict[str, dict[str, Any]] = {
+        "MergePatch": {"mergePatch": {"data": {"a": None}}},
+        "JSONPatch": {"jsonPatch": [{"op": "replace", "path": "/data/a", "value": None}]},
+    }
+    target = {"operation": operation, "kind": "ConfigMap", **meta}
+    await world.record(1)
+    await world.plan(1, {**target, **patches[operation]}, create("other"))
+    await world.finish()
+    after = await world.cluster.get(CONFIG_MAPS, "shop", "copy-s1")
+    assert after["data"] == ({"b": "2"} if operation == "MergePatch" else {"a": None, "b": "2"})
+
+
+async def test_a_plan_that_became_invalid_is_dropped_and_the_hook_runs_again() -> None:
+    world = World()
+    await world.record(1)
+    # As an earlier version stored {"data": null}.
+    patch = {"operation": "MergePatch", "kind": "ConfigMap", "name": "x", "mergePatch": {}}
+    await world.plan(1, create("other"))
+    request = await world.requests.get("r1")
+    plan = {"covers": ["r1"], "operations": [{"operation": patch}]}
+    await world.requests.write_status(request, replace(request.status, plan=plan))
+    await world.finish()
+    assert await world.names() == {"copy-s1"}
 
 
 @pytest.mark.parametrize("value", [1 << 80, "\ud800", [[1 << 80]]], ids=["long", "half", "deep"])
