@@ -6,7 +6,7 @@ program. Both read the same binding contexts as an executable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref
@@ -92,7 +92,6 @@ class DeclaredHook:
         uid: That of the object, empty if it has none yet.
         run: None if it is an executable.
         executable: Path of the executable; empty for a declared hook.
-        source: The ``spec`` as stored.
     """
 
     ref: PolicyRef
@@ -101,7 +100,6 @@ class DeclaredHook:
     config: HookConfig
     run: DeclaredRun | None
     executable: str
-    source: Mapping[str, Any] = field(repr=False, compare=False)
 
     @property
     def confined_to(self) -> str:
@@ -163,7 +161,6 @@ def compile_hook(obj: Object) -> DeclaredHook:
         config=config,
         run=run,
         executable=executable,
-        source=spec,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self
 
-from reconciler.hooks.declared import DeclaredHook
+from reconciler.hooks.declared import DeclaredHook, is_executable
 from reconciler.isolation.jq import JqWorkers
 from reconciler.kube.requests import KubeRequests
 from reconciler.requests.lifecycle import Retention
@@ -58,7 +58,7 @@ class DeclaredHooks:
             retention=Retention.of(settings),
             events=events,
             protection=Protection.of(settings),
-            runs_here=lambda hook: not hook.executable,
+            runs_here=lambda obj: None if is_executable(obj) else True,
             runs_of=runs_of,
             # Declared hooks have no bindings that the API server calls.
             uncalled=lambda _hook, _binding: "",

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from reconciler.api.meta import PolicyRef
+from reconciler.api.meta import Object, PolicyRef, policy_ref
 from reconciler.api.updaterequest import State
 from reconciler.clock import Clock
-from reconciler.hooks.declared import DeclaredHook
 from reconciler.hooks.ports import Runs
 from reconciler.installation import Installation
 from reconciler.isolation.jq import JqWorkers
@@ -78,8 +77,9 @@ class ExecutableHooks:
             requests=requests, clock=clock, retries=Retries(requests=requests, warn=warn)
         )
 
-        def runs_here(hook: DeclaredHook) -> bool:
-            return specs.get(hook.ref) == hook.source
+        def runs_here(obj: Object) -> bool | None:
+            spec = specs.get(policy_ref(obj))
+            return None if spec is None else spec == obj.get("spec")
 
         parts = HookParts(
             client=client,

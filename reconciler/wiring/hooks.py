@@ -20,7 +20,7 @@ from reconciler.services.hooks.following import InformerDeps, SnapshotBudget
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.hooks.recorder import RecorderDeps
 from reconciler.services.hooks.requests import HookRequests
-from reconciler.services.hooks.service import HookDeps, Hooks, Orders
+from reconciler.services.hooks.service import HookDeps, Hooks, Orders, RunsHere
 from reconciler.services.ports.jq import Jq
 from reconciler.services.ports.objects import Kinds, Reader, Writer
 from reconciler.services.ports.reporting import Events
@@ -58,7 +58,7 @@ class HookParts:
     retention: Retention
     events: Events
     protection: Protection | None
-    runs_here: Callable[[DeclaredHook], bool]
+    runs_here: RunsHere
     runs_of: Callable[[DeclaredHook], Runs]
     uncalled: Callable[[HookRef, str], str]
     term: Callable[[], int]

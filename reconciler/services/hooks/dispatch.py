@@ -65,6 +65,7 @@ class HookDispatcher:
 
     Attributes:
         hooks: The active hooks.
+        stored: UIDs of the stored hooks of this program; requests wait for one that is not active.
         jitter: Returns the share by which a pause is extended, within [0, 1).
         ran: Emits each run that has ended.
     """
@@ -73,6 +74,7 @@ class HookDispatcher:
     hooks: Mapping[HookRef, ActiveHook]
     clock: Clock
     jitter: Callable[[], float]
+    stored: dict[HookRef, str] = field(default_factory=dict)
     ran: Signal[[RunReport]] = field(default_factory=Signal)
     _lines: dict[_QueueKey, _Line] = field(default_factory=dict)
     _buckets: dict[HookRef, Bucket] = field(default_factory=dict)
@@ -162,11 +164,12 @@ class HookDispatcher:
             step = line.queue.next(now, ready_at=self._ready_at(line, now))
             if isinstance(step, Pause):
                 asyncio.get_running_loop().call_later(step.until - now, self._woken.set)
-            elif step is not None and self._may_begin(step, line):
+            elif step is not None and not self._awaited(line):
                 run = self._as_planned(step, line)
+                hook = self.hooks.get(_first(line).spec.policy)
                 line.queue = line.queue.begin(run)
                 self._running[key] = asyncio.create_task(
-                    self._run(key, line, run), name=f"hook queue {'/'.join(key)}"
+                    self._run(key, line, run, hook), name=f"hook queue {'/'.join(key)}"
                 )
         self._count()
 
@@ -184,25 +187,30 @@ class HookDispatcher:
             }
         )
 
-    def _may_begin(self, run: Run, line: _Line) -> bool:
-        hook = self.hooks.get(line.members[run.tasks[0].order][0].spec.policy)
-        return hook is None or hook.synced
+    def _awaited(self, line: _Line) -> str:
+        """Return what keeps the first hook in a queue from a run; empty if it may begin."""
+        spec = _first(line).spec
+        hook = self.hooks.get(spec.policy)
+        if hook is not None:
+            return "" if hook.synced else "its objects are not listed yet"
+        # An edited hook is compiled anew; that of an executable is restored.
+        held = self.stored.get(spec.policy) == spec.policy_uid
+        return "it is invalid, or its change is not complete yet" if held else ""
 
     def _ready_at(self, line: _Line, now: float) -> float:
         """Return when the pace of the first hook in a queue allows its next run."""
         if not line.queue.waiting:
             return now
-        ref = line.members[line.queue.waiting[0].order][0].spec.policy
+        ref = _first(line).spec.policy
         hook = self.hooks.get(ref)
         pace = None if hook is None else hook.declared.config.pace
         if pace is None:
             return now
         return self._buckets.setdefault(ref, Bucket.full(pace, now)).ready_at(pace, now)
 
-    async def _run(self, key: _QueueKey, line: _Line, run: Run) -> None:
+    async def _run(self, key: _QueueKey, line: _Line, run: Run, hook: ActiveHook | None) -> None:
         covered = [item for task in run.tasks for item in line.members[task.order]]
         ref = covered[0].spec.policy
-        hook = self.hooks.get(ref)
         try:
             if hook is None or hook.declared.uid != covered[0].spec.policy_uid:
                 await self._give_up(covered, Reason.POLICY_GONE, f"{ref.kind} {ref} is gone")
@@ -344,13 +352,16 @@ class HookDispatcher:
 
     def _blocked(self, line: _Line) -> tuple[str, HookRef | None]:
         """Return what blocks a queue, and the hook whose run that is; empty if nothing does."""
-        first = line.queue.waiting[:1]
-        if not first or line.queue.running:
+        if not line.queue.waiting or line.queue.running:
             return "", None
-        ref = line.members[first[0].order][0].spec.policy
+        ref = _first(line).spec.policy
+        if awaited := self._awaited(line):
+            return awaited, ref
         if line.queue.failures and line.again is not None:
             return f"{line.failure}; next attempt at {line.again:%H:%M:%S} UTC", ref
-        hook = self.hooks.get(ref)
-        if hook is not None and not hook.synced:
-            return "its objects are not listed yet", ref
         return "", None
+
+
+def _first(line: _Line) -> UpdateRequest:
+    """Return the first request that waits in a queue."""
+    return line.members[line.queue.waiting[0].order][0]

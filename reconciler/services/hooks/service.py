@@ -27,6 +27,10 @@ from reconciler.services.hooks.telling import HookEvents
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
+RunsHere = Callable[[Object], bool | None]
+"""Returns whether a program runs a stored hook: False if it does so once the hook is restored,
+None if the hook belongs to another program.
+"""
 _TERM: Final = 32
 """Bits of an order that count up within the term of one leader."""
 
@@ -57,7 +61,6 @@ class HookDeps:
     """Dependencies of the service.
 
     Attributes:
-        runs_here: Returns whether this program runs a hook; another program runs the others.
         runs_of: Returns the adapter that runs a hook.
         uncalled: Returns why the API server does not call a binding, by its key; empty if it does.
     """
@@ -67,7 +70,7 @@ class HookDeps:
     recorder: RecorderDeps
     informer: InformerDeps
     operations: Callable[[str], OperationRunner]
-    runs_here: Callable[[DeclaredHook], bool]
+    runs_here: RunsHere
     runs_of: Callable[[DeclaredHook], Runs]
     uncalled: Callable[[HookRef, str], str]
     orders: Orders
@@ -123,6 +126,7 @@ class Hooks:
         finally:
             self._tasks.clear()
             self._seen.clear()
+            self.dispatcher.stored.clear()
             self.active.clear()
 
     async def _look_back(self, waiting: list[UpdateRequest]) -> None:
@@ -151,14 +155,21 @@ class Hooks:
         if self._seen.get(ref) == seen:
             self.accounts.on_stored(ref, obj)
             return
+        runs_here = self.deps.runs_here(obj)
+        if runs_here is None:
+            self.dispatcher.stored.pop(ref, None)
+        else:
+            self.dispatcher.stored[ref] = seen[0]
         await self._stop(ref)
         self._seen[ref] = seen
+        self.dispatcher.wake()
+        if runs_here is None:
+            # Another program writes its status now.
+            self.accounts.close(ref)
+        if not runs_here:
+            return
         try:
             declared = compile_hook(obj)
-            if not self.deps.runs_here(declared):
-                # Another program writes its status now.
-                self.accounts.close(ref)
-                return
             await compile_programs(declared.programs, self.deps.informer.jq)
         except InvalidPolicy as error:
             # The status of an executable's Hook is written by the program that registered it.
@@ -174,6 +185,7 @@ class Hooks:
     async def _on_deleted(self, obj: Object) -> None:
         ref = policy_ref(obj)
         self._seen.pop(ref, None)
+        self.dispatcher.stored.pop(ref, None)
         await self._stop(ref)
         self.accounts.close(ref)
         self.dispatcher.wake()
