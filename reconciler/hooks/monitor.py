@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.meta import Object
+from reconciler.errors import EvaluationError
 from reconciler.hooks.bindings import ADDED, DELETED, MODIFIED, KubernetesBinding
 from reconciler.hooks.values import input_text, result_of
 
@@ -47,15 +48,20 @@ class Change:
 
 
 def observe(
-    binding: KubernetesBinding, obj: Object, results: Sequence[Any] | None
+    binding: KubernetesBinding, obj: Object, results: Sequence[Any] | EvaluationError | None
 ) -> ObservedObject:
     """Return an object as a binding keeps it.
 
     Args:
         binding: The binding that selects it.
         obj: As read from the API server.
-        results: Results of the binding's jq filter; None if it has none.
+        results: Results of the binding's jq filter, or why it failed; None if it has none.
+
+    Raises:
+        EvaluationError: The filter failed, or the object is nested too deeply.
     """
+    if isinstance(results, EvaluationError):
+        raise results
     shown: dict[str, Any] = {"object": obj} if binding.keep_full_objects else {}
     compared: Any = obj
     if results is not None:

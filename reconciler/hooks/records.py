@@ -189,7 +189,7 @@ def passed_of(recorded: Mapping[str, Any]) -> Iterator[Passed]:
 
 
 def recordable(record: Record) -> Record:
-    """Return a record that fits a request: too large an object is reduced to its identity."""
+    """Return a record that fits a request: if it is too large or deep, with the identity only."""
     if _size(record) <= _LARGEST:
         return record
     return replace(record, context=replace(record.context, shown=_identified(record.context)))
@@ -204,7 +204,12 @@ def _identified(context: Context) -> dict[str, Any]:
 
 
 def _size(record: Record) -> int:
-    return len(orjson.dumps(_rendered(record)))
+    """Return the bytes of a record as JSON, or more than fit if it is nested too deeply."""
+    try:
+        # A request has about as many levels above a record.
+        return len(orjson.dumps([[[[[_rendered(record)]]]]]))
+    except orjson.JSONEncodeError:
+        return _LARGEST + 1
 
 
 def _rendered(record: Record) -> dict[str, Any]:

@@ -25,13 +25,19 @@ def compile_document(document: Any, *, location: str) -> Render:
     Raises:
         InvalidPolicy: Some are invalid; lists all locations.
     """
-    with ErrorList() as errors:
-        part = _compiled(document, location, errors)
+    try:
+        with ErrorList() as errors:
+            part = _compiled(document, location, errors)
+    except RecursionError as error:
+        raise InvalidPolicy(location, "is nested too deeply") from error
 
     def render(data: Mapping[str, Any], allowance: Allowance) -> Any:
         run = Run(dict(data), DEFAULT_LIMITS, allowance)
         try:
             return part(run)
+        except RecursionError as error:
+            msg = f"{location}: is nested too deeply"
+            raise EvaluationError(msg).bare(msg) from error
         finally:
             run.settle()
 

@@ -56,7 +56,8 @@ def input_text(value: Any) -> str:
     try:
         return json.dumps(to_input(value), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise EvaluationError("the object cannot be written for jq") from error
+        msg = "the object cannot be written for jq"
+        raise EvaluationError(msg).bare(msg) from error
 
 
 def output_of(text: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.api.meta import Object, ref_of
 from reconciler.errors import EvaluationError
@@ -24,20 +25,20 @@ class ObjectFilter:
     _failing: dict[tuple[str, str], str] = field(default_factory=dict)
 
     async def observed(self, objects: Sequence[Object]) -> list[tuple[Object, ObservedObject]]:
-        """Return the objects that the binding selects, except where its filter fails."""
+        """Return the objects that the binding selects, except those that cannot be filtered or compared."""
         found = [obj for obj in objects if self._accepts(obj)]
-        if not self.binding.jq_filter or not found:
-            return [(obj, observe(self.binding, obj, None)) for obj in found]
-        results = await self.jq.evaluate(self.binding.jq_filter, found)
+        results: Sequence[Sequence[Any] | EvaluationError | None] = [None] * len(found)
+        if self.binding.jq_filter and found:
+            results = await self.jq.evaluate(self.binding.jq_filter, found)
         seen = []
         for obj, result in zip(found, results, strict=True):
-            if isinstance(result, EvaluationError):
-                self._failing[_key(obj)] = (
-                    f"{ref_of(obj)}, which is left out: {result.without_values}"
-                )
-            else:
-                self._failing.pop(_key(obj), None)
+            try:
                 seen.append((obj, observe(self.binding, obj, result)))
+                self._failing.pop(_key(obj), None)
+            except EvaluationError as error:
+                self._failing[_key(obj)] = (
+                    f"{ref_of(obj)}, which is left out: {error.without_values}"
+                )
         self._report()
         return seen
 
@@ -51,7 +52,8 @@ class ObjectFilter:
     def _report(self) -> None:
         first = next(iter(self._failing.values()), "")
         more = f" (and {len(self._failing) - 1} more)" if len(self._failing) > 1 else ""
-        self.report(f"{self.binding.name}: jqFilter fails at {first}{more}" if first else "")
+        problem = "jqFilter fails at" if self.binding.jq_filter else "cannot compare"
+        self.report(f"{self.binding.name}: {problem} {first}{more}" if first else "")
 
     def _accepts(self, obj: Object) -> bool:
         names = self.binding.selection.names

@@ -1,5 +1,6 @@
 """Hooks that are declared as objects rather than executables."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -166,3 +167,23 @@ def test_the_number_of_operations_of_a_run_is_limited() -> None:
     run = run_of(foreach="contexts[].many[]", operations=[DELETE])
     with pytest.raises(EvaluationError, match="10000 operations"):
         run.answer([{"many": [1] * 10_001}], Allowance())
+
+
+def deep(levels: int) -> dict[str, Any]:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep"}, "data": value}
+    return {"operation": "Create", "object": obj}
+
+
+@pytest.mark.parametrize("levels", range(200, 1000, 50))
+def test_a_deep_object_is_rendered_or_an_error(levels: int) -> None:
+    with contextlib.suppress(InvalidPolicy, EvaluationError):
+        run = run_of(operations=[deep(levels)])
+        assert run.answer([{}], Allowance()) == [deep(levels)]
+
+
+def test_an_object_that_is_too_deep_is_refused() -> None:
+    with pytest.raises(InvalidPolicy, match="nested too deeply"):
+        run_of(operations=[deep(950)])

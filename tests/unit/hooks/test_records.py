@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.requestwire import parse_request, render_spec
@@ -106,3 +108,17 @@ def test_only_the_name_of_an_object_too_large_for_a_request_is_recorded() -> Non
     context = Context(type=ContextType.EVENT, binding="settings", shown={"object": obj})
     kept = recordable(record(1, context=context)).context.shown["object"]
     assert kept == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}}
+
+
+def test_each_record_can_be_encoded_whatever_its_depth() -> None:
+    value: Any = 1
+    kept = 0
+    for _ in range(400):
+        value = {"a": value}
+        context = Context(type=ContextType.EVENT, binding="x", shown={"filterResult": value})
+        (batch,) = batches([record(1, context=context)], 1 << 20)
+        spec = spec_of(HOOK, [recordable(item) for item in batch], 7)
+        assert orjson.dumps({"spec": render_spec(spec)})
+        (stored,) = contexts_of(spec.recorded or {})
+        kept += "filterResult" in stored.shown
+    assert 200 < kept < 254
