@@ -8,7 +8,7 @@ from typing import Final
 from reconciler.api.meta import Object, policy_ref
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import Interrupted, InvalidPolicy
 from reconciler.hooks.declared import DeclaredHook, compile_hook, is_executable
 from reconciler.hooks.ports import HookRef, Runs
 from reconciler.hooks.records import HookIdentity, Passed, passed_of
@@ -31,6 +31,8 @@ RunsHere = Callable[[Object], bool | None]
 """Returns whether a program runs a stored hook: False if it does so once the hook is restored,
 None if the hook belongs to another program.
 """
+_AGAIN: Final = 15.0
+"""Seconds until programs are compiled again if that was interrupted."""
 _TERM: Final = 32
 """Bits of an order that count up within the term of one leader."""
 
@@ -170,17 +172,41 @@ class Hooks:
             return
         try:
             declared = compile_hook(obj)
-            await compile_programs(declared.programs, self.deps.informer.jq)
         except InvalidPolicy as error:
-            # The status of an executable's Hook is written by the program that registered it.
-            if not is_executable(obj):
-                said = "; ".join(map(str, (error, *error.others)))
-                self.accounts.refuse(ref, obj, said)
+            self._refuse(obj, error)
             return
-        hook = self._activate(declared, obj)
-        self.active[ref] = hook
-        self._tasks[ref] = group.create_task(hook.run(), name=f"hook {ref.kind} {ref}")
+        begun = asyncio.Event()
+        work = self._live(declared, obj, begun)
+        self._tasks[ref] = group.create_task(work, name=f"hook {ref.kind} {ref}")
+        await begun.wait()
+
+    async def _live(self, declared: DeclaredHook, obj: Object, begun: asyncio.Event) -> None:
+        """Run a hook once its programs compile; until then, the others need not wait for it."""
+        while True:
+            try:
+                await compile_programs(declared.programs, self.deps.informer.jq)
+            except InvalidPolicy as error:
+                self._refuse(obj, error)
+                begun.set()
+                return
+            except Interrupted as error:
+                account = self.accounts.open(declared, obj)
+                account.tell("", "", f"its jq programs cannot be compiled: {error}")
+                begun.set()
+                await asyncio.sleep(_AGAIN)
+                obj = account.object
+            else:
+                break
+        hook = self.active[declared.ref] = self._activate(declared, obj)
         self.dispatcher.wake()
+        begun.set()
+        await hook.run()
+
+    def _refuse(self, obj: Object, error: InvalidPolicy) -> None:
+        # The status of an executable's Hook is written by the program that registered it.
+        if not is_executable(obj):
+            said = "; ".join(map(str, (error, *error.others)))
+            self.accounts.refuse(policy_ref(obj), obj, said)
 
     async def _on_deleted(self, obj: Object) -> None:
         ref = policy_ref(obj)

@@ -11,11 +11,20 @@ from typing_extensions import override
 
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import State
+from reconciler.errors import Interrupted
 from reconciler.hooks.declared import HOOKS, is_executable
 from reconciler.services.hooks.service import Hooks
 from tests.skipping import SkippingLoop
-from tests.unit.services.hooks.test_endings import NAME, create, hook
-from tests.unit.services.hooks.world import Ending, Objects, World, process, until
+from tests.unit.services.hooks.test_endings import NAME, SEEDS, create, hook
+from tests.unit.services.hooks.world import (
+    LABELS,
+    Ending,
+    LabelsByJq,
+    Objects,
+    World,
+    process,
+    until,
+)
 
 LATE = {
     "operation": "MergePatch",
@@ -124,3 +133,42 @@ def test_requests_end_if_their_hook_is_gone(edit: Mapping[str, Any], change: str
     _, (states, said) = run(lambda world: _edit(world, edit, change))
     assert set(states) == {State.SKIP, State.COMPLETED}
     assert not said
+
+
+class Killed(LabelsByJq):
+    """A compiler that is killed at each program, until it is told not to be."""
+
+    down = True
+
+    @override
+    async def compile(self, program: str, *, location: str) -> None:
+        if self.down:
+            raise Interrupted("the process for jq programs was ended by SIGKILL")
+
+
+async def _killed(world: World) -> tuple[str, Counter[str]]:
+    """Return what a hook reports while its program cannot be compiled, and what hooks make."""
+    world.cluster.create(HOOKS, spec_of("once", kubernetes=[{**SEEDS, "jqFilter": LABELS}]))
+    world.cluster.create(HOOKS, spec_of("other"))
+    world.create("late")
+    hooks = process(world, Ending(), 1, 1, jq := Killed())
+    working = asyncio.create_task(hooks.run())
+    await asyncio.sleep(20.0)
+    assert [ref.name for ref in hooks.active] == ["other"]
+    world.create("seed-0", seed="y")
+    await asyncio.sleep(20.0)
+    (obj, _) = (await world.cluster.list_page(HOOKS)).items
+    jq.down = False
+    await until(world.ready, Ending(), 60.0)
+    world.create("seed-1", seed="y")
+    await asyncio.sleep(20.0)
+    assert await world.ready()
+    working.cancel()
+    await asyncio.wait({working})
+    return obj["status"]["message"], await world.made()
+
+
+def test_a_hook_whose_program_cannot_be_compiled_now_delays_no_other() -> None:
+    _, (said, made) = run(_killed)
+    assert said.startswith("its jq programs cannot be compiled: the process for jq")
+    assert made == Counter({"seed-0-added": 1, "seed-1-added": 2})
