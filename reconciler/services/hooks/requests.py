@@ -203,14 +203,18 @@ class HookRequests:
 
     async def _write(self, name: str, status: RequestStatus) -> UpdateRequest | None:
         """Write a status despite concurrent annotations; return None if the request is gone."""
+        known = self._known.get(name)
+        if known is None:
+            return None
         try:
             try:
-                stored = await self.requests.write_status(self._known[name], status)
+                stored = await self.requests.write_status(known, status)
             except Conflict:
                 stored = await self.requests.get(name)
                 stored = await self.requests.write_status(stored, status)
         except NotFound:
             self.remove(name)
             return None
-        self._known[name] = stored
+        if name in self._known:
+            self._known[name] = stored
         return stored

@@ -1,6 +1,7 @@
 """Operations with Secrets: the Secrets of their plans are removed, wherever a process ends."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,8 @@ from typing_extensions import override
 from reconciler.api.updaterequest import State
 from reconciler.hooks.declared import HOOKS
 from reconciler.installation import REPLACING
-from reconciler.memory.kinds import SECRETS
+from reconciler.memory.kinds import REQUESTS, SECRETS
+from reconciler.services.hooks.service import Hooks
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
 from tests.skipping import SkippingLoop
@@ -90,3 +92,37 @@ def test_no_secret_of_a_plan_is_left_wherever_a_process_ends() -> None:
                 break
         else:
             pytest.fail("it writes more often than it has to")
+
+
+class DeletedMeanwhile(MemoryRequests):
+    """Requests that are deleted while the Secret of their plan is written."""
+
+    def __init__(self, world: World, hooks: Hooks) -> None:
+        super().__init__(world.cluster, "kyverno")
+        self._world, self._hooks = world, hooks
+
+    @override
+    async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
+        await super().create_recorded(request, labels, data)
+        for item in (await self._world.cluster.list_page(REQUESTS)).items:
+            self._world.cluster.delete(REQUESTS, "kyverno", item["metadata"]["name"])
+            self._hooks.dispatcher.remove(item["metadata"]["name"])
+
+
+async def _deleted() -> tuple[bool, list[str]]:
+    world = World()
+    world.cluster.serve(SECRETS)
+    world.cluster.create(HOOKS, HOOK)
+    hooks = process(world, Ending(), 1, 1 << 20)
+    hooks.dispatcher.requests.requests = DeletedMeanwhile(world, hooks)
+    working = asyncio.create_task(hooks.run())
+    await asyncio.sleep(20.0)
+    ended = working.done()
+    working.cancel()
+    await asyncio.wait({working})
+    return ended, await secrets(world, REPLACING.recorded)
+
+
+def test_a_request_can_be_deleted_while_its_plan_is_stored() -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        assert runner.run(_deleted()) == (False, [])
