@@ -156,7 +156,7 @@ def spec_of(hook: HookIdentity, records: Sequence[Record], order: int) -> Reques
 
 def contexts_of(recorded: Mapping[str, Any]) -> tuple[Context, ...]:
     """Return the contexts that a request holds."""
-    return tuple(_parsed(raw) for raw in recorded.get(_CONTEXTS) or () if isinstance(raw, Mapping))
+    return tuple(map(_parsed, _contexts(recorded)))
 
 
 def may_fail(recorded: Mapping[str, Any]) -> bool:
@@ -177,8 +177,8 @@ def passed(record: Record) -> Passed:
 
 def passed_of(recorded: Mapping[str, Any]) -> Iterator[Passed]:
     """Yield the progress of watches that the contexts of a request prove."""
-    for raw in recorded.get(_CONTEXTS) or ():
-        if raw.get("type") in {ContextType.EVENT, ContextType.SYNCHRONIZATION}:
+    for raw in _contexts(recorded):
+        if _type(raw) in {ContextType.EVENT, ContextType.SYNCHRONIZATION}:
             yield Passed(
                 binding=str(raw.get("binding", "")),
                 scope=str(raw.get("scope", "")),
@@ -231,12 +231,24 @@ def _rendered(record: Record) -> dict[str, Any]:
 
 
 def _parsed(raw: Mapping[str, Any]) -> Context:
-    kind = raw.get("type")
+    shown, snapshots = raw.get("shown"), raw.get("snapshots")
     return Context(
-        type=ContextType(kind) if kind in set(ContextType) else ContextType.EVENT,
+        type=_type(raw) or ContextType.EVENT,
         binding=str(raw.get("binding", "")),
         event=str(raw.get("event", "")),
-        shown=dict(raw.get("shown") or {}),
+        shown=dict(shown) if isinstance(shown, Mapping) else {},
         group=str(raw.get("group", "")),
-        snapshots=tuple(raw.get("snapshots") or ()),
+        snapshots=tuple(map(str, snapshots)) if isinstance(snapshots, list) else (),
     )
+
+
+def _contexts(recorded: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the contexts of a request; what is none was written by a person."""
+    found = recorded.get(_CONTEXTS)
+    if isinstance(found, list):
+        yield from (raw for raw in found if isinstance(raw, Mapping))
+
+
+def _type(raw: Mapping[str, Any]) -> ContextType | None:
+    kind = raw.get("type")
+    return next((item for item in ContextType if item == kind), None)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import orjson
+import pytest
 
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import ObjectRef, PolicyRef
@@ -122,3 +123,13 @@ def test_each_record_can_be_encoded_whatever_its_depth() -> None:
         (stored,) = contexts_of(spec.recorded or {})
         kept += "filterResult" in stored.shown
     assert 200 < kept < 254
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [5, "x", ["x"], [{"type": ["x"]}], [{"type": "Event", "snapshots": 5, "shown": "x"}]],
+)
+def test_contexts_that_a_person_wrote_are_read_or_left_out(contexts: Any) -> None:
+    recorded = {"contexts": contexts}
+    assert len(list(passed_of(recorded))) <= 1
+    assert len(contexts_of(recorded)) <= 1
