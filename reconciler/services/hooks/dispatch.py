@@ -6,7 +6,7 @@ ClusterHooks share their queues.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -116,19 +116,25 @@ class HookDispatcher:
         await self._enter([request])
 
     def remove(self, name: str) -> None:
-        """Remove a request that was deleted from its queue, and abandon its work."""
+        """Remove a request that was deleted from its queue, and abandon its work.
+
+        A run in progress ends first.
+        """
         self.requests.remove(name)
         for line in self._lines.values():
-            for order, members in list(line.members.items()):
-                left = tuple(item for item in members if item.name != name)
-                if left == members or order in {task.order for task in line.queue.running}:
-                    continue
-                line.members[order] = left
-                if not left:
-                    del line.members[order]
-                    line.queue = line.queue.without(order)
+            running = {task.order for task in line.queue.running}
+            self._forget(line, line.members.keys() - running)
         self._count()
         self._woken.set()
+
+    def _forget(self, line: _Line, orders: Iterable[int]) -> None:
+        """Remove the requests of tasks that were deleted or have ended, and tasks without any."""
+        for order in orders:
+            known = tuple(item for item in line.members[order] if self.requests.knows(item.name))
+            line.members[order] = known
+            if not known:
+                del line.members[order]
+                line.queue = line.queue.without(order)
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Start the next attempt at once if an update of a request asks for that."""
@@ -227,9 +233,7 @@ class HookDispatcher:
             line.queue = line.queue.again(now, jitter=self.jitter())
             line.again = self.clock.now() + timedelta(seconds=line.queue.retry_at - now)
         finally:
-            waiting = {task.order for task in line.queue.waiting}
-            for order in {task.order for task in run.tasks} - waiting:
-                line.members.pop(order, None)
+            self._forget(line, [task.order for task in run.tasks])
             self._woken.set()
 
     async def _attempt(

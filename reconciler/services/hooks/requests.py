@@ -59,6 +59,10 @@ class HookRequests:
         self._known[request.name] = replace(known, nudge=request.nudge)
         return bool(request.nudge)
 
+    def knows(self, name: str) -> bool:
+        """Return whether a request waits, so was neither deleted nor has ended."""
+        return name in self._known
+
     def remove(self, name: str) -> None:
         """Forget a request that was deleted or has ended."""
         self._known.pop(name, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pytest
 from reconciler.api.meta import CONFIG_MAPS, ObjectRef
 from reconciler.api.updaterequest import Reason, State, UpdateRequest
 from reconciler.clock import SystemClock
+from reconciler.errors import InvalidPolicy
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.contexts import Context, ContextType
 from reconciler.hooks.declared import compile_hook
@@ -20,6 +21,7 @@ from reconciler.hooks.ports import HookRef, RunResult
 from reconciler.hooks.records import HookIdentity, Record, spec_of
 from reconciler.isolation.jq import JqWorkers
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.operations import MemoryOperations
 from reconciler.requests.lifecycle import Retention
 from reconciler.services.hooks.accounts import HookAccount
@@ -53,13 +55,16 @@ class Copies:
 
     Attributes:
         data: The data of the copies.
+        meanwhile: Called during each run.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
+    meanwhile: Callable[[], None] = lambda: None
 
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
     ) -> RunResult:
+        self.meanwhile()
         names = [context["object"]["metadata"]["name"] for context in contexts]
         return RunResult(operations=[create(f"copy-{name}", self.data) for name in names])
 
@@ -70,6 +75,7 @@ class World:
     def __init__(self, copies: Copies | None = None) -> None:
         self.copies = copies or Copies()
         self.cluster, self.clock = MemoryCluster(), SystemClock()
+        self.account = HookAccount.of(HOOK)
         self.requests = MemoryRequests(self.cluster, "shop")
         self.ended: list[UpdateRequest] = []
         self.known = HookRequests(
@@ -86,7 +92,6 @@ class World:
         )
 
     def _active(self) -> ActiveHook:
-        account = HookAccount.of(HOOK)
         deps = RecorderDeps(
             requests=self.requests,
             clock=self.clock,
@@ -106,8 +111,8 @@ class World:
         identity = HookIdentity(ref=DECLARED.ref, uid="u1", generation=1)
         return ActiveHook(
             declared=DECLARED,
-            account=account,
-            recorder=Recorder(deps=deps, hook=identity, account=account),
+            account=self.account,
+            recorder=Recorder(deps=deps, hook=identity, account=self.account),
             informers=(),
             runner=HookRun(
                 requests=self.known,
@@ -228,3 +233,32 @@ async def test_operations_that_cannot_be_written_as_json_fail_only_their_run(
     assert request.status.reason is Reason.HOOK_FAILED
     assert "cannot be written as JSON" in request.status.message
     assert await world.names() == set()
+
+
+@pytest.mark.parametrize("deleted", [("r1",), ("r1", "r2"), ("r2",)])
+async def test_a_request_that_is_deleted_during_its_failing_run_is_given_up(
+    deleted: tuple[str, ...],
+) -> None:
+    runs: list[tuple[str, ...]] = []
+
+    def delete() -> None:
+        runs.append(deleted)
+        for name in deleted:
+            world.cluster.delete(REQUESTS, "shop", name)
+            world.dispatcher.remove(name)
+        raise InvalidPolicy("operations", "are none")
+
+    world = World(Copies(meanwhile=delete))
+    await world.record(1)
+    await world.record(2)
+    await world.dispatcher.load()
+    work = asyncio.ensure_future(world.dispatcher.run())
+    try:
+        await until(lambda: work.done() or world.account.runs)
+        left = 2 - len(deleted)
+        await until(lambda: work.done() or world.account.queues["main"].waiting == left)
+        assert not work.done()
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+    assert runs == [deleted]
