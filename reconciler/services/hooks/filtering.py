@@ -25,7 +25,7 @@ class ObjectFilter:
     _failing: dict[tuple[str, str], str] = field(default_factory=dict)
 
     async def observed(self, objects: Sequence[Object]) -> list[tuple[Object, ObservedObject]]:
-        """Return the objects that the binding selects, except those that cannot be filtered or compared."""
+        """Return the selected objects, except those that cannot be filtered or compared."""
         found = [obj for obj in objects if self._accepts(obj)]
         results: Sequence[Sequence[Any] | EvaluationError | None] = [None] * len(found)
         if self.binding.jq_filter and found:

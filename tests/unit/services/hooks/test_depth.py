@@ -63,7 +63,7 @@ def run(hooks: Hooks, world: World, seed: str) -> str:
         (account,) = (item.account for item in hooks.active.values())
         working.cancel()
         await asyncio.wait({working})
-        return account.problem or account.failure
+        return account.problem or account.failure or "; ".join(account.left_out.values())
 
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         return runner.run(said())
