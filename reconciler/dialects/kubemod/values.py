@@ -11,6 +11,8 @@ from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages import gotemplate, goyaml
 
 _KEY: Final = re.compile(r"\.#(\d+)")
+_INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_HIGHEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,5 +126,6 @@ def _rendered(
 
 def _key_part(key: int | str) -> int | str:
     """Return a captured key for a template; a key of digits is an integer, as in the original."""
-    is_number = isinstance(key, int) or (key.isdecimal() and str(int(key)) == key)
-    return gotemplate.Int(key) if is_number else key
+    if isinstance(key, int) or (_INTEGER.fullmatch(key) and int(key) <= _HIGHEST):
+        return gotemplate.Int(key)
+    return key

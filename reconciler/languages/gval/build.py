@@ -58,7 +58,7 @@ _SEARCH = 320
 """Steps for the start of a search."""
 _OPERATION = 64
 """Steps of an operator or a function, in addition to those of its operands."""
-_INDEX: Final = re.compile(r"[+-]?[0-9]+")
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 def build(node: Node) -> Evaluate:

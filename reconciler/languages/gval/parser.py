@@ -34,6 +34,7 @@ from reconciler.languages.gval.syntax import (
 
 _LOWEST: Final = -1
 _OPERATOR: Final = re.compile(r"[-=!<>&|+*/%^~?in]*")
+_MOST_DIGITS: Final = 9
 _SLICE: Final = (Constant(0.0), Constant(float(2**31 - 1)), Constant(1.0))
 """Defaults for the start, the end and the step of a slice."""
 
@@ -265,6 +266,8 @@ class Parser:
             self._refuse("# is allowed only in the key of a map")
         self._captures[-1] = True
         if self._token.kind is TokenKind.NUMBER and self._token.text.isdecimal():
+            if len(self._token.text) > _MOST_DIGITS:
+                self._refuse(f"the number of a key has at most {_MOST_DIGITS} digits")
             return Placeholder(int(self._advance().text))
         return Placeholder(None)
 

@@ -4,6 +4,7 @@ Components that react to policy changes subscribe to the store instead of keepin
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -342,6 +343,12 @@ def _compile(policy: Object) -> CompiledPolicy | InvalidPolicy:
         return compile_policy(policy)
     except InvalidPolicy as error:
         return error
+    except Exception as error:  # noqa: BLE001  (one stored object must not end both programs)
+        (*_, frame) = traceback.extract_tb(error.__traceback__)
+        place = f"{type(error).__name__} in {frame.name}, line {frame.lineno}"
+        return InvalidPolicy(
+            "", f"compiling it failed because of a bug in kube-retrofit ({place})"
+        )
 
 
 def _limits(policy: Object) -> Limits | InvalidPolicy:

@@ -97,6 +97,26 @@ def test_a_captured_key_with_special_characters_is_one_path_segment() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "next_one"),
+    [("7", "8"), ("07", "07+1"), (str(2**63), f"{2**63}+1"), ("1" * 5_000, "1" * 5_000 + "+1")],
+    ids=["integer", "with a leading zero", "too large", "far too large"],
+)
+def test_a_captured_key_is_an_integer_for_a_template_where_go_reads_one(
+    key: str, next_one: str
+) -> None:
+    rule = patching(
+        {
+            "op": "add",
+            "select": "$.spec.counts[*]",
+            "path": "/metadata/next",
+            "value": '"{{ if kindIs `int` .#0 }}{{ add .#0 1 }}{{ else }}{{ .#0 }}+1{{ end }}"',
+        }
+    )
+    pod = make_pod(spec={"counts": {key: 1}})
+    assert request([rule], pod).obj["metadata"]["next"] == next_one
+
+
+@pytest.mark.parametrize(
     ("patch", "expected"),
     [
         (

@@ -64,6 +64,7 @@ def value_of(source: str, data: Any = DATA) -> Any:
         # A name that is no index returns the list itself.
         ("list.first", [4, 5, 6, 7]),
         ('list["+1"]', 5),
+        pytest.param(f'list["{"1" * 5_000}"]', [4, 5, 6, 7], id="a long index"),
         ('date("2024-01-01") == date("2024-01-01 00:00")', True),
         ('date("2024-01-01") == date("2024-01-01T00:00:00Z")', False),
         ('date("2024-01-01") < date("2024-01-01T00:00:01Z")', True),
@@ -257,6 +258,7 @@ def test_an_expression_that_may_succeed_has_no_fault(source: str) -> None:
         ("[1e]", "a decimal number is expected"),
         ("{#: length($)}", "needs a path after it"),
         ("#1", "only in the key of a map"),
+        ("{#" + "1" * 5_000 + ": $.a[*]}", "at most 9 digits"),
         ("0x1F", "a decimal number is expected"),
         ("$.name²", "column 7: ² is allowed only in strings"),
         ("(" * 200 + "1" + ")" * 200, "nested too deeply"),

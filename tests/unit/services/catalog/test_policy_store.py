@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from typing_extensions import override
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object, policy_ref
@@ -78,6 +79,21 @@ def test_a_policy_that_becomes_invalid_stops_acting_until_it_is_corrected(index,
     index.apply(stored(generation=3))
     assert index.invalid() == ()
     assert fired(index, "ConfigMap") == ["p"]
+
+
+def test_a_policy_that_a_bug_prevents_from_compiling_is_invalid(index, stored):
+    class Unreadable(dict):
+        @override
+        def __iter__(self):
+            raise ValueError("not for everyone")
+
+    policy = stored()
+    result = index.apply({**policy, "spec": Unreadable(policy["spec"])})
+    assert isinstance(result, InvalidPolicy)
+    assert "a bug in kube-retrofit (ValueError in __iter__, line " in str(result)
+    assert index.invalid()
+    index.apply(stored(generation=2))
+    assert not index.invalid()
 
 
 def test_an_invalid_policy_is_forgotten_when_it_is_deleted(index, stored):
