@@ -15,6 +15,7 @@ from reconciler.languages.gval import (
     Failure,
     compile_expression,
     text_of,
+    weigh,
 )
 
 _FIELDS: Final = ("select", "matchFor", "matchValue", "matchValues", "matchRegex", "negate")
@@ -77,6 +78,8 @@ class Item:
             return False, "select returns nothing"
         allowance.spend(len(defined))
         for result in defined:
+            if not isinstance(result, str):
+                weigh(result, allowance.spend)
             # The first result that fits decides; with All, the first that does not.
             if self._fits(text_of(result), allowance) is not self.every:
                 return _OTHERS if self.every else _FITS

@@ -4,6 +4,7 @@ All numbers of a JSON document are floating-point numbers there.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from reconciler.engine.values.gonumbers import format_float
@@ -22,19 +23,34 @@ def go_text(value: Any) -> str:
 
     Eighty is ``80``, a million ``1e+06``, null ``<nil>``.
     """
+    parts: list[str] = []
+    _write(value, parts.append)
+    return "".join(parts)
+
+
+def _write(value: Any, put: Callable[[str], None]) -> None:
+    """Write the parts of a text one by one; a text for each level would repeat those below."""
     match value:
         case str():
-            return str(value)
+            put(str(value))
         case None:
-            return "<nil>"
+            put("<nil>")
         case bool():
-            return "true" if value else "false"
+            put("true" if value else "false")
         case int() | float():
-            return format_float(float_of(value))
+            put(format_float(float_of(value)))
         case dict():
-            pairs = (f"{key}:{go_text(value[key])}" for key in sorted(value))
-            return f"map[{' '.join(pairs)}]"
+            put("map[")
+            for position, key in enumerate(sorted(value)):
+                put(f"{' ' if position else ''}{key}:")
+                _write(value[key], put)
+            put("]")
         case list() | tuple():
-            return f"[{' '.join(map(go_text, value))}]"
+            put("[")
+            for position, item in enumerate(value):
+                if position:
+                    put(" ")
+                _write(item, put)
+            put("]")
         case _:
-            return str(value)
+            put(str(value))

@@ -8,6 +8,7 @@ from reconciler.languages.gval.expression import (
     compile_selection,
     fault_of,
 )
+from reconciler.languages.gval.limits import weigh
 from reconciler.languages.gval.values import UNDEFINED, Failure, text_of
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "compile_selection",
     "fault_of",
     "text_of",
+    "weigh",
 ]

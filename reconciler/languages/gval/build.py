@@ -195,13 +195,19 @@ def _variable(node: Variable) -> Evaluate:
     keys = tuple(map(build, node.keys))
 
     def evaluate(run: Run, current: Any) -> Any:
-        names = [text_of(run.made(key(run, current))) for key in keys]
+        names = [_key_text(run, key(run, current)) for key in keys]
         value = run.root
         for name in names:
             value = _named(value, name)
         return value
 
     return evaluate
+
+
+def _key_text(run: Run, key: Any) -> str:
+    """Return the text of a computed key, which may be any value."""
+    run.weigh(key)
+    return str(run.made(text_of(key)))
 
 
 def _named(value: Any, name: str) -> Any:
@@ -246,7 +252,7 @@ def _entry(entry: Entry) -> Put:
 
         def put(run: Run, current: Any, made: dict[str, Any]) -> None:
             found = value(run, current)
-            made[text_of(run.made(key(run, current)))] = found
+            made[_key_text(run, key(run, current))] = found
 
         return put
     hits = build_hits(entry.value)
@@ -255,7 +261,7 @@ def _entry(entry: Entry) -> Put:
         outer = run.capture(())
         for captured, member in hits(run, current):
             run.capture(captured)
-            made[text_of(run.made(key(run, current)))] = member
+            made[_key_text(run, key(run, current))] = member
         run.capture(outer)
 
     return put_each

@@ -1,5 +1,6 @@
 """Limits on the cost of one expression; expressions are untrusted."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,14 +97,22 @@ class Run:
         Raises:
             EvaluationError: The evaluation takes too long.
         """
-        if not isinstance(value, dict | list | str):
-            return
-        waiting = [value]
-        while waiting:
-            current = waiting.pop()
-            if isinstance(current, str):
-                self.spend(len(current))
-                continue
-            members = current.values() if isinstance(current, dict) else current
-            self.visit(len(members))
-            waiting += [member for member in members if isinstance(member, dict | list | str)]
+        weigh(value, self.spend)
+
+
+def weigh(value: Any, spend: Callable[[int], None]) -> None:
+    """Spend the steps for all parts of a value, before it is compared or written out."""
+    if not isinstance(value, dict | list | str):
+        return
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, str):
+            spend(len(current))
+            continue
+        members: Iterable[Any] = current
+        if isinstance(current, dict):
+            spend(sum(map(len, current)))
+            members = current.values()
+        spend(len(current) * STEPS_OF_ELEMENT)
+        waiting += [member for member in members if isinstance(member, dict | list | str)]

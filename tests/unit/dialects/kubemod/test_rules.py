@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.rights import Need
 from reconciler.dialects.kubemod.view import References, View
-from reconciler.engine.allowance import Allowance
+from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.evaluate import change
 from reconciler.engine.loads import NeedsLoad
 from reconciler.engine.outcome import Convergence
@@ -456,3 +456,16 @@ def test_a_rule_that_takes_too_much_work_ends_with_an_error() -> None:
         program_of(
             patching({"op": "add", "path": "/metadata/a", "value": "b"})
         ).condition.evaluate(context)  # type: ignore[union-attr]
+
+
+def test_a_result_of_select_costs_as_much_as_its_text() -> None:
+    nested: Any = "v" * 100_000
+    for _ in range(100):
+        nested = {"a": nested}
+    rule = patching({"op": "add", "path": "/metadata/labels/x", "value": "y"})
+    rule["spec"]["match"] = [{"select": "$.spec..*", "matchValue": "zzz"}]
+    context = context_of(make_pod(spec=nested)).within(Allowance(4_000_000))
+    condition = program_of(rule).condition
+    assert condition is not None
+    with pytest.raises(Exhausted):
+        condition.evaluate(context)

@@ -300,6 +300,8 @@ def test_a_selection_must_be_a_path(source: str) -> None:
         ('$[? @ =~ $[0] + "x"]', ["(a|b)*{1,50}"] * 100_000),
         ("$.a + $.a + $.a", {"a": "x" * 1_000_000}),
         ("$[? @ == $]", [[1] * 3] * 20_000),
+        ("$[? isDefined({$: @})]", [[1] * 10] * 400),
+        ("$[? isDefined(x[$])]", [["y" * 1_000] * 10] * 400),
     ],
 )
 def test_an_expression_that_costs_too_much_is_stopped(source: str, data: Any) -> None:
