@@ -1,10 +1,11 @@
 """The patch of a ModRule: operations computed from the object before any is applied."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import orjson
 
 from reconciler.dialects.kubemod.items import text_in
 from reconciler.dialects.kubemod.texts import refuse_misreadings
@@ -184,10 +185,12 @@ def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -
     if not isinstance(text, str) or annotations is None:
         return obj
     try:
-        after = apply_operations(json.loads(text), operations, profile=KUBEMOD)
-    except (ValueError, RecursionError, EvaluationError):
+        # Unlike json, it refuses what the object could not be sent with: infinite numbers and
+        # lone surrogates.
+        after = apply_operations(orjson.loads(text), operations, profile=KUBEMOD)
+        written = orjson.dumps(after, option=orjson.OPT_SORT_KEYS).decode()
+    except (ValueError, orjson.JSONEncodeError, RecursionError, EvaluationError):
         return obj
-    written = json.dumps(after, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return {
         **obj,
         "metadata": {

@@ -336,7 +336,17 @@ def test_last_applied_is_written_in_the_format_of_kubectl() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["whatever", "[]", None, "{"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "whatever",
+        "[]",
+        None,
+        "{",
+        r'{"spec":{"containers":[{"name":"a","x":"\ud800"}]}}',
+        '{"spec":{"containers":[{"name":"a","x":1e400}]}}',
+    ],
+)
 def test_last_applied_is_left_unchanged_where_it_cannot_be_patched(text: str | None) -> None:
     pod = make_pod()
     pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": text}
