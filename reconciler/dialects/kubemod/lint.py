@@ -20,8 +20,7 @@ from reconciler.dialects.kubemod.kinds import (
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION
 from reconciler.dialects.kubemod.patch import Edit
 from reconciler.dialects.kubemod.rule import Rule
-from reconciler.dialects.kubemod.texts import parts_of
-from reconciler.languages.gval.syntax import Constant, Filter, Infix, Key, Node, Path
+from reconciler.languages.gval.syntax import Constant, Filter, Infix, Key, Node, Path, parts_of
 
 _LONG_NUMBER: Final = re.compile(r"[0-9]{7,}")
 _QUOTED: Final = re.compile(r'".*"|\'.*\'', re.DOTALL)

@@ -25,6 +25,9 @@ _TYPES: Final = ("Patch", "Reject")
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
 DEFAULT_OPERATIONS: Final = ("CREATE", "UPDATE")
 TIERS: Final = range(-32767, 32767)
+_MOST_PARTS: Final = 2_000
+_MOST_SELECTED: Final = 32_768
+"""Characters of all select expressions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ def read_rule(spec: Any) -> Rule:
     """
     with ErrorList() as errors:
         fields = mapping(spec, "spec", allowed=_FIELDS, errors=errors)
+        _check_size(fields)
         kind = fields.get("type")
         if kind not in _TYPES:
             errors.add(InvalidPolicy("spec.type", "Patch or Reject is expected"))
@@ -80,6 +84,19 @@ def read_rule(spec: Any) -> Rule:
         names_node=references.node
         or any(name in text for text in texts for name in NODE_ANNOTATIONS),
     )
+
+
+def _check_size(fields: Mapping[str, Any]) -> None:
+    """Refuse a rule that takes seconds to compile."""
+    lists = [fields.get(name) for name in ("match", "patch")]
+    parts = [part for items in lists if isinstance(items, list) for part in items]
+    if len(parts) > _MOST_PARTS:
+        reason = f"there are more than {_MOST_PARTS} match items and operations"
+        raise InvalidPolicy("spec", reason)
+    selects = (part.get("select") for part in parts if isinstance(part, dict))
+    if sum(len(select) for select in selects if isinstance(select, str)) > _MOST_SELECTED:
+        reason = f"the select expressions are longer than {_MOST_SELECTED} characters"
+        raise InvalidPolicy("spec", reason)
 
 
 def _tier(raw: Any) -> int:

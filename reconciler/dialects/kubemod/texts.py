@@ -1,13 +1,11 @@
 """The check for expressions that parse, but cannot mean what their author intended."""
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from reconciler.errors import ErrorList, InvalidPolicy
-from reconciler.languages.gval import fault_of
+from reconciler.languages.gval import faults_of
 from reconciler.languages.gval.functions import FUNCTIONS
-from reconciler.languages.gval.syntax import Call, Infix, Node, Path, Variable
+from reconciler.languages.gval.syntax import Call, Infix, Node, Path, Variable, parts_of
 
 
 def refuse_misreadings(tree: Node, location: str) -> None:
@@ -23,6 +21,8 @@ def refuse_misreadings(tree: Node, location: str) -> None:
         for node in parts_of(tree):
             if reason := _misread(node):
                 errors.add(InvalidPolicy(location, reason))
+        for fault in faults_of(tree):
+            errors.add(InvalidPolicy(location, fault))
 
 
 def _misread(node: Any) -> str:
@@ -32,15 +32,4 @@ def _misread(node: Any) -> str:
         case Infix("-", Path(), Variable()):
             return 'a name with "-" in it is read as a subtraction: write ["a-name"] for .a-name'
         case _:
-            return fault_of(node)
-
-
-def parts_of(node: Any) -> Iterator[Any]:
-    """Yield a node of an expression and all nodes below it."""
-    if isinstance(node, tuple):
-        for part in node:
-            yield from parts_of(part)
-    elif is_dataclass(node):
-        yield node
-        for field in fields(node):
-            yield from parts_of(getattr(node, field.name))
+            return ""

@@ -6,7 +6,7 @@ from reconciler.languages.gval.expression import (
     Selection,
     compile_expression,
     compile_selection,
-    fault_of,
+    faults_of,
 )
 from reconciler.languages.gval.limits import weigh
 from reconciler.languages.gval.values import UNDEFINED, Failure, text_of
@@ -19,7 +19,7 @@ __all__ = [
     "Selection",
     "compile_expression",
     "compile_selection",
-    "fault_of",
+    "faults_of",
     "text_of",
     "weigh",
 ]

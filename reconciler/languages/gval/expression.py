@@ -1,6 +1,6 @@
 """Compiled expressions, and compiled paths with the keys that they capture."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -11,7 +11,15 @@ from reconciler.languages.gval.limits import DEFAULT_LIMITS, RUN_STEPS, Limits, 
 from reconciler.languages.gval.operators import REGEX
 from reconciler.languages.gval.parser import Parser
 from reconciler.languages.gval.selectors import Evaluate, Follow
-from reconciler.languages.gval.syntax import Constant, Infix, Node, Path, Prefix, SyntaxFault
+from reconciler.languages.gval.syntax import (
+    Constant,
+    Infix,
+    Node,
+    Path,
+    Prefix,
+    SyntaxFault,
+    direct_parts,
+)
 from reconciler.languages.gval.values import Failure
 
 _TOO_DEEP = "it is nested too deeply"
@@ -113,32 +121,34 @@ def compile_selection(
     return Selection(source=source, tree=tree, limits=limits, hits_in=hits)
 
 
-def fault_of(node: Node) -> str:
-    """Return why an operator fails for any data, empty where its literals do not show it."""
+def faults_of(tree: Node) -> Iterator[str]:
+    """Yield why parts of an expression fail for any data, where their literals show it."""
+    found: list[Node] = []
+    if _is_literal(tree, found):
+        found.append(tree)
+    for node in found:
+        try:
+            build(node)(Run(None, DEFAULT_LIMITS, UNLIMITED), None)
+        except EvaluationError as error:
+            yield str(error)
+
+
+def _is_literal(node: Any, found: list[Node]) -> bool:
+    """Return whether a node contains only literals; otherwise, find the largest such nodes in it.
+
+    To check each of them once keeps the time linear.
+    """
+    if isinstance(node, Constant):
+        return True
+    parts = tuple(direct_parts(node))
+    literals = [part for part in parts if _is_literal(part, found)]
+    if isinstance(node, Prefix | Infix) and len(literals) == len(parts):
+        return True
+    found += literals
     match node:
         case Infix(operator, _, Constant() as right) if operator in REGEX:
-            node = Infix(operator, Constant(""), right)
-        case Prefix(_, operand) if _is_literal(operand):
-            pass
-        case Infix(_, left, right) if _is_literal(left) and _is_literal(right):
-            pass
-        case _:
-            return ""
-    try:
-        build(node)(Run(None, DEFAULT_LIMITS, UNLIMITED), None)
-    except EvaluationError as error:
-        return str(error)
-    return ""
-
-
-def _is_literal(node: Node) -> bool:
-    match node:
-        case Prefix(_, operand):
-            return _is_literal(operand)
-        case Infix(_, left, right):
-            return _is_literal(left) and _is_literal(right)
-        case _:
-            return isinstance(node, Constant)
+            found.append(Infix(operator, Constant(""), right))
+    return False
 
 
 def _compile(

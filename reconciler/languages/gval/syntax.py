@@ -1,6 +1,7 @@
 """The syntax tree of an expression."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from reconciler.languages.gval.values import Failure
@@ -160,3 +161,21 @@ class SyntaxFault(Failure):
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(reason)
         self.position = position
+
+
+def direct_parts(node: Any) -> Iterator[Any]:
+    """Yield the nodes directly below a node of an expression."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(part):
+                yield part
+
+
+def parts_of(node: Any) -> Iterator[Any]:
+    """Yield a node of an expression and all nodes below it."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting += reversed(tuple(direct_parts(current)))

@@ -37,6 +37,14 @@ def with_item(**fields: Any) -> Object:
             modrule(type="Reject", match=[POD], matches=[POD]),
             "spec.matches: unknown field 'matches', expected one of type,",
         ),
+        (
+            modrule(type="Reject", match=[POD] * 2_001),
+            "spec: there are more than 2000 match items",
+        ),
+        (
+            modrule(type="Reject", match=[{"select": f"$.{'a' * 20_000}"}] * 2),
+            "spec: the select expressions are longer than 32768 characters",
+        ),
         (modrule(match=[POD]), "spec.type: Patch or Reject"),
         (modrule(type="Delete", match=[POD]), "spec.type: Patch or Reject"),
         (modrule(type="Patch", match=[POD]), "spec.patch: a rule of type Patch needs"),

@@ -13,7 +13,7 @@ from reconciler.languages.gval import (
     Failure,
     compile_expression,
     compile_selection,
-    fault_of,
+    faults_of,
 )
 
 DATA = {
@@ -219,6 +219,7 @@ def test_an_expression_that_its_data_does_not_fit_is_a_failure(source: str) -> N
         ('$.a !~ "\\\\C"', r"\C is not supported"),
         ("1 && 2", "both sides of &&"),
         ("!(2 - 1)", "! has to be true or false"),
+        ("!(1 && 2) == true", "both sides of &&"),
     ],
 )
 def test_an_expression_that_always_fails_compiles_and_reports_its_fault(
@@ -226,14 +227,15 @@ def test_an_expression_that_always_fails_compiles_and_reports_its_fault(
 ) -> None:
     with pytest.raises(Failure, match=re.escape(reported)):
         value_of(source)
-    assert reported in fault_of(compile_expression(source).tree)
+    (fault,) = faults_of(compile_expression(source).tree)
+    assert reported in fault
 
 
 @pytest.mark.parametrize(
-    "source", ["1 + 2", "$.a && 2", '$.a =~ "x"', "$.a", "-(1)", "$.a =~ $.b"]
+    "source", ["1 + 2", "$.a && 2", "false && !1", '$.a =~ "x"', "$.a", "-(1)", "$.a =~ $.b"]
 )
 def test_an_expression_that_may_succeed_has_no_fault(source: str) -> None:
-    assert not fault_of(compile_expression(source).tree)
+    assert not list(faults_of(compile_expression(source).tree))
 
 
 @pytest.mark.parametrize(
