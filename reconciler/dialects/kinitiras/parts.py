@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from reconciler.api.rights import Need, ReadNeed
 from reconciler.dialects.kinitiras.condition import Refuses
@@ -11,12 +11,16 @@ from reconciler.dialects.kinitiras.origin import OriginEdit
 from reconciler.dialects.kinitiras.template import TemplateEdit
 from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine import reading
+from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.patch.paths import APPEND, parse_index
+from reconciler.engine.patch.paths import APPEND, Pointer, parse_index
 from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operations
 from reconciler.errors import EvaluationError
+
+_STEPS: Final = 256
+"""The steps of the allowance that an operation costs beside what it copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +88,45 @@ class Overriders:
         del index, keys
         changed: dict[str, Any] = dict(obj)
         if self.template is not None:
-            changed = _patched(changed, tuple(self.template.operations(changed, context)))
+            made = tuple(self.template.operations(changed, context))
+            changed = _patched(changed, made, context.allowance)
         for program in self.programs:
-            changed = _patched(changed, program.patch(context, changed))
+            changed = _patched(changed, program.patch(context, changed), context.allowance)
         for edit in self.origin:
-            changed = _patched(changed, (edit.patch(changed),))
-        return _patched(changed, self.plaintext)
+            changed = _patched(changed, (edit.patch(changed),), context.allowance)
+        return _patched(changed, self.plaintext, context.allowance)
 
 
 def _may_insert(step: str) -> bool:
     return step == APPEND or parse_index(step) is not None
 
 
-def _patched(obj: Mapping[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
+def _patched(
+    obj: Mapping[str, Any], operations: tuple[Operation, ...], allowance: Allowance
+) -> dict[str, Any]:
+    for earlier, operation in enumerate(operations):
+        # Each earlier operation may have added an entry to what this one copies.
+        copied = sum(_copied(obj, path) for path in (operation.path, operation.source))
+        allowance.spend(_STEPS + copied + earlier)
     # A program may have replaced the whole object.
     found = apply_operations(obj, operations, profile=EVANPHX4)
     if not isinstance(found, Mapping):
         raise EvaluationError(f"a patch leaves {reading.kind_of(found)} in place of the object")
     return dict(found)
+
+
+def _copied(obj: Any, path: Pointer) -> int:
+    """Return how many entries the containers along a path have."""
+    count = 0
+    for part in path:
+        if isinstance(obj, Mapping):
+            count += len(obj)
+            obj = obj.get(part)
+        elif isinstance(obj, list):
+            count += len(obj)
+            place = parse_index(part)
+            obj = obj[place] if place is not None and -1 < place < len(obj) else None
+    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

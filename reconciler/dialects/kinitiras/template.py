@@ -25,6 +25,7 @@ from reconciler.dialects.kinitiras.values import (
 )
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.patch.rfc6902 import Operation
 from reconciler.engine.values.scalars import parse_quantity
@@ -147,11 +148,12 @@ def _oversell(
 
 
 def _tolerations(
-    edit: TemplateEdit, obj: Mapping[str, Any], _context: Context
+    edit: TemplateEdit, obj: Mapping[str, Any], context: Context
 ) -> Iterator[Operation]:
     path = (*pod_path(obj), "tolerations")
     current = Path(path).look_up(obj)
     items = current if isinstance(current, list) else []
+    context.allowance.spend((len(items) + len(edit.given)) * STEPS_OF_ELEMENT)
     if edit.operation == "add" or not (items or edit.operation == "remove"):
         yield _put(path, merged_tolerations(items, edit.given, removes=False))
     elif items:
@@ -160,9 +162,7 @@ def _tolerations(
         )
 
 
-def _affinity(
-    edit: TemplateEdit, obj: Mapping[str, Any], _context: Context
-) -> Iterator[Operation]:
+def _affinity(edit: TemplateEdit, obj: Mapping[str, Any], context: Context) -> Iterator[Operation]:
     place = (*pod_path(obj), "affinity")
     if edit.operation != "remove":
         yield from _parts(obj, place, *edit.given)
@@ -170,19 +170,22 @@ def _affinity(
         for name, wanted in parts.items():
             path = (*place, kind, name)
             current = Path(path).look_up(obj)
-            if edit.operation != "remove":
-                yield _put(path, _joined(current, wanted) if edit.operation == "add" else wanted)
+            if edit.operation == "add":
+                yield _put(path, _joined(current, wanted, context.allowance))
+            elif edit.operation == "replace":
+                yield _put(path, wanted)
             elif current is not ABSENT:
                 yield _drop(path)
 
 
-def _joined(current: Any, wanted: Any) -> Any:
+def _joined(current: Any, wanted: Any, allowance: Allowance) -> Any:
     """Return the current terms with the wanted ones added, without duplicates."""
     if isinstance(wanted, Mapping):
         outer = current if isinstance(current, Mapping) else {}
-        terms = _joined(outer.get(_TERMS), wanted.get(_TERMS) or [])
+        terms = _joined(outer.get(_TERMS), wanted.get(_TERMS) or [], allowance)
         return {**outer, **wanted, _TERMS: terms}
     there = current if isinstance(current, list) else []
+    allowance.spend(len(there) * len(wanted) * STEPS_OF_ELEMENT)
     return [*there, *(term for term in wanted if term not in there)]
 
 

@@ -57,20 +57,27 @@ def replaced_tolerations(
         given: The tolerations of the policy.
         removes: The matching ones are removed, not replaced.
     """
+    last = {_matched(each): place for place, each in enumerate(given)}
     found = []
     for item in current:
-        meant = [each for each in given if _is_for(each, item)]
-        if not meant:
+        key, value = _scalar(item, "key"), _scalar(item, "value")
+        place = max(last.get((key,), -1), last.get((key, value), -1))
+        if place < 0:
             found.append(item)
         elif not removes:
-            found.append(meant[-1])
+            found.append(given[place])
     return found
 
 
-def _is_for(given: Any, item: Any) -> bool:
-    fields = item if isinstance(item, Mapping) else {}
+def _matched(given: Mapping[str, Any]) -> tuple[Any, ...]:
     names = ("key",) if given.get("operator") == "Exists" else ("key", "value")
-    return all((given.get(name) or "") == (fields.get(name) or "") for name in names)
+    return tuple(given.get(name) or "" for name in names)
+
+
+def _scalar(item: Any, name: str) -> Any:
+    """Return a part of an object's toleration, None if no given one can be equal to it."""
+    value = (item.get(name) if isinstance(item, Mapping) else None) or ""
+    return None if isinstance(value, Mapping | list) else value
 
 
 def merged_tolerations(

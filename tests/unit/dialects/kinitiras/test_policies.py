@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.dialects.kinitiras import KINITIRAS
 from reconciler.dialects.kinitiras.labelled import ANNOTATION, LABEL
-from reconciler.engine.allowance import UNLIMITED
+from reconciler.engine.allowance import UNLIMITED, Allowance, Exhausted
 from reconciler.engine.chain import Chain, by_policy
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.match import Decision, Subject
@@ -102,6 +102,44 @@ def test_plaintext_replace_adds_a_missing_field_and_remove_fails_on_it() -> None
     assert found["spec"]["x"] == 1
     with pytest.raises(EvaluationError, match="missing key"):
         changed({"plaintext": [{"path": "/spec/y", "op": "remove"}]})
+
+
+def affinity(count: int) -> dict[str, Any]:
+    terms = [{"weight": number} for number in range(count)]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("overriders", "spec"),
+    [
+        (
+            {"plaintext": [{"path": "/spec/k", "op": "replace", "value": 1}] * 100},
+            {str(number): 1 for number in range(2_000)},
+        ),
+        ({"plaintext": [{"path": "/spec/k", "op": "replace", "value": 1}] * 800}, {}),
+        (
+            {
+                "template": {
+                    "type": "tolerations",
+                    "operation": "replace",
+                    "tolerations": [{"key": f"a{number}"} for number in range(100)],
+                }
+            },
+            {"tolerations": [{"key": f"b{number}"} for number in range(7_000)]},
+        ),
+        (
+            {"template": {"type": "affinity", "operation": "add", "affinity": affinity(100)}},
+            {"affinity": affinity(100)},
+        ),
+    ],
+)
+def test_changes_cost_steps_for_what_they_copy_and_compare(
+    overriders: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    pod = {**POD, "spec": spec}
+    mutation = override(overriders).mutation
+    with pytest.raises(Exhausted):
+        mutation.apply(None, context(pod).within(Allowance(200_000)), pod, SHIPPED)
 
 
 @pytest.mark.parametrize(
