@@ -70,7 +70,10 @@ class _Child:
 
     @classmethod
     def fork(cls, work: Callable[[], object], limits: Limits) -> Self:
-        reading, writing = os.pipe()
+        try:
+            reading, writing = os.pipe()
+        except OSError as error:
+            raise _not_started(error) from error
         # Until the child has reset the parent's signal handlers, no signal may reach them.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
@@ -79,7 +82,7 @@ class _Child:
                 child.live(work, writing, limits)
         except OSError as error:
             os.close(reading)
-            raise Interrupted(f"no process can be started: {error.strerror}") from error
+            raise _not_started(error) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             os.close(writing)
@@ -122,6 +125,10 @@ def _fork() -> int:
         # Python warns of locks that other threads hold; `child` does not use any.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+def _not_started(error: OSError) -> Interrupted:
+    return Interrupted(f"no process can be started: {error.strerror}")
 
 
 def _late(limits: Limits) -> Interrupted:

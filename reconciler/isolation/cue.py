@@ -98,7 +98,7 @@ class CueCommand:
             *("export", "policy.cue", "data.json", "-e", load.output, "--out", "json"),
         )
         if not code:
-            return orjson.loads(answer)
+            return _decoded(answer)
         if _MISSING.search(said):
             return None
         msg = f"the CUE program cannot be evaluated{_place(said)}"
@@ -106,25 +106,25 @@ class CueCommand:
 
     async def _run(self, source: str, data: str | None, *args: str) -> tuple[int, bytes, str]:
         async with self._gate:
-            with tempfile.TemporaryDirectory(prefix="cue-") as folder:
-                place = Path(folder)
-                await asyncio.to_thread(_write, place, source, data)
-                return await self._ended(place, args)
+            try:
+                with tempfile.TemporaryDirectory(prefix="cue-") as folder:
+                    place = Path(folder)
+                    await asyncio.to_thread(_write, place, source, data)
+                    return await self._ended(place, args)
+            except OSError as error:
+                msg = f"the cue command cannot be started: {error.strerror}"
+                raise Unavailable(msg) from error
 
     async def _ended(self, folder: Path, args: tuple[str, ...]) -> tuple[int, bytes, str]:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", self._limited, "sh", str(self.file), *args),
-                cwd=folder,
-                env={"HOME": str(folder), "CUE_REGISTRY": "none", "GOMAXPROCS": "1"},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            msg = f"the cue command cannot be started: {error.strerror}"
-            raise Unavailable(msg) from error
+        process = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", self._limited, "sh", str(self.file), *args),
+            cwd=folder,
+            env={"HOME": str(folder), "CUE_REGISTRY": "none", "GOMAXPROCS": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
         try:
             async with asyncio.timeout(self.limits.seconds):
                 answer, said = await asyncio.gather(
@@ -208,6 +208,14 @@ def _write(folder: Path, source: str, data: str | None) -> None:
     (folder / "policy.cue").write_text(source, encoding="utf-8")
     if data is not None:
         (folder / "data.json").write_text(data, encoding="utf-8")
+
+
+def _decoded(answer: bytes) -> Any:
+    try:
+        return orjson.loads(answer)
+    except orjson.JSONDecodeError as error:
+        msg = "the CUE program returns a value that is nested too deeply or has too large a number"
+        raise Invalid(msg, status=_REFUSED) from error
 
 
 async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:

@@ -30,6 +30,7 @@ _WALL: Final = 30.0
 _BATCH: Final = 64
 _CHANCES: Final = 3
 _PATIENCE: Final = 1.0
+_NOT_STARTED: Final = "no process for jq programs can be started"
 # Python ends with 1, libjq by SIGABRT; a recursion that fills the stack ends by SIGSEGV.
 _OUT_OF_MEMORY: Final = frozenset({1, -signal.SIGABRT, -signal.SIGSEGV})
 
@@ -115,10 +116,12 @@ class JqWorkers:
             whole = True
             raise
         finally:
-            # A caller that was cancelled leaves unread answers behind.
-            if not whole:
-                await worker.stop(patience=False)
-            self._free.put_nowait(worker)
+            try:
+                # A caller that was cancelled leaves unread answers behind.
+                if not whole:
+                    await worker.stop(patience=False)
+            finally:
+                self._free.put_nowait(worker)
 
 
 class BriefJq:
@@ -233,24 +236,27 @@ class _Worker:
 
     async def _start(self) -> asyncio.subprocess.Process:
         limits = (self._limits.seconds, self._limits.memory, self._limits.answer)
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            str(_SCRIPT),
-            *map(str, limits),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={},
-            cwd="/",
-            close_fds=True,
-        )
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                str(_SCRIPT),
+                *map(str, limits),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                close_fds=True,
+            )
+        except OSError as error:
+            raise Interrupted(_NOT_STARTED) from error
 
     async def _ready(self) -> None:
         try:
             await self.answer()
         except (EvaluationError, Interrupted) as error:
-            raise Interrupted("no process for jq programs can be started") from error
+            raise Interrupted(_NOT_STARTED) from error
 
 
 def _results(answer: dict[str, str]) -> list[Any] | EvaluationError:

@@ -194,3 +194,10 @@ async def test_targets_found_in_a_child_equal_those_found_in_the_parent():
     assert [(str(it), it.without_values) for it in errors] == [
         (str(it), it.without_values) for it in same
     ]
+
+
+async def test_a_child_that_cannot_be_started_is_interrupted(without_descriptors):
+    processes = ChildProcesses()
+    with pytest.raises(Interrupted, match="Too many open files"), without_descriptors():
+        await processes.evaluate(lambda: 1, "a")
+    assert await processes.evaluate(lambda: 1, "a") == 1

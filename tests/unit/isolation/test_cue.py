@@ -96,6 +96,20 @@ class TestProcess:
         with pytest.raises(Unavailable, match="cannot be started"):
             await CueCommand(file=tmp_path / "none").evaluate(LOAD)
 
+    async def test_a_command_whose_folder_cannot_be_written_is_unavailable(
+        self, standing_in, without_descriptors
+    ):
+        command = standing_in("echo 1", PATIENT)
+        with pytest.raises(Unavailable, match="Too many open files"), without_descriptors():
+            await command.evaluate(LOAD)
+        assert await command.evaluate(LOAD) == 1
+
+    @pytest.mark.parametrize("value", ["1e400", "[" * 1_100 + "]" * 1_100])
+    async def test_output_that_cannot_be_decoded_is_refused(self, standing_in, value):
+        limits = CueLimits(seconds=30.0, answer=10_000)
+        with pytest.raises(Invalid, match="nested too deeply or has too large a number"):
+            await standing_in(f"echo '{value}'", limits).evaluate(LOAD)
+
 
 async def _lives(pid: int) -> bool:
     for _ in range(100):

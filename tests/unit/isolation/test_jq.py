@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -171,4 +172,25 @@ async def test_a_cancelled_evaluation_leaves_no_result_for_the_next_caller(
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await workers.evaluate("repeat(.)", [1, 2])
+    assert await one(workers, ".", "mine") == ["mine"]
+
+
+async def test_an_evaluation_that_is_cancelled_twice_returns_its_worker(
+    workers: JqWorkers,
+) -> None:
+    evaluation = asyncio.create_task(workers.evaluate("repeat(.)", [1]))
+    # It waits for the answer of its worker.
+    await asyncio.wait([evaluation], timeout=0.2)
+    while not evaluation.done():
+        evaluation.cancel()
+        await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        assert await one(workers, ".", "mine") == ["mine"]
+
+
+async def test_a_worker_that_cannot_be_started_is_interrupted(
+    workers: JqWorkers, without_descriptors: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with pytest.raises(Interrupted, match="no process"), without_descriptors():
+        await workers.evaluate(".", [1])
     assert await one(workers, ".", "mine") == ["mine"]
