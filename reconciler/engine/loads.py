@@ -118,11 +118,13 @@ class CueLoad:
         source: The program.
         data: JSON text of its input.
         output: The field; the answer is None where the result does not have it.
+        tenant: The namespace of the object; programs of different tenants run in turns.
     """
 
     source: str = field(repr=False)
     data: str = field(repr=False)
     output: str
+    tenant: str = field(default="", compare=False, repr=False)
 
 
 Load = CueLoad | ConfigMapLoad | ObjectLoad | ApiLoad | ServiceLoad | GlobalLoad

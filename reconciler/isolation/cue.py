@@ -22,6 +22,7 @@ from reconciler.engine.loads import CueLoad, Load
 from reconciler.errors import Invalid, InvalidPolicy, InvalidSetting, Unavailable
 from reconciler.services.ports.cue import Cue
 from reconciler.services.ports.objects import Loader, RuleLoader
+from reconciler.services.processing.fairness import FairGate
 
 NO_CUE: Final = (
     "CUE is not evaluated: use template or plaintext, or start both programs with --cue=PATH, the"
@@ -34,6 +35,7 @@ _FILES: Final = 64
 _NOT_STARTED: Final = frozenset({126, 127})
 """Exit codes of a shell that does not find a command, or may not start it."""
 _TOGETHER: Final = 2
+_SHARE: Final = 1
 _ERRORS: Final = 16_384
 """Bytes that are read of the command's error output."""
 _REFUSED: Final = 400
@@ -76,14 +78,15 @@ class CueCommand:
 
     file: Path
     limits: CueLimits = CueLimits()
-    _gate: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(_TOGETHER), repr=False
+    _gate: FairGate = field(
+        default_factory=lambda: FairGate(slots=_TOGETHER, share=_SHARE), repr=False
     )
 
     async def check(self, source: str, *, location: str) -> None:
         """Check that a program can be parsed."""
         try:
-            code, _, said = await self._run(source, None, "vet", "-c=false", "policy.cue")
+            async with self._gate.enter(source):
+                code, _, said = await self._run(source, None, "vet", "-c=false", "policy.cue")
         except Invalid as error:
             raise InvalidPolicy(location, str(error)) from error
         if code:
@@ -92,11 +95,9 @@ class CueCommand:
 
     async def evaluate(self, load: CueLoad) -> Any:
         """Return the output of a program, None where the program does not define it."""
-        code, answer, said = await self._run(
-            load.source,
-            load.data,
-            *("export", "policy.cue", "data.json", "-e", load.output, "--out", "json"),
-        )
+        args = ("export", "policy.cue", "data.json", "-e", load.output, "--out", "json")
+        async with self._gate.enter(load.tenant):
+            code, answer, said = await self._run(load.source, load.data, *args)
         if not code:
             return _decoded(answer)
         if _MISSING.search(said):
@@ -105,15 +106,14 @@ class CueCommand:
         raise Invalid(msg, status=_REFUSED)
 
     async def _run(self, source: str, data: str | None, *args: str) -> tuple[int, bytes, str]:
-        async with self._gate:
-            try:
-                with tempfile.TemporaryDirectory(prefix="cue-") as folder:
-                    place = Path(folder)
-                    await asyncio.to_thread(_write, place, source, data)
-                    return await self._ended(place, args)
-            except OSError as error:
-                msg = f"the cue command cannot be started: {error.strerror}"
-                raise Unavailable(msg) from error
+        try:
+            with tempfile.TemporaryDirectory(prefix="cue-") as folder:
+                place = Path(folder)
+                await asyncio.to_thread(_write, place, source, data)
+                return await self._ended(place, args)
+        except OSError as error:
+            msg = f"the cue command cannot be started: {error.strerror}"
+            raise Unavailable(msg) from error
 
     async def _ended(self, folder: Path, args: tuple[str, ...]) -> tuple[int, bytes, str]:
         process = await asyncio.create_subprocess_exec(

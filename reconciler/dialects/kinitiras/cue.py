@@ -60,7 +60,8 @@ class CueProgram:
     def given(self, context: Context, obj: Mapping[str, Any], old: Mapping[str, Any]) -> Any:
         """Return the output for these objects, as `of` does."""
         data: dict[str, Any] = {"object": obj}
-        is_update = context.data["request"].get("operation") == "UPDATE"
+        request = context.data["request"]
+        is_update = request.get("operation") == "UPDATE"
         if self.rendered:
             seen = old if is_update else {}
             data = {"data": {**data, "oldObject": seen, "extraParams": {}}}
@@ -70,6 +71,7 @@ class CueProgram:
             source=self.source,
             data=json.dumps(data, sort_keys=True),
             output=_VERDICT if self.refuses else _PATCHES,
+            tenant=str(request.get("namespace") or self.source),
         )
         return answer_to(load, context.loads, "the CUE program returned no output")
 

@@ -123,7 +123,7 @@ class Loads:
                 ended = self._run(work, BRIEF_STEPS)
             self.left -= ended.steps
             if ended.loads:
-                async with asyncio.timeout(None if self.deadline is None else self.deadline.left):
+                async with self._time_left():
                     await self._read(ended.loads)
             elif not ended.exhausted:
                 if ended.error is not None:
@@ -185,6 +185,9 @@ class Loads:
             if error is not None:
                 raise error
 
+    def _time_left(self) -> asyncio.Timeout:
+        return asyncio.timeout(None if self.deadline is None else self.deadline.left)
+
     def _reading(self, load: Load) -> asyncio.Task[None]:
         running = self._running.get(load)
         if running is None:
@@ -194,7 +197,8 @@ class Loads:
 
     async def _fetch(self, load: Load) -> None:
         try:
-            self.found[load] = await self.loader.load(load)
+            async with self._time_left():
+                self.found[load] = await self.loader.load(load)
             # Not earlier: why an entry is not ready is public, because its status shows it.
             self.confidential = self.confidential or may_hold_secrets(load)
         except (NotFound, NoKindMatch, Invalid) as error:

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,20 @@ class TestProcess:
         limits = CueLimits(seconds=30.0, answer=10_000)
         with pytest.raises(Invalid, match="nested too deeply or has too large a number"):
             await standing_in(f"echo '{value}'", limits).evaluate(LOAD)
+
+    async def test_slow_programs_of_one_tenant_do_not_delay_those_of_another(
+        self, standing_in, tmp_path
+    ):
+        wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+        command = standing_in(f"if grep -q slow policy.cue; then {wait}; fi; echo 1", PATIENT)
+        slow = CueLoad(source="slow", data="{}", output="patches", tenant="a")
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(command.evaluate(slow))
+            await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                assert await command.evaluate(replace(slow, source="quick", tenant="b")) == 1
+            (tmp_path / "go").touch()
 
 
 async def _lives(pid: int) -> bool:

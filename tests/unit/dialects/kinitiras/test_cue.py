@@ -45,7 +45,7 @@ def context(loads: dict[Hashable, Any] | None = None, operation: str = "UPDATE")
         obj=OBJECT,
         old_object=OLD if operation == "UPDATE" else None,
         name="a",
-        namespace="",
+        namespace="shop",
         kind=("", "v1", "ConfigMap"),
         user_info=None,
     )
@@ -99,6 +99,7 @@ def changed(policy: CompiledPolicy, answer: Any) -> dict[str, Any]:
 def test_a_program_receives_the_new_and_the_old_object(policy, operation, data, output) -> None:
     load = asked(policy, operation)
     assert (load.source, json.loads(load.data), load.output) == ("x", data, output)
+    assert load.tenant == "shop"
     assert "x" not in repr(load)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
+from reconciler.clock import Deadline, SystemClock
 from reconciler.dialects.kyverno.entries import ConfigMapEntry, VariableEntry, with_entries
 from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine.allowance import BRIEF_STEPS, EVALUATION_STEPS
@@ -161,6 +162,30 @@ async def test_a_cancelled_evaluation_does_not_stop_a_read_that_another_needs(sh
     shelf.gate.set()
     assert await second == "of-one"
     assert shelf.calls == {"of-one": 1}
+
+
+class Stuck(Shelf):
+    """A loader that never answers."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended = asyncio.Event()
+
+    @override
+    async def load(self, load):
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            self.ended.set()
+
+
+async def test_a_read_ends_with_the_deadline_of_its_callers():
+    stuck = Stuck()
+    loads = Loads(stuck, deadline=Deadline(SystemClock(), 0.05))
+    with pytest.raises(TimeoutError):
+        await loads.evaluate(reading("one.data.k", loads, ONE))
+    async with asyncio.timeout(10):
+        await stuck.ended.wait()
 
 
 @pytest.mark.parametrize(
