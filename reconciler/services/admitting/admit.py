@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
@@ -308,10 +307,13 @@ class _Work:
             reads.context = context
             return RuleRun.of(step.program, subject, context, exceptions, verdict)
 
-        if self.question.request.cut and run_on(step.seen).decide().fires:
-            msg = f"the object is nested more deeply than {MOST_LEVELS} levels"
-            raise EvaluationError(msg)
-        return partial(step.evaluate, run_on)
+        def work() -> StepResult:
+            if self.question.request.cut and run_on(step.seen).decide().fires:
+                msg = f"the object is nested more deeply than {MOST_LEVELS} levels"
+                raise EvaluationError(msg).bare(msg)
+            return step.evaluate(run_on)
+
+        return work
 
     def _reads_of(self, program: Program) -> "_Reads":
         account = program.origin.account

@@ -72,6 +72,31 @@ async def test_execution_tiers_order_all_rules_of_a_language(make: type[Make]) -
     assert [item["name"] for item in after["spec"]["containers"]] == ["web", "log", "side"]
 
 
+class Namespaces:
+    """A loader that returns a Namespace of team blue for every load."""
+
+    async def load(self, load: Load) -> Any:
+        return {"metadata": {"name": "shop", "labels": {"team": "blue"}}}
+
+
+@pytest.mark.parametrize(("team", "allowed"), [("red", True), ("blue", False)])
+async def test_a_rule_that_reads_fails_for_a_deeply_nested_object_only_if_it_fires(
+    make: type[Make], team: str, allowed: bool
+) -> None:
+    select = "$.syntheticRefs.namespace.metadata.labels.team"
+    rule = add("a", "/metadata/labels/x", "well")
+    rule["spec"]["match"] = [POD, {"select": select, "matchValue": team}]
+    rule["metadata"]["annotations"] = FAIL
+    deep = b'{"a":' * 300 + b"1" + b"}" * 300
+    body = make.review(obj=make_pod(spec="deep")).replace(b'"deep"', deep)
+    loader = Namespaces()
+    async with World(make.index(rule), loader=loader, namespaces={"shop": {}}) as world:
+        response = await ask(world, "/mutate-kubemod/fail", body)
+    assert response["allowed"] is allowed
+    assert "patch" not in response
+    assert ("nested more deeply" in str(response)) is not allowed
+
+
 async def test_a_failing_rule_does_not_stop_other_rules(make: type[Make]) -> None:
     good = add("a", "/metadata/labels/good", "well")
     bad = patching({"op": "replace", "path": "/spec/none", "value": "1"}, name="b")
