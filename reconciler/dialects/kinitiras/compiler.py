@@ -63,7 +63,8 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
         scope = Scope(namespace=ref.namespace, selectors=spec.selectors, operations=operations)
         if operations:
             programs.append(_program(rule, origin, scope, label))
-    existing = _on_existing(policy, spec, programs) if wants_existing(policy) else ()
+    wanted = wants_existing(policy)
+    existing = _on_existing(policy, spec, programs) if wanted else ()
     return CompiledPolicy(
         ref=ref,
         uid=uid,
@@ -72,7 +73,7 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
         on_existing=existing,
         failure_policy=failure_policy_of(policy, default=FAIL),
         timeout=_SECONDS,
-        warnings=(*_warnings(spec.rules), *_past(programs, existing)),
+        warnings=(*_warnings(spec.rules), *_past(programs if wanted else (), existing)),
         object_labels=(label,) if label else (),
         cue=_programs(spec.rules),
     )
@@ -109,9 +110,9 @@ def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tup
 
 
 def _past(programs: Sequence[Program], existing: Sequence[Program]) -> Iterator[str]:
-    """Yield warnings about rules that do not run on existing objects although that is enabled."""
+    """Yield warnings about the rules of `programs` that do not run on existing objects."""
     known = {item.rule for item in existing}
-    for item in programs if existing else ():
+    for item in programs:
         if item.rule not in known:
             yield (
                 f"{item.origin.location} does not apply to existing objects:"

@@ -242,7 +242,7 @@ def _read_entries(
     several = isinstance(source, Constant) and isinstance(source.value, dict)
     if isinstance(source, Constant) and isinstance(source.value, list):
         raise InvalidPolicy(f"{location}.value", "expected a single value, or stringMap")
-    if not key and not several:
+    if not key and (operation == "remove" or not several):
         raise InvalidPolicy(f"{location}.path", "expected a key, as example.com/owner")
     if source is None and operation != "remove":
         raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")

@@ -1,11 +1,14 @@
 """The kinds that a ModRule applies to, as far as its text determines them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reconciler.dialects.kubemod.items import Item
+from reconciler.dialects.kubemod.names import KINDS_ANNOTATION
 from reconciler.engine.match import KindSelector, parse_kind
 from reconciler.engine.values.wildcard import has_wildcard
+from reconciler.errors import InvalidPolicy
 from reconciler.languages.gval.syntax import Array, Constant, Infix, Key, Node, Path
 
 DEFAULT_KINDS: Final = tuple(
@@ -38,6 +41,7 @@ DEFAULT_KINDS: Final = tuple(
 )
 """The kinds of a rule that names none: the list that KubeMod ships."""
 
+_KIND: Final = re.compile(r"[A-Za-z0-9*?]+")
 _CLUSTER_SCOPED: Final = frozenset(
     {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}
 )
@@ -58,10 +62,14 @@ def is_namespaced(selector: KindSelector) -> bool:
 
 
 def kinds_of(items: Sequence[Item], annotation: str) -> tuple[KindSelector, ...]:
-    """Return the kinds that the items name, else those of the annotation, else the defaults."""
+    """Return the kinds that the items name, else those of the annotation, else the defaults.
+
+    Raises:
+        InvalidPolicy: The annotation contains something that selects no object.
+    """
     named = _agreed(items, "kind")
     if named is None:
-        given = tuple(parse_kind(part.strip()) for part in annotation.split(",") if part.strip())
+        given = tuple(_given(part.strip()) for part in annotation.split(",") if part.strip())
         asked = [item for item in items if _reads(item.select.tree, "kind")]
         return tuple(
             selector
@@ -76,6 +84,19 @@ def kinds_of(items: Sequence[Item], annotation: str) -> tuple[KindSelector, ...]
         if not has_wildcard(kind)
         for group, version in _groups(versions)
     )
+
+
+def _given(text: str) -> KindSelector:
+    """Parse a kind of the annotation.
+
+    Raises:
+        InvalidPolicy: It selects no object: it is no kind, or a subresource.
+    """
+    selector = parse_kind(text)
+    if not _KIND.fullmatch(selector.kind) or selector.subresource not in {"", "*"}:
+        reason = f"{text} is not a kind, such as Pod or apps/v1/Deployment"
+        raise InvalidPolicy(f"metadata.annotations[{KINDS_ANNOTATION}]", reason)
+    return selector
 
 
 def tells_kinds(items: Sequence[Item]) -> bool:

@@ -302,6 +302,13 @@ def test_the_failure_policy_is_fail_unless_the_policy_sets_ignore() -> None:
         annotated("ClusterOverridePolicy", [ADDING], failure_policy="Maybe")
 
 
+def test_removing_an_entry_requires_its_key() -> None:
+    edit = {"type": "labels", "operation": "remove", "value": {"stringMap": {"a": "1"}}}
+    with pytest.raises(InvalidPolicy, match="expected a key"):
+        override({"template": edit})
+    assert override({"template": {**edit, "path": "a"}})
+
+
 class TestExisting:
     def test_rules_run_on_existing_objects_only_if_the_policy_enables_it(self):
         assert annotated("ClusterOverridePolicy", [ADDING]).on_existing == ()
@@ -321,6 +328,8 @@ class TestExisting:
         assert compiled.warnings == (
             "spec.overrideRules[0] does not apply to existing objects: it reads the old object",
         )
+        alone = annotated("ClusterOverridePolicy", rules[:1], existing="true")
+        assert alone.warnings == compiled.warnings
 
     def test_validate_rules_and_missing_selectors_are_refused_for_existing(self):
         data = {"from": "current", "path": "/a"}

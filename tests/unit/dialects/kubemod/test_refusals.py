@@ -114,6 +114,17 @@ def with_item(**fields: Any) -> Object:
             modrule(type="Reject", match=[POD], rejectMessage="{{ if }}"),
             "spec.rejectMessage: the template cannot be parsed",
         ),
+        *(
+            (
+                modrule(
+                    type="Reject",
+                    match=[{"select": "$.metadata.name"}],
+                    annotations={"kube-retrofit.dev/kinds": f"Deployment, {kind}"},
+                ),
+                f"metadata.annotations[kube-retrofit.dev/kinds]: {kind} is not a kind",
+            )
+            for kind in ("Pod/status", "///", "a b")
+        ),
         (
             patching(ADD, annotations={"kube-retrofit.dev/failure-policy": "Maybe"}),
             "metadata.annotations[kube-retrofit.dev/failure-policy]: expected Fail or Ignore",
