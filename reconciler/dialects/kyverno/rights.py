@@ -28,7 +28,7 @@ _OWN_NAMESPACE = frozenset(
         ("request", "oldObject", "metadata", "namespace"),
     }
 )
-_OWN_NAME = frozenset(
+OWN_NAME = frozenset(
     {
         ("request", "name"),
         ("request", "object", "metadata", "name"),
@@ -135,7 +135,7 @@ def _namespaces(namespace: Template | None, matcher: Matcher) -> tuple[str, ...]
     triggers = None
     if is_field(namespace, _OWN_NAMESPACE):
         triggers = matcher.namespaces
-    elif is_field(namespace, _OWN_NAME) and _are_namespaces(matcher):
+    elif is_field(namespace, OWN_NAME) and _are_namespaces(matcher):
         triggers = matcher.names or matcher.namespaces
     return triggers if triggers and len(triggers) <= _MOST_NAMESPACES else _ALL
 
@@ -148,9 +148,8 @@ def is_field(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bo
     """Return whether a template is a single variable with the unchanged value of a given field."""
     if template is None or template.parts is None or len(template.parts) > 1:
         return False
-    return (
-        not template.constant and template.reads <= paths and not template.expressions[0].functions
-    )
+    # Any other expression may yield another value, even if it reads nothing else.
+    return any(one.source.strip() in map(".".join, paths) for one in template.expressions)
 
 
 def _is_variable(template: Template | None) -> bool:

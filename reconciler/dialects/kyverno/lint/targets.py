@@ -5,20 +5,13 @@ from collections.abc import Iterator
 from reconciler.api.meta import split_api_version
 from reconciler.dialects.finding import Finding, Level, Scope
 from reconciler.dialects.kyverno.parts import parts_of
-from reconciler.dialects.kyverno.rights import constant, is_field
+from reconciler.dialects.kyverno.rights import OWN_NAME, constant, is_field
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.engine.match import KindScope, Subject
 from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.program import Program
 from reconciler.engine.values.wildcard import has_wildcard
 
-_OWN_NAME = frozenset(
-    {
-        ("request", "name"),
-        ("request", "object", "metadata", "name"),
-        ("request", "oldObject", "metadata", "name"),
-    }
-)
 _OWN_UID = frozenset(
     {("request", "object", "metadata", "uid"), ("request", "oldObject", "metadata", "uid")}
 )
@@ -78,7 +71,7 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
     scopes = [item for item in program.match.kinds() if _selects(item, api_version, kind)]
     if not scopes:
         return
-    itself = is_field(target.name, _OWN_NAME) or is_field(target.uid, _OWN_UID)
+    itself = is_field(target.name, OWN_NAME) or is_field(target.uid, _OWN_UID)
     if itself and any("DELETE" in item.operations for item in scopes):
         yield Finding(
             level=Level.WARNING,

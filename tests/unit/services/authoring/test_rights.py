@@ -109,6 +109,19 @@ VARIABLE = "{{ request.object.metadata.namespace }}"
             ],
             id="the namespace of triggers whose namespaces are listed",
         ),
+        *(
+            pytest.param(
+                policy(secret(namespace="{{ " + expression + " }}", name="s"), match=IN_A_AND_B),
+                ["get secrets named s", "update secrets named s"],
+                id=f"a namespace that may be another one than the trigger's: {expression}",
+            )
+            for expression in (
+                "'kube-public'",
+                "request.namespace && 'kube-public'",
+                "request.object.metadata.namespace || 'kube-public'",
+                "[request.namespace, 'kube-public'][1]",
+            )
+        ),
         pytest.param(
             policy(secret(namespace="{{ request.name }}", name="s"), match=NAMESPACE_A),
             [
