@@ -16,10 +16,12 @@ from typing import Any, Final
 
 from reconciler.dialects.kyverno import pattern
 from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch.keys import Schema
 from reconciler.engine.values import scalars
 from reconciler.errors import EvaluationError, InvalidPolicy
+from reconciler.values import value_class
 
 _MISSING: Final = object()
 _NOTHING: Final = object()
@@ -112,7 +114,12 @@ class StrategicPatch:
     anchors: _Map | None
 
     def resolve(
-        self, patch: Any, resource: dict[str, Any], *, schema: Schema | None = None
+        self,
+        patch: Any,
+        resource: dict[str, Any],
+        *,
+        schema: Schema | None = None,
+        allowance: Allowance = UNLIMITED,
     ) -> dict[str, Any] | Unmet:
         """Return the plain patch for one object, without anchors.
 
@@ -120,6 +127,7 @@ class StrategicPatch:
             patch: The compiled patch after variable substitution.
             resource: The object to be patched.
             schema: Of the object; its merge keys identify the elements that a template matches.
+            allowance: What matching may cost.
 
         Raises:
             EvaluationError: Patch and object differ in the types of their values.
@@ -129,7 +137,7 @@ class StrategicPatch:
         if self.anchors is None:
             return patch
         try:
-            plain = _resolve_map(self.anchors, patch, resource, schema)
+            plain = _Resolution(allowance=allowance).map(self.anchors, patch, resource, schema)
         except _UnmetCondition as unmet:
             return Unmet(reason=str(unmet), bare=unmet.scope)
         except RecursionError as error:
@@ -211,90 +219,128 @@ def _compile_list(patch: list[Any], location: str, *, tested: bool) -> _List | N
     )
 
 
-def _resolve_map(
-    anchors: _Map, patch: dict[str, Any], resource: Any, schema: Schema | None
-) -> Any:
-    """Return the plain map for this part of the object, or _NOTHING when it would be empty."""
-    items = _items(anchors, patch)
-    for condition in anchors.conditions:
-        _check(condition, *items[condition.index], resource)
-    plain: dict[str, Any] = {}
-    for index, (written, value) in enumerate(items):
-        entry = anchors.entries.get(index)
-        if entry is None:
-            plain[written] = value
-        else:
-            key, kept = _resolve_entry(entry, written, value, resource, schema)
-            if kept is not _NOTHING:
-                plain[key] = kept
-    return plain or _NOTHING
+@value_class(frozen=True, slots=True, kw_only=True)
+class _Resolution:
+    """One resolution of the anchors of a patch for an object."""
 
+    allowance: Allowance
 
-def _resolve_entry(
-    entry: _Entry, written: str, value: Any, resource: Any, schema: Schema | None
-) -> tuple[str, Any]:
-    anchor = entry.read(written)
-    key = anchor.key if anchor else written
-    inner = _field(resource, key)
-    if anchor and anchor.kind is not AnchorKind.ADD_IF_ABSENT:
-        return key, _content(entry, anchor, value, inner)
-    if anchor and inner is not _MISSING:
-        return key, _NOTHING
-    return key, _resolve(entry.child, value, inner, schema.field(key) if schema else None)
-
-
-def _resolve(
-    anchors: _Map | _List | None, patch: Any, resource: Any, schema: Schema | None
-) -> Any:
-    match anchors:
-        case None:
-            return patch
-        case _Map():
-            return _resolve_map(anchors, patch, resource, schema)
-        case _List():
-            return _resolve_list(anchors, patch, resource, schema)
-
-
-def _resolve_list(anchors: _List, patch: list[Any], resource: Any, schema: Schema | None) -> Any:
-    """Return the plain elements as written, then the patches that templates make for elements."""
-    pairs = list(zip(anchors.elements, patch, strict=True))
-    plain = [element for template, element in pairs if template is None]
-    if anchors.tested:
+    def map(
+        self, anchors: _Map, patch: dict[str, Any], resource: Any, schema: Schema | None
+    ) -> Any:
+        """Return the plain map for this part of the object, or _NOTHING when it would be empty."""
+        self.allowance.spend(STEPS_OF_ELEMENT * (1 + anchors.size))
+        items = _items(anchors, patch)
+        for condition in anchors.conditions:
+            self._check(condition, *items[condition.index], resource)
+        plain: dict[str, Any] = {}
+        for index, (written, value) in enumerate(items):
+            entry = anchors.entries.get(index)
+            if entry is None:
+                plain[written] = value
+            else:
+                key, kept = self._entry(entry, written, value, resource, schema)
+                if kept is not _NOTHING:
+                    plain[key] = kept
         return plain or _NOTHING
-    if resource is not _MISSING and not isinstance(resource, list | None):
-        raise EvaluationError(
-            "wrong node kind: expected SequenceNode: the patch has a list with anchors where"
-            " the object has none"
-        )
-    made: list[Any] = []
-    for template, element in pairs:
-        if template is not None:
-            made.extend(_instantiate(template, element, resource, schema))
-    return plain + made or _NOTHING
 
+    def _entry(
+        self, entry: _Entry, written: str, value: Any, resource: Any, schema: Schema | None
+    ) -> tuple[str, Any]:
+        anchor = entry.read(written)
+        key = anchor.key if anchor else written
+        inner = _field(resource, key)
+        if anchor and anchor.kind is not AnchorKind.ADD_IF_ABSENT:
+            return key, self._content(entry, anchor, value, inner)
+        if anchor and inner is not _MISSING:
+            return key, _NOTHING
+        return key, self.value(entry.child, value, inner, schema.field(key) if schema else None)
 
-def _instantiate(
-    template: _Map, element: dict[str, Any], resource: Any, schema: Schema | None
-) -> Iterator[dict[str, Any]]:
-    """Yield the patch of a template for each matching element; a gate yields nothing.
+    def value(
+        self, anchors: _Map | _List | None, patch: Any, resource: Any, schema: Schema | None
+    ) -> Any:
+        match anchors:
+            case None:
+                return patch
+            case _Map():
+                return self.map(anchors, patch, resource, schema)
+            case _List():
+                return self._list(anchors, patch, resource, schema)
 
-    A template with a global condition is a gate, which fails the whole patch when no element
-    passes and one failed on a global condition, or when the list is missing altogether.
-    """
-    refused: _UnmetCondition | None = None
-    passed = False
-    for item in [_MISSING] if resource is _MISSING else resource or ():
-        try:
-            plain = _resolve_map(template, element, item, schema.items if schema else None)
-        except _UnmetCondition as unmet:
-            refused = unmet if unmet.is_global else refused
-            continue
-        passed = True
-        named = _named(plain, item, schema)
-        if named and not template.has_global:
-            yield named
-    if refused and not passed:
-        raise refused
+    def _list(self, anchors: _List, patch: list[Any], resource: Any, schema: Schema | None) -> Any:
+        """Return the plain elements as written, then the patches of templates for elements."""
+        pairs = list(zip(anchors.elements, patch, strict=True))
+        plain = [element for template, element in pairs if template is None]
+        if anchors.tested:
+            return plain or _NOTHING
+        if resource is not _MISSING and not isinstance(resource, list | None):
+            raise EvaluationError(
+                "wrong node kind: expected SequenceNode: the patch has a list with anchors where"
+                " the object has none"
+            )
+        made: list[Any] = []
+        for template, element in pairs:
+            if template is not None:
+                made.extend(self._instances(template, element, resource, schema))
+        return plain + made or _NOTHING
+
+    def _instances(
+        self, template: _Map, element: dict[str, Any], resource: Any, schema: Schema | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the patch of a template for each matching element; a gate yields nothing.
+
+        A template with a global condition is a gate, which fails the whole patch when no element
+        passes and one failed on a global condition, or when the list is missing altogether.
+        """
+        refused: _UnmetCondition | None = None
+        passed = False
+        for item in [_MISSING] if resource is _MISSING else resource or ():
+            try:
+                plain = self.map(template, element, item, schema.items if schema else None)
+            except _UnmetCondition as unmet:
+                refused = unmet if unmet.is_global else refused
+                continue
+            passed = True
+            named = _named(plain, item, schema)
+            if named and not template.has_global:
+                yield named
+        if refused and not passed:
+            raise refused
+
+    def _check(self, entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
+        """Check one condition.
+
+        Raises:
+            _UnmetCondition: The condition does not hold.
+        """
+        anchor = entry.read(written)
+        if anchor is None:
+            raise EvaluationError(f"{written} is no longer an anchor after substitution")
+        value = _field(resource, anchor.key)
+        if anchor.kind is AnchorKind.NEGATION:
+            if value is not _MISSING:
+                raise _UnmetCondition(anchor.kind, f'the resource has the "{anchor.key}" key')
+            return
+        if value is _MISSING:
+            raise _UnmetCondition(
+                anchor.kind, f'could not found "{anchor.key}" key in the resource'
+            )
+        if isinstance(entry.child, _Map) and entry.child.adds:
+            return
+        if not self._holds(value, wanted):
+            raise _UnmetCondition(anchor.kind, f'"{anchor.key}" does not match the patch')
+
+    def _holds(self, value: Any, wanted: Any) -> bool:
+        if isinstance(value, dict | list) or isinstance(wanted, dict | list):
+            return pattern.match_pattern(value, wanted, self.allowance)
+        # As texts, so that the pattern "true" matches true, and "5" matches 5.
+        return pattern.matches(scalars.text(value), scalars.text(wanted), self.allowance)
+
+    def _content(self, entry: _Entry, anchor: Anchor, value: Any, resource: Any) -> Any:
+        """Return the patch in the value of a condition: the parts that are no conditions."""
+        if anchor.kind not in _CONTENT or not isinstance(value, dict | list) or not value:
+            return _NOTHING
+        return self.value(entry.child, value, resource, None)
 
 
 def _named(plain: Any, item: Any, schema: Schema | None) -> dict[str, Any] | None:
@@ -304,42 +350,6 @@ def _named(plain: Any, item: Any, schema: Schema | None) -> dict[str, Any] | Non
     keys = (schema.merge_keys if schema else None) or ("name",)
     identity = {key: item[key] for key in keys if item.get(key) not in (None, "")}
     return {**plain, **identity} if identity else None
-
-
-def _check(entry: _Entry, written: str, wanted: Any, resource: Any) -> None:
-    """Check one condition.
-
-    Raises:
-        _UnmetCondition: The condition does not hold.
-    """
-    anchor = entry.read(written)
-    if anchor is None:
-        raise EvaluationError(f"{written} is no longer an anchor after substitution")
-    value = _field(resource, anchor.key)
-    if anchor.kind is AnchorKind.NEGATION:
-        if value is not _MISSING:
-            raise _UnmetCondition(anchor.kind, f'the resource has the "{anchor.key}" key')
-        return
-    if value is _MISSING:
-        raise _UnmetCondition(anchor.kind, f'could not found "{anchor.key}" key in the resource')
-    if isinstance(entry.child, _Map) and entry.child.adds:
-        return
-    if not _holds(value, wanted):
-        raise _UnmetCondition(anchor.kind, f'"{anchor.key}" does not match the patch')
-
-
-def _holds(value: Any, wanted: Any) -> bool:
-    if isinstance(value, dict | list) or isinstance(wanted, dict | list):
-        return pattern.match_pattern(value, wanted)
-    # As texts, so that the pattern "true" matches true, and "5" matches 5.
-    return pattern.matches(scalars.text(value), scalars.text(wanted))
-
-
-def _content(entry: _Entry, anchor: Anchor, value: Any, resource: Any) -> Any:
-    """Return the patch in the value of a condition: all of its parts that are no conditions."""
-    if anchor.kind not in _CONTENT or not isinstance(value, dict | list) or not value:
-        return _NOTHING
-    return _resolve(entry.child, value, resource, None)
 
 
 def _items(anchors: _Map, patch: dict[str, Any]) -> list[tuple[str, Any]]:

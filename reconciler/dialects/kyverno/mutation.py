@@ -31,6 +31,8 @@ Path = tuple[str | int, ...]
 
 _VALUE = 64
 """Steps of copying and comparing a value of an object, beside one for each character."""
+_READ = 16
+"""Steps of reading a character of the text of a JSON patch."""
 _WORD = re.compile(r"[-+.~\w]*")
 """Texts that YAML may read as a number, true, false or null, but never as a list or map."""
 
@@ -156,7 +158,7 @@ def _apply(
 ) -> dict[str, Any] | Unmet:
     match edit:
         case StrategicEdit():
-            return _merge_strategic(edit, _substitute(edit.template, context), obj, keys)
+            return _merge_strategic(edit, context, obj, keys)
         case JsonPatchEdit():
             return _apply_operations(edit, context, obj)
         case ForeachEdit():
@@ -170,7 +172,9 @@ def _apply_operations(
     if operations is None:
         operations = compile_operations(_operations(edit, context), location=edit.location)
     try:
-        changed: dict[str, Any] = apply_operations(obj, operations, profile=LENIENT)
+        changed: dict[str, Any] = apply_operations(
+            obj, operations, profile=LENIENT, allowance=context.allowance
+        )
     except EvaluationError as error:
         msg = f"failed to patch resource: {error}"
         raise EvaluationError(msg) from error
@@ -180,6 +184,7 @@ def _apply_operations(
 def _operations(edit: JsonPatchEdit, context: Context) -> Any:
     rendered = _substitute(edit.patch, context)
     if isinstance(rendered, str):
+        context.allowance.spend(_READ * len(rendered))
         return parse_operations(rendered, location=edit.location)
     for paths, convert in ((edit.quoted, _text), (edit.plain, _scalar)):
         for path in paths:
@@ -212,13 +217,15 @@ def _scalar(value: Any) -> Any:
 
 
 def _merge_strategic(
-    edit: StrategicEdit, patch: Any, obj: dict[str, Any], keys: KeyTable
+    edit: StrategicEdit, context: Context, obj: dict[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
+    patch = _substitute(edit.template, context)
+    allowance = context.allowance
     try:
-        plain = edit.patch.resolve(patch, obj, schema=keys.of(obj))
+        plain = edit.patch.resolve(patch, obj, schema=keys.of(obj), allowance=allowance)
         if isinstance(plain, Unmet):
             return plain
-        return merge(obj, plain, keys, fronts=edit.fronts)
+        return merge(obj, plain, keys, fronts=edit.fronts, allowance=allowance)
     except EvaluationError as error:
         msg = f"failed to patch resource: {error}"
         raise EvaluationError(msg) from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.values import scalars, wildcard
 
 _BOUND = r"([-+]?[0-9]+(?:\.[0-9]+)?[A-Za-z]*)"
@@ -29,6 +30,13 @@ class AnchorKind(Enum):
 
 
 _KINDS: Final[Mapping[str, AnchorKind]] = {kind.value: kind for kind in AnchorKind}
+_KEY: Final = 48
+"""Steps of comparing one key of a pattern, beside those for its value."""
+_PART: Final = 96
+"""Steps of matching a part of a pattern, which may be an amount or a duration."""
+_TURN: Final = 16
+_SEARCHED: Final = 2
+"""Steps of matching a character of a text, with a ``?`` in the pattern and without."""
 _SKIPPING: Final = frozenset({AnchorKind.CONDITION, AnchorKind.GLOBAL})
 _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     ">=": lambda left, right: left >= right,
@@ -81,12 +89,12 @@ def in_range(value: Any, text: str, *, negated: bool = False) -> bool:
     return _compare(value, low, ">=") and _compare(value, high, "<=")
 
 
-def matches(value: Any, pattern: Any) -> bool:
+def matches(value: Any, pattern: Any, allowance: Allowance = UNLIMITED) -> bool:
     """Return whether a scalar matches a scalar pattern; a map as pattern matches any map."""
     match pattern:
         case str():
             return value == pattern or any(
-                all(_matches_part(value, part.strip(" ")) for part in choice.split("&"))
+                all(_matches_part(value, part.strip(" "), allowance) for part in choice.split("&"))
                 for choice in pattern.split("|")
             )
         case bool():
@@ -101,9 +109,15 @@ def matches(value: Any, pattern: Any) -> bool:
             return False
 
 
-def match_pattern(resource: Any, pattern: Any) -> bool:
+def _pace(pattern: str) -> int:
+    """Return the steps of matching a character of a text."""
+    # With a `?` each character takes a turn, and a number with a bit for each one of the pattern.
+    return _TURN + len(pattern) // 256 if "?" in pattern else _SEARCHED
+
+
+def match_pattern(resource: Any, pattern: Any, allowance: Allowance = UNLIMITED) -> bool:
     """Return whether a tree matches a pattern, which may have anchors."""
-    return _compare_trees(resource, pattern) is _Result.MATCH
+    return _compare_trees(resource, pattern, allowance) is _Result.MATCH
 
 
 def _matches_number(value: Any, pattern: float) -> bool:
@@ -115,7 +129,8 @@ def _matches_number(value: Any, pattern: float) -> bool:
     return read(value) == pattern
 
 
-def _matches_part(value: Any, part: str) -> bool:
+def _matches_part(value: Any, part: str, allowance: Allowance) -> bool:
+    allowance.spend(_PART + (len(value) * _pace(part) if isinstance(value, str) else 0))
     for operator in (">=", "<=", ">", "<", "!"):
         if len(part) > 1 and part.startswith(operator):
             return _compare(value, part[len(operator) :].strip(), operator)
@@ -156,22 +171,30 @@ class _Result(Enum):
     FAIL = "fail"
 
 
-def _compare_trees(resource: Any, pattern: Any) -> _Result:
+def _compare_trees(resource: Any, pattern: Any, allowance: Allowance) -> _Result:
     match pattern:
         case dict():
-            return _compare_map(resource, pattern) if isinstance(resource, dict) else _Result.FAIL
+            if not isinstance(resource, dict):
+                return _Result.FAIL
+            return _compare_map(resource, pattern, allowance)
         case list():
-            return _compare_list(resource, pattern) if isinstance(resource, list) else _Result.FAIL
+            if not isinstance(resource, list):
+                return _Result.FAIL
+            return _compare_list(resource, pattern, allowance)
         case _:
             values = resource if isinstance(resource, list) else [resource]
-            held = all(matches(value, pattern) for value in values)
+            allowance.spend(STEPS_OF_ELEMENT * len(values))
+            held = all(matches(value, pattern, allowance) for value in values)
             return _Result.MATCH if held else _Result.FAIL
 
 
-def _compare_map(resource: dict[str, Any], pattern: dict[str, Any]) -> _Result:
+def _compare_map(
+    resource: dict[str, Any], pattern: dict[str, Any], allowance: Allowance
+) -> _Result:
+    allowance.spend(_KEY * len(pattern))
     anchored: list[tuple[Anchor, Any]] = []
     plain: list[tuple[str, Any]] = []
-    for key, wanted in _expand_metadata(resource, pattern).items():
+    for key, wanted in _expand_metadata(resource, pattern, allowance).items():
         anchor = parse_anchor(key)
         if anchor is None or anchor.kind is AnchorKind.ADD_IF_ABSENT:
             plain.append((key, wanted))
@@ -179,65 +202,67 @@ def _compare_map(resource: dict[str, Any], pattern: dict[str, Any]) -> _Result:
             anchored.append((anchor, wanted))
     anchored.sort(key=lambda item: item[0].kind not in _SKIPPING)
     for anchor, wanted in anchored:
-        result = _compare_anchor(resource, anchor, wanted)
+        result = _compare_anchor(resource, anchor, wanted, allowance)
         if result is not _Result.MATCH:
             return result
     # Nested anchors first: they may decide that the pattern does not apply to this part.
-    plain.sort(key=lambda item: not _has_anchor(item[1]))
+    plain.sort(key=lambda item: not _has_anchor(item[1], allowance))
     for key, wanted in plain:
-        result = _compare_plain(resource.get(key), wanted)
+        result = _compare_plain(resource.get(key), wanted, allowance)
         if result is not _Result.MATCH:
             return result
     return _Result.MATCH
 
 
-def _compare_plain(value: Any, wanted: Any) -> _Result:
+def _compare_plain(value: Any, wanted: Any, allowance: Allowance) -> _Result:
     if wanted == "*":
         return _Result.FAIL if value is None else _Result.MATCH
-    return _compare_trees(value, wanted)
+    return _compare_trees(value, wanted, allowance)
 
 
-def _compare_anchor(resource: dict[str, Any], anchor: Anchor, wanted: Any) -> _Result:
+def _compare_anchor(
+    resource: dict[str, Any], anchor: Anchor, wanted: Any, allowance: Allowance
+) -> _Result:
     present = anchor.key in resource
     value = resource.get(anchor.key)
     match anchor.kind:
         case AnchorKind.NEGATION:
             return _Result.FAIL if present else _Result.MATCH
         case AnchorKind.EXISTENCE:
-            return _compare_existence(value, wanted) if present else _Result.MATCH
+            return _compare_existence(value, wanted, allowance) if present else _Result.MATCH
         case AnchorKind.EQUALITY:
-            return _compare_trees(value, wanted) if present else _Result.MATCH
+            return _compare_trees(value, wanted, allowance) if present else _Result.MATCH
         case AnchorKind.CONDITION if not present:
             return _Result.SKIP
         case _:
-            held = not present or _compare_trees(value, wanted) is _Result.MATCH
+            held = not present or _compare_trees(value, wanted, allowance) is _Result.MATCH
             return _Result.MATCH if held else _Result.SKIP
 
 
-def _compare_existence(value: Any, wanted: Any) -> _Result:
+def _compare_existence(value: Any, wanted: Any, allowance: Allowance) -> _Result:
     if not isinstance(value, list) or not isinstance(wanted, list):
         return _Result.FAIL
     held = all(
         isinstance(item, dict)
-        and any(_compare_trees(element, item) is _Result.MATCH for element in value)
+        and any(_compare_trees(element, item, allowance) is _Result.MATCH for element in value)
         for item in wanted
     )
     return _Result.MATCH if held else _Result.FAIL
 
 
-def _compare_list(resource: list[Any], pattern: list[Any]) -> _Result:
+def _compare_list(resource: list[Any], pattern: list[Any], allowance: Allowance) -> _Result:
     if not pattern:
         return _Result.FAIL
     match pattern[0]:
         case dict() as wanted:
-            return _join(_compare_trees(element, wanted) for element in resource)
+            return _join(_compare_trees(element, wanted, allowance) for element in resource)
         case list():
             if len(resource) < len(pattern):
                 return _Result.FAIL
             pairs = zip(resource, pattern, strict=False)
-            return _join(_compare_trees(element, item) for element, item in pairs)
+            return _join(_compare_trees(element, item, allowance) for element, item in pairs)
         case wanted:
-            return _compare_trees(resource, wanted)
+            return _compare_trees(resource, wanted, allowance)
 
 
 def _join(results: Iterable[_Result]) -> _Result:
@@ -251,47 +276,56 @@ def _join(results: Iterable[_Result]) -> _Result:
     return _Result.SKIP if skipped and not matched else _Result.MATCH
 
 
-def _has_anchor(pattern: Any) -> bool:
+def _has_anchor(pattern: Any, allowance: Allowance) -> bool:
     match pattern:
         case dict():
+            allowance.spend(STEPS_OF_ELEMENT * len(pattern))
             return any(
-                parse_anchor(key) is not None or _has_anchor(value)
+                parse_anchor(key) is not None or _has_anchor(value, allowance)
                 for key, value in pattern.items()
             )
         case list():
-            return any(_has_anchor(item) for item in pattern)
+            allowance.spend(STEPS_OF_ELEMENT * len(pattern))
+            return any(_has_anchor(item, allowance) for item in pattern)
         case _:
             return False
 
 
-def _expand_metadata(resource: dict[str, Any], pattern: dict[str, Any]) -> dict[str, Any]:
+def _expand_metadata(
+    resource: dict[str, Any], pattern: dict[str, Any], allowance: Allowance
+) -> dict[str, Any]:
     """Replace wildcard keys of labels and annotations with the keys that they match."""
     actual = resource.get("metadata")
     if not isinstance(actual, dict):
         return pattern
     return {
-        key: _expand_tags(actual, wanted)
+        key: _expand_tags(actual, wanted, allowance)
         if _plain_key(key) == "metadata" and isinstance(wanted, dict)
         else wanted
         for key, wanted in pattern.items()
     }
 
 
-def _expand_tags(metadata: dict[str, Any], pattern: dict[str, Any]) -> dict[str, Any]:
+def _expand_tags(
+    metadata: dict[str, Any], pattern: dict[str, Any], allowance: Allowance
+) -> dict[str, Any]:
     expanded = dict(pattern)
     for key, wanted in pattern.items():
         tag = _plain_key(key)
         actual = metadata.get(tag)
         if tag in ("labels", "annotations") and isinstance(wanted, dict):
             names = list(actual) if isinstance(actual, dict) else []
-            expanded[key] = {_expand_key(item, names): value for item, value in wanted.items()}
+            expanded[key] = {
+                _expand_key(item, names, allowance): value for item, value in wanted.items()
+            }
     return expanded
 
 
-def _expand_key(key: str, names: list[str]) -> str:
+def _expand_key(key: str, names: list[str], allowance: Allowance) -> str:
     plain = _plain_key(key)
     if not wildcard.has_wildcard(plain):
         return key
+    allowance.spend(len(names) * _PART + sum(map(len, names)) * _pace(plain))
     name = next((name for name in names if wildcard.matches(plain, name)), plain)
     anchor = parse_anchor(key)
     return name if anchor is None else Anchor(kind=anchor.kind, key=name).text

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.patch.diff import equal
 from reconciler.engine.patch.paths import (
     APPEND,
@@ -25,6 +26,9 @@ _NAMES: Final = ("add", "remove", "replace", "move", "copy", "test")
 # More than an object in etcd (1.5 MiB) can hold; keeps `copy` and padding from filling the memory.
 _MAX_NODES: Final = 500_000
 _MAX_PADDING: Final = 1_000
+
+_NODE: Final = 8
+"""Steps of visiting a value."""
 
 Edit = Callable[[Any, str], Any]
 Place = Any  # a key of a map or an index of a list
@@ -126,7 +130,13 @@ def _pointer(operation: dict[str, Any], field: str, location: str) -> Pointer:
     return pointer
 
 
-def apply_operations(document: Any, operations: tuple[Operation, ...], *, profile: Profile) -> Any:
+def apply_operations(
+    document: Any,
+    operations: tuple[Operation, ...],
+    *,
+    profile: Profile,
+    allowance: Allowance = UNLIMITED,
+) -> Any:
     """Return the document after all operations in order; they apply all or not at all.
 
     The input is not changed; untouched parts are shared with the result.
@@ -134,7 +144,7 @@ def apply_operations(document: Any, operations: tuple[Operation, ...], *, profil
     Raises:
         EvaluationError: An operation does not apply to the document.
     """
-    patcher = _Patcher(profile)
+    patcher = _Patcher(profile, allowance)
     for operation in operations:
         document = patcher.apply(document, operation)
     return document
@@ -147,8 +157,9 @@ class _NoParent(Exception):
 class _Patcher:
     """Applies operations to one document."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, allowance: Allowance) -> None:
         self._profile = profile
+        self._allowance = allowance
         self._nodes = 0
 
     def apply(self, document: Any, operation: Operation) -> Any:
@@ -256,11 +267,14 @@ class _Patcher:
             way.append((parent, place))
             parent = child
         changed = edit(parent, path[last])
+        copied = len(parent) if isinstance(parent, dict | list) else 0
         for parent, place in reversed(way):
+            copied += len(parent)
             if isinstance(parent, dict):
                 changed = {**parent, place: changed}
             else:
                 changed = _with(parent, place, changed)
+        self._allowance.spend(STEPS_OF_ELEMENT * len(path) + copied)
         return changed
 
     def _enter(self, parent: Any, part: str, inner: str | None) -> tuple[Any, Place, Any]:
@@ -369,6 +383,7 @@ class _Patcher:
     def _check_size(self, value: Any, path: Pointer) -> None:
         """Refuse a value that is too large or too deep for any stored object."""
         waiting = [(value, len(path))]
+        known = self._nodes
         while waiting:
             node, depth = waiting.pop()
             self._nodes += 1
@@ -378,6 +393,7 @@ class _Patcher:
                 waiting.extend((child, depth + 1) for child in node.values())
             elif isinstance(node, list):
                 waiting.extend((child, depth + 1) for child in node)
+        self._allowance.spend(_NODE * (self._nodes - known))
 
 
 def _with(parent: Any, place: Place, value: Any) -> Any:

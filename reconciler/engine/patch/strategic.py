@@ -9,9 +9,11 @@ order). The other directives of the API server are supported, too (see `directiv
 """
 
 import operator
+from collections import defaultdict
 from functools import partial
 from typing import Any, Final
 
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.patch import directives
 from reconciler.engine.patch.diff import equal
 from reconciler.engine.patch.keys import KeyTable, Schema
@@ -20,13 +22,21 @@ from reconciler.errors import EvaluationError
 from reconciler.values import value_class
 
 _ABSENT: Final = object()
+_COMPARED: Final = 8
+_PAIR: Final = 4
+"""Steps of comparing an element of a list, and a pair of elements that have no hash."""
 
 Path = tuple[str, ...]
 Identity = tuple[Any, ...]
 
 
 def merge(
-    resource: dict[str, Any], patch: dict[str, Any], keys: KeyTable, *, fronts: bool = False
+    resource: dict[str, Any],
+    patch: dict[str, Any],
+    keys: KeyTable,
+    *,
+    fronts: bool = False,
+    allowance: Allowance = UNLIMITED,
 ) -> dict[str, Any]:
     """Return the object with the patch merged in; the object itself when nothing changes.
 
@@ -35,12 +45,14 @@ def merge(
         patch: Without anchors (see `anchors.compile_strategic`).
         keys: Which lists merge by key; lists of kinds that are not in the table are replaced.
         fronts: Move elements that the patch names to the front even if nothing changes.
+        allowance: What the merge may cost.
 
     Raises:
         EvaluationError: Types of values differ, a keyed element has no key, a directive is wrong.
     """
     try:
-        merged = _Merge(keys=keys, fronts=fronts).value(resource, patch, keys.of(resource), ())
+        merging = _Merge(keys=keys, fronts=fronts, allowance=allowance)
+        merged = merging.value(resource, patch, keys.of(resource), ())
     except RecursionError as error:
         raise EvaluationError("the object or the patch is nested too deeply") from error
     return {} if merged is _ABSENT else merged
@@ -52,6 +64,7 @@ class _Merge:
 
     keys: KeyTable
     fronts: bool
+    allowance: Allowance
 
     def value(self, old: Any, patch: Any, schema: Schema | None, path: Path) -> Any:
         """Return the merged value; `old` itself when nothing changes, _ABSENT to delete it."""
@@ -87,6 +100,7 @@ class _Merge:
         if schema is None:
             # An object inside of another one, as in a custom resource, has a kind of its own.
             schema = self.keys.of(old)
+        self.allowance.spend(len(old) + STEPS_OF_ELEMENT * len(patch))
         for key in patch:
             if key[:1] == directives.MARK:
                 return self._directed(old, directives.read(patch, _place(path)), schema, path)
@@ -119,6 +133,10 @@ class _Merge:
     ) -> Any:
         if patch.strategy == "delete":
             return _ABSENT
+        for key in (*patch.removed, *patch.order):
+            listed = old.get(key)
+            elements = len(listed) if isinstance(listed, list) else 0
+            self.allowance.spend(len(old) + STEPS_OF_ELEMENT * elements)
         if patch.strategy == "replace":
             merged = self._insert(patch.fields, schema, path)
         else:
@@ -131,19 +149,33 @@ class _Merge:
         return old if equal(old, merged) else merged
 
     def _list(self, old: list[Any], patch: list[Any], schema: Schema | None, path: Path) -> Any:
-        strategy = "merge"
-        elements = patch
+        self.allowance.spend(_COMPARED * (len(old) + len(patch)))
+        strategy, last = "merge", None
         for element in patch:
             if isinstance(element, dict) and element.keys() == {directives.STRATEGY}:
-                strategy = directives.strategy(element, _place(path))
-                elements = [other for other in patch if other != element]
+                strategy, last = directives.strategy(element, _place(path)), element
+        elements = patch if last is None else [other for other in patch if other != last]
         if strategy == "delete":
             return _ABSENT
         if schema is None or schema.merge_keys is None or strategy == "replace":
             return old if equal(old, elements) else elements
         if not schema.merge_keys:
-            return _merge_set(old, elements)
+            return self._set(old, elements)
         return _KeyedList(old, schema, path, self).merge(elements)
+
+    def _set(self, old: list[Any], patch: list[Any]) -> list[Any]:
+        try:
+            return old if set(old).issuperset(patch) else list(dict.fromkeys((*patch, *old)))
+        except TypeError:
+            # Maps and lists have no hash.
+            self.allowance.spend(_PAIR * (len(old) + len(patch)) ** 2)
+        if all(value in old for value in patch):
+            return old
+        merged: list[Any] = []
+        for value in (*patch, *old):
+            if value not in merged:
+                merged.append(value)
+        return merged
 
 
 class _Order:
@@ -172,16 +204,6 @@ def _directs(element: Any) -> bool:
     return isinstance(element, dict) and directives.STRATEGY in element
 
 
-def _merge_set(old: list[Any], patch: list[Any]) -> list[Any]:
-    if all(value in old for value in patch):
-        return old
-    merged: list[Any] = []
-    for value in (*patch, *old):
-        if value not in merged:
-            merged.append(value)
-    return merged
-
-
 class _KeyedList:
     """One merge of a list whose elements are found by their keys."""
 
@@ -191,19 +213,26 @@ class _KeyedList:
         self._keys = schema.merge_keys or ()
         self._items = schema.items
         self._path = path
-        self._identities = [self._identity(element) for element in old]
+        merging.allowance.spend(STEPS_OF_ELEMENT * len(old))
+        self._places: dict[Identity, list[int]] = defaultdict(list)
+        for i, element in enumerate(old):
+            self._places[self._identity(element)].append(i)
+        self._partial = [known for known in self._places if None in known]
 
     def merge(self, patch: list[Any]) -> list[Any]:
         """Return patched and new elements in the order of the patch, then the others as before."""
         front: list[tuple[Identity, Any]] = []
+        found: dict[Identity, int] = {}
+        partial = False
         used: set[int] = set()
         changed = False
         for element in patch:
             identity = self._identity_of_patch(element)
-            at = _find(front, identity)
+            partial = partial or None in identity
+            at = self._find(front, identity) if partial else found.get(identity)
             if at is None:
-                places = self._places(identity)
-                at = len(front)
+                places = self._find_old(identity)
+                at = found[identity] = len(front)
                 front.append((identity, self._old[places[-1]] if places else _ABSENT))
                 used.update(places)
                 changed = changed or len(places) > 1
@@ -218,18 +247,28 @@ class _KeyedList:
         merged = [element for _, element in front if element is not _ABSENT] + rest
         return self._old if not changed and equal(self._old, merged) else merged
 
-    def _places(self, identity: Identity) -> list[int]:
+    def _find(self, front: list[tuple[Identity, Any]], identity: Identity) -> int | None:
+        """Return the index of an earlier element of the patch, if possible an exact match."""
+        self._merging.allowance.spend(STEPS_OF_ELEMENT * len(front))
+        for same in (operator.eq, _agree):
+            for at, (known, _) in enumerate(front):
+                if same(known, identity):
+                    return at
+        return None
+
+    def _find_old(self, identity: Identity) -> list[int]:
         """Return the indexes of an element in the old list; several if it has duplicates."""
-        exact = [i for i, known in enumerate(self._identities) if known == identity]
-        if exact or len(self._keys) == 1:
-            return exact
-        near = [i for i, known in enumerate(self._identities) if _agree(known, identity)]
-        if len({self._identities[i] for i in near}) > 1:
+        if identity in self._places:
+            return self._places[identity]
+        others = self._places if None in identity else self._partial
+        self._merging.allowance.spend(STEPS_OF_ELEMENT * len(others))
+        near = [known for known in others if _agree(known, identity)]
+        if len(near) > 1:
             raise EvaluationError(
                 f"{_place((*self._path, _label(identity)))}: several elements of the object fit;"
                 f" give all of {', '.join(self._keys)}"
             )
-        return near
+        return self._places[near[0]] if near else []
 
     def _identity_of_patch(self, element: Any) -> Identity:
         if not isinstance(element, dict):
@@ -254,15 +293,6 @@ def _identity(element: Any, keys: tuple[str, ...]) -> Identity:
         return (None,) * len(keys)
     values = [element.get(key) for key in keys]
     return tuple(None if isinstance(value, dict | list) else value for value in values)
-
-
-def _find(front: list[tuple[Identity, Any]], identity: Identity) -> int | None:
-    """Return the index of an earlier element of the patch; an exact match precedes a partial."""
-    for same in (operator.eq, _agree):
-        for at, (known, _) in enumerate(front):
-            if same(known, identity):
-                return at
-    return None
 
 
 def _agree(left: Identity, right: Identity) -> bool:
