@@ -168,13 +168,18 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def is_bounded(number: int) -> bool:
+    """Return whether a Kubernetes object can hold an integer exactly: with or without a sign."""
+    return -_INT64 <= number < 2 * _INT64
+
+
 def bounded(number: float) -> float:
     """Return an integer of 64 bits exactly, and any other number as a float.
 
     Raises:
         ValueError: The number is not finite.
     """
-    if isinstance(number, int) and -_INT64 <= number < 2 * _INT64:
+    if isinstance(number, int) and is_bounded(number):
         return number
     try:
         result = float(number)

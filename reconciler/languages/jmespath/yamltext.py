@@ -25,6 +25,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from reconciler.languages.jmespath.values import is_bounded
+
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_VALUES: Final = 100_000
@@ -265,21 +267,27 @@ def _scalar(event: Any, *, words: bool) -> Any:
         return _CONSTANTS[text]
     if words and text in _WORDS:
         return _WORDS[text]
-    if _DECIMAL.fullmatch(text):
-        return int(text.replace("_", ""))
-    if found := _OTHER_BASE.fullmatch(text):
-        sign, hexadecimal, binary, octal = found.groups()
-        digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
-        return _integer(sign, digits.replace("_", ""), base, text)
+    number = _integer(text)
+    if number is not None and is_bounded(number):
+        return number
     return _float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _integer(sign: str, digits: str, base: int, text: str) -> int | str:
-    return int(sign + digits, base) if digits else text
+def _integer(text: str) -> int | None:
+    if _DECIMAL.fullmatch(text):
+        return int(text.replace("_", ""))
+    found = _OTHER_BASE.fullmatch(text)
+    if found is None:
+        return None
+    sign, hexadecimal, binary, octal = found.groups()
+    digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
+    digits = digits.replace("_", "")
+    return int(sign + digits, base) if digits else None
 
 
 def _float(text: str) -> float | str:
+    """Return a number; as in Go, an integer beyond 64 bits becomes a float."""
     value = float(text.replace("_", ""))
     if not math.isfinite(value):
         return text
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() and is_bounded(int(value)) else value

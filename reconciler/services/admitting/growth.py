@@ -31,10 +31,16 @@ class Growth:
         self._most = self._original = _size(original)
 
     def fault(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-        """Return why an object is too large now, empty if it is not.
+        """Return why an object is too large now or cannot be stored at all, else an empty text.
 
         An object that already was that large is not refused for its original size.
         """
+        try:
+            return self._fault(before, after)
+        except orjson.JSONEncodeError as error:
+            return f"the object would have no JSON form: {error}"
+
+    def _fault(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         allowed, original = self._allowed, self._original
         if self._newest is not before or self._most <= self._small:
             self._most = _size(after)
