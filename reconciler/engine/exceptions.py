@@ -119,6 +119,7 @@ def excepting_target(
         namespace=meta.get("namespace", ""),
         obj=obj,
         namespace_labels=namespace_labels,
+        allowance=context.allowance,
     )
     bound = context.bind(target=obj)
     return tuple(

@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.api.meta import Kind
 from reconciler.dialects.registry import compile_exception, compile_policy
+from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.context import request_context
 from reconciler.engine.exceptions import excepting, excepting_target, skipped
 from reconciler.engine.match import Decision, Subject, UserInfo
@@ -200,6 +201,14 @@ class TestTargets:
         assert bool(excepting(compiled, asked, context(asked))) is of_trigger
         found = excepting_target(compiled, CONFIG_MAP, asked.obj, {}, context(asked))
         assert bool(found) is of_target
+
+    def test_matching_a_target_spends_the_allowance(self):
+        resources = {"kinds": ["ConfigMap"], "annotations": {"a*": "*b?c*"}}
+        compiled = [compile_exception(exception(match={"any": [{"resources": resources}]}))]
+        obj = {**subject().obj, "metadata": {"name": "x", "annotations": {"a": "b" * 250_000}}}
+        asked = context(subject()).within(Allowance(BRIEF_STEPS))
+        with pytest.raises(Exhausted):
+            excepting_target(compiled, CONFIG_MAP, obj, {}, asked)
 
     @pytest.mark.parametrize(("value", "expected"), [("on", True), ("off", False)])
     def test_conditions_can_read_the_target(self, value, expected):
