@@ -2,9 +2,11 @@ import pytest
 
 from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.dialects.kyverno.template import compile_template
+from reconciler.dialects.registry import compile_policy
 from reconciler.engine.context import Context
 from reconciler.errors import EvaluationError
 
+SECRET = "{{ request.object.data.password }}"
 PLACE = "spec.rules[0].mutate.targets[1]"
 OBJECT = {
     "metadata": {"name": "web", "namespace": "shop", "labels": {"tier": "x*"}},
@@ -182,3 +184,37 @@ def test_a_name_that_no_object_can_have_is_an_error(field, value):
     target = Target(location=PLACE, **parts, **{field: compiled})
     with pytest.raises(EvaluationError, match="no object has such a name"):
         resolve(1, target, Context({"request": {"name": value}}), policy_namespace="")
+
+
+@pytest.mark.parametrize(
+    ("entries", "confidential"),
+    [
+        ([("a", SECRET), ("b", "{{ a }}")], True),
+        ([("a", SECRET), ("b", "{{ a }}"), ("a", "x")], True),
+        ([("a", SECRET), ("a", "x"), ("b", "{{ a }}")], False),
+        ([("b", SECRET), ("b", "{{ request.name }}")], False),
+    ],
+)
+def test_a_name_may_reveal_content_through_the_entries_before_each_entry(
+    entries: list[tuple[str, str]], confidential: bool
+) -> None:
+    rule = {
+        "name": "r",
+        "match": {"any": [{"resources": {"kinds": ["Secret"]}}]},
+        "context": [{"name": name, "variable": {"value": value}} for name, value in entries],
+        "mutate": {
+            "targets": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "{{ b }}"}
+            ],
+            "patchStrategicMerge": {"data": {"x": "y"}},
+        },
+    }
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": [rule]},
+    }
+    targets = compile_policy(policy).programs[0].targets
+    assert targets is not None
+    assert targets.named_by_content(0) is confidential
