@@ -206,7 +206,10 @@ def _convert(document: Any, path: Path, convert: Callable[[Any], Any]) -> None:
 def _text(value: Any) -> Any:
     if isinstance(value, str):
         return value
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError as error:
+        raise EvaluationError(f"a value cannot become text: {error}") from error
 
 
 def _scalar(value: Any) -> Any:

@@ -390,3 +390,13 @@ def test_entries_of_one_target_are_not_visible_to_the_next():
         obj = {**WIDGET, "metadata": {"name": name, "namespace": "a"}}
         assert change(built, 0, context, obj).after["spec"]["log"] == [name]
     assert not context.deferred
+
+
+def test_a_value_that_is_too_deep_to_become_text_is_an_error() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    patch = '- {op: add, path: /copy, value: "{{ target.spec }}"}'
+    done = changed(block("['x']", patch), obj={**WIDGET, "spec": deep})
+    assert done.status is ERROR
+    assert "a value cannot become text" in done.message
