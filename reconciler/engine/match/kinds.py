@@ -31,6 +31,11 @@ class KindSelector:
         """
         return not (self.subresource or "*" in self.kind or "?" in self.kind)
 
+    @property
+    def is_every_kind(self) -> bool:
+        """Return whether the pattern of the kind fits practically any name."""
+        return "*" in self.kind and not self.kind.strip("*?")
+
 
 def parse_kind(text: str) -> KindSelector:
     """Parse a kind selector; one with more than four parts selects nothing.

@@ -35,7 +35,7 @@ def lost_findings(policy: CompiledPolicy, program: Program) -> Iterator[Finding]
 
 def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Finding]:
     place, selector = f"{program.origin.location}.match", kind.selector
-    if selector.kind == "*" and not selector.subresource.strip("*"):
+    if selector.is_every_kind and not selector.subresource.strip("*"):
         yield Finding(
             level=Level.WARNING,
             code="every-kind",

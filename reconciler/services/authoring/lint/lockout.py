@@ -40,4 +40,4 @@ def _matches_everything(program: Program) -> bool:
     if program.origin.namespace or program.match.namespaces is not None:
         return False
     selectors = (scope.selector for scope in program.match.kinds())
-    return any(item.kind == "*" and has_wildcard(item.group) for item in selectors)
+    return any(item.is_every_kind and has_wildcard(item.group) for item in selectors)

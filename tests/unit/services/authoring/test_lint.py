@@ -654,8 +654,9 @@ def test_an_unknown_foreach_list_is_a_warning_in_a_rule_that_changes_its_trigger
     assert (refused.code, refused.location) == ("invalid", finding.location)
 
 
-def test_a_rule_that_changes_triggers_of_all_kinds_is_refused() -> None:
-    codes = {item.code: item.level for item in found(own_rule(resources_kinds=["*"]))}
+@pytest.mark.parametrize("kind", ["*", "**", "?*"])
+def test_a_rule_that_changes_triggers_of_all_kinds_is_refused(kind: str) -> None:
+    codes = {item.code: item.level for item in found(own_rule(resources_kinds=[kind]))}
     assert codes == {"all-kinds-fail": Level.ERROR, "every-kind": Level.WARNING}
 
 
