@@ -8,7 +8,7 @@ from typing import Final
 from reconciler.api.meta import Object, policy_ref
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
-from reconciler.errors import Interrupted, InvalidPolicy
+from reconciler.errors import InvalidPolicy
 from reconciler.hooks.declared import DeclaredHook, compile_hook, is_executable
 from reconciler.hooks.ports import HookRef, Runs
 from reconciler.hooks.records import HookIdentity, Passed, passed_of
@@ -182,25 +182,31 @@ class Hooks:
 
     async def _live(self, declared: DeclaredHook, obj: Object, begun: asyncio.Event) -> None:
         """Run a hook once its programs compile; until then, the others need not wait for it."""
-        while True:
+        account: HookAccount | None = None
+
+        def stored() -> Object:
+            return obj if account is None else account.object
+
+        def tell(problem: str) -> None:
+            nonlocal account
+            if problem:
+                account = self.accounts.open(declared, stored())
+                account.tell("", "", f"its jq programs cannot be compiled: {problem}")
+                begun.set()
+
+        async def work() -> None:
             try:
                 await compile_programs(declared.programs, self.deps.informer.jq)
             except InvalidPolicy as error:
-                self._refuse(obj, error)
+                self._refuse(stored(), error)
                 begun.set()
                 return
-            except Interrupted as error:
-                account = self.accounts.open(declared, obj)
-                account.tell("", "", f"its jq programs cannot be compiled: {error}")
-                begun.set()
-                await asyncio.sleep(_AGAIN)
-                obj = account.object
-            else:
-                break
-        hook = self.active[declared.ref] = self._activate(declared, obj)
-        self.dispatcher.wake()
-        begun.set()
-        await hook.run()
+            hook = self.active[declared.ref] = self._activate(declared, stored())
+            self.dispatcher.wake()
+            begun.set()
+            await hook.run()
+
+        await repeat(work, pauses=(_AGAIN, _AGAIN), tell=tell)
 
     def _refuse(self, obj: Object, error: InvalidPolicy) -> None:
         # The status of an executable's Hook is written by the program that registered it.
