@@ -75,6 +75,14 @@ def bind_account(policy: Object, compiled: CompiledPolicy) -> CompiledPolicy:
     return compiled.acting_as(parse_account(policy, reserved=own_namespaces(OWN_NAMESPACE)))
 
 
+def placed_policy(obj: Object) -> Object:
+    """Return a policy of any version of its kind with the namespace that a cluster gives it."""
+    meta = obj["metadata"]
+    if obj["kind"] not in _NAMESPACED or meta.get("namespace"):
+        return obj
+    return {**obj, "metadata": {**meta, "namespace": "default"}}
+
+
 def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) -> PolicySet:
     """Compile each policy once; other objects are ignored."""
     compiled: list[CompiledPolicy] = []
@@ -88,7 +96,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
                 text = f"{document.place}: {obj['kind']} {name}: this language is not evaluated"
                 refused.append(Refused(name=name, message=text, foreign=True))
             continue
-        policy = _placed(obj)
+        policy = placed_policy(obj)
         try:
             one = compile_policy(policy, given=values.given(name, rule_names(policy)))
         except InvalidPolicy as error:
@@ -141,13 +149,6 @@ def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
         if root == "request" and field not in _REQUEST and (root, field) not in paths:
             text = f"a request has no field {field}{nearest(field, _REQUEST)}"
             raise InvalidSetting(f"--set {name}={value}: {text}")
-
-
-def _placed(obj: Object) -> Object:
-    meta = obj["metadata"]
-    if obj["kind"] not in _NAMESPACED or meta.get("namespace"):
-        return obj
-    return {**obj, "metadata": {**meta, "namespace": "default"}}
 
 
 def _rules(policy: Object) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from reconciler.cli.desk.file_objects import FileObjects, Scopes
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
-from reconciler.cli.desk.policies import bind_account, check_settings, rule_names
+from reconciler.cli.desk.policies import bind_account, check_settings, placed_policy, rule_names
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.object_source import FileObjectSource, ObjectSource
 from reconciler.cli.explain.request import Request
@@ -120,9 +120,8 @@ class ExplainOptions:
             InvalidSetting: The file holds no policy.
             InvalidPolicy: A policy is refused.
         """
-        scopes = Scopes()
         found = [
-            compiled(scopes.placed(obj), desk, f"{document.place}: ")
+            compiled(placed_policy(obj), desk, f"{document.place}: ")
             for document, obj in objects(read_all([self.policy]), self.passed_over.add)
             if is_policy(obj)
         ]

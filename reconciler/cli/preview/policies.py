@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
-from reconciler.cli.desk.file_objects import Scopes
 from reconciler.cli.desk.files import no_matter, objects, read_all
-from reconciler.cli.desk.policies import bind_account
+from reconciler.cli.desk.policies import bind_account, placed_policy
 from reconciler.cli.desk.stored import policy_key
 from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.program import CompiledPolicy
@@ -49,9 +48,8 @@ def read_files(
     Raises:
         InvalidSetting: A file cannot be used.
     """
-    scopes = Scopes()
     return [
-        (str(document.place), scopes.placed(obj))
+        (str(document.place), placed_policy(obj))
         for document, obj in objects(read_all(names), pass_over)
         if is_policy(obj)
     ]

@@ -8,6 +8,7 @@ import jsonpatch
 import pytest
 import yaml
 
+from reconciler.cli.preview.policies import compile_found, read_files
 from reconciler.dialects.registry import compile_policy
 from tests.calls import counted
 from tests.unit.cli.desk.conftest import Desk
@@ -668,3 +669,19 @@ def test_warnings_can_have_an_exit_code(
 ) -> None:
     desk.write("cm.yaml", OBJECT)
     assert desk.run("apply", policy(rules), "cm.yaml", *words).exit_code == code
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+@pytest.mark.parametrize(("kind", "key"), [("ClusterPolicy", "p"), ("Policy", "default/p")])
+def test_a_policy_of_every_version_gets_the_namespace_of_its_kind(
+    desk: Desk, policy: Policy, version: str, kind: str, key: str
+) -> None:
+    path = Path(policy(LABEL))
+    text = path.read_text().replace("kyverno.io/v1", f"kyverno.io/{version}")
+    desk.write("p.yaml", text.replace("kind: ClusterPolicy", f"kind: {kind}"))
+    assert (
+        f"{key} / label" in desk.run("apply", "p.yaml", "-r", desk.write("o.yaml", OBJECT)).stdout
+    )
+    done = desk.run("explain", "p.yaml", "--trigger", "o.yaml")
+    assert "seen: b" in done.stdout
+    assert [item.key for item in compile_found(read_files(["p.yaml"])).compiled] == [key]
