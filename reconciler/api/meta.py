@@ -169,9 +169,9 @@ def ref_of(obj: Mapping[str, Any]) -> ObjectRef:
     return ObjectRef(
         api_version=str(obj.get("apiVersion", "")),
         kind=str(obj.get("kind", "")),
-        namespace=str(meta.get("namespace", "")),
-        name=str(meta.get("name", "")),
-        uid=str(meta.get("uid", "")),
+        namespace=str(meta.get("namespace") or ""),
+        name=str(meta.get("name") or ""),
+        uid=str(meta.get("uid") or ""),
     )
 
 

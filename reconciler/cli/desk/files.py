@@ -27,6 +27,7 @@ _WILDCARDS = "*?["
 _OPENED: Final = re.compile(r"/dev/fd/[0-9]+|/dev/stdin|/proc/self/fd/[0-9]+")
 _TOOLS: Final = ("kustomize.config.k8s.io", "cli.kyverno.io")
 """API groups of configuration files of tools, which are never stored in a cluster."""
+_NAMES: Final = ("name", "generateName", "namespace")
 _TYPES = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
 
 
@@ -187,7 +188,7 @@ def _checked(document: Document, value: Any) -> Object:
     meta = value.get("metadata")
     if not isinstance(meta, dict):
         raise InvalidSetting(f"{document.place}: the {value['kind']} has no metadata")
-    for name in ("name", "generateName", "namespace"):
+    for name in _NAMES:
         if not isinstance(meta.get(name), str | None):
             raise InvalidSetting(
                 f"{document.place}: metadata.{name} is not a string; put it in quotes"
@@ -200,7 +201,16 @@ def _checked(document: Document, value: Any) -> Object:
             f" {size / 1024**2:.1f} MiB; no cluster takes an object of more than"
             f" {MAX_OBJECT // 1024**2} MiB"
         )
-    return value
+    return _without_null_names(value)
+
+
+def _without_null_names(obj: Object) -> Object:
+    # Charts render an empty value as null; an API server drops it.
+    meta = obj["metadata"]
+    if all(name not in meta or meta[name] is not None for name in _NAMES):
+        return obj
+    kept = {key: item for key, item in meta.items() if key not in _NAMES or item is not None}
+    return {**obj, "metadata": kept}
 
 
 def _encoded(value: Any) -> bytes:

@@ -32,7 +32,9 @@ def test_a_reference_is_written_as_kind_namespace_and_name(namespace, text):
     assert str(ObjectRef(api_version="v1", kind="Secret", namespace=namespace, name="s")) == text
 
 
-@pytest.mark.parametrize("obj", [{}, {"metadata": None}, {"metadata": {}}])
+@pytest.mark.parametrize(
+    "obj", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": None, "uid": None}}]
+)
 def test_missing_metadata_is_read_as_empty(obj):
     assert ref_of(obj) == ObjectRef(api_version="", kind="", name="")
     assert resource_version(obj) == ""

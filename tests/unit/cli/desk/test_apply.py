@@ -685,3 +685,25 @@ def test_a_policy_of_every_version_gets_the_namespace_of_its_kind(
     done = desk.run("explain", "p.yaml", "--trigger", "o.yaml")
     assert "seen: b" in done.stdout
     assert [item.key for item in compile_found(read_files(["p.yaml"])).compiled] == [key]
+
+
+def test_a_null_name_or_namespace_is_none(desk: Desk, policy: Policy) -> None:
+    rule = """
+    - name: grant
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate:
+        targets: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: viewer}]
+        patchStrategicMerge: {metadata: {labels: {x: "1"}}}
+    """
+    path = Path(policy(rule))
+    desk.write("p.yaml", path.read_text().replace("{name: p}", "{name: p, namespace: }"))
+    role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n"
+    desk.write("role.yaml", f"{role}metadata: {{name: viewer, namespace: }}\nrules: []\n")
+    meta = "{name: , generateName: x-, namespace: }"
+    desk.write("o.yaml", f"apiVersion: v1\nkind: ConfigMap\nmetadata: {meta}\n")
+    done = desk.run("apply", "p.yaml", "-r", "o.yaml", "-t", "role.yaml", "-o", "json")
+    assert done.exit_code == 0, done.output
+    trigger, changed = json.loads(done.stdout)["items"]
+    assert trigger["metadata"] == {"generateName": "x-"}
+    assert changed["metadata"] == {"name": "viewer", "labels": {"x": "1"}}
+    assert "None" not in desk.run("apply", "p.yaml", "-r", "o.yaml", "-t", "role.yaml").output
