@@ -103,6 +103,7 @@ class Session:
             Otherwise each rule sees the targets as in their files.
         targets_given: Whether targets were given; if so, a missing target is an error, not a skip.
         changed: The changed objects so far.
+        begun: The triggers so far; another object of the same name is evaluated as it was read.
         environment: Time and random numbers for expressions; the time is fixed for a session.
     """
 
@@ -115,15 +116,18 @@ class Session:
     chained: bool = True
     targets_given: bool = True
     changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
+    begun: set[Key] = field(default_factory=set)
     environment: Mapping[str, Any] = field(default_factory=_environment_entry)
 
     async def run(self, trigger: Object, operation: str = "") -> TriggerRun:
         """Return the results of the policies for a trigger and for their targets.
 
         Args:
-            trigger: The object, which is not modified.
+            trigger: The object as read; it is not modified. Rules see it as earlier runs changed
+                it as a target.
             operation: The operation for this run; empty for the default.
         """
+        trigger = self._current(trigger)
         chain = Chain(groups=self._groups(trigger), obj=trigger)
         results: list[RuleResult] = []
         others: list[RuleResult] = []
@@ -150,6 +154,14 @@ class Session:
             by_policy=by_policy,
             loads=loads,
         )
+
+    def _current(self, trigger: Object) -> Object:
+        key = key_of(trigger)
+        if not self.chained or key in self.begun:
+            return trigger
+        self.begun.add(key)
+        kept = self.changed.get(key)
+        return trigger if kept is None else dict(kept)
 
     def _groups(self, trigger: Object) -> tuple[Group, ...]:
         # In the order in which policies are given, as Kyverno's command applies them.

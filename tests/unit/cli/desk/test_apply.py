@@ -707,3 +707,37 @@ def test_a_null_name_or_namespace_is_none(desk: Desk, policy: Policy) -> None:
     assert trigger["metadata"] == {"generateName": "x-"}
     assert changed["metadata"] == {"name": "viewer", "labels": {"x": "1"}}
     assert "None" not in desk.run("apply", "p.yaml", "-r", "o.yaml", "-t", "role.yaml").output
+
+
+CHAIN = """
+- name: to-b
+  match: {any: [{resources: {kinds: [ConfigMap], names: [a]}}]}
+  mutate:
+    targets: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: b}]
+    patchStrategicMerge: {metadata: {annotations: {from-a: "yes"}}}
+- name: label
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  mutate: {patchStrategicMerge: {metadata: {labels: {l: "1"}}}}
+"""
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_trigger_that_was_changed_as_a_target_keeps_that_change(
+    desk: Desk, policy: Policy, order: str
+) -> None:
+    texts = [f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n" for name in order]
+    objects = desk.write("objects.yaml", "---\n".join(texts))
+    done = desk.run("apply", policy(CHAIN), "-r", objects, "-o", "json")
+    found = {item["metadata"]["name"]: item for item in json.loads(done.stdout)["items"]}
+    assert found["b"]["metadata"]["annotations"] == {"from-a": "yes"}
+    assert found["b"]["metadata"]["labels"] == {"l": "1"}
+
+
+def test_objects_of_the_same_name_are_evaluated_as_they_were_read(
+    desk: Desk, policy: Policy
+) -> None:
+    for place in ("dev", "prod"):
+        desk.write(f"env/{place}.yaml", OBJECT.replace("a: b", f"a: {place}"))
+    done = desk.run("apply", policy(SPREAD + LABEL), "-r", "env")
+    assert "seen: dev" in done.stdout
+    assert "seen: prod" in done.stdout
