@@ -96,7 +96,9 @@ def run_file(
 
     runs: list[TestRun] = []
     try:
-        runs += [asyncio.run(run(item)) for item in read_tests(path)]
+        for item in read_tests(path):
+            # One by one: an error leaves the runs before it.
+            runs.append(asyncio.run(run(item)))  # noqa: PERF401
     except RetrofitError as error:
         place = "" if str(error).startswith(str(path)) else f"{path}: "
         return FileRun(path=path, runs=tuple(runs), broken=f"{place}{error}")

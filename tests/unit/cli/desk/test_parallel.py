@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.desk.suite import watch
+from reconciler.cli.desk.suite.parallel import run_file
 from reconciler.cli.output.exits import INTERRUPTED
 from reconciler.clock import SystemClock
 from tests.unit.cli.desk.conftest import Desk
@@ -190,3 +191,12 @@ def test_a_change_of_a_named_file_runs_the_tests_again(
 def test_watching_is_refused_with_json_output(desk: Desk) -> None:
     folder(desk, "t")
     assert desk.run("test", "t", "--watch", "-o", "json").exit_code == 2
+
+
+def test_a_broken_test_leaves_the_results_of_earlier_tests_of_its_file(desk: Desk) -> None:
+    folder(desk, "a")
+    path = desk.folder / "a/kyverno-test.yaml"
+    path.write_text(path.read_text() + "---" + TEST % ("b", "../absent.yaml", "pass"))
+    done = run_file(path)
+    assert [item.test.name for item in done.runs] == ["a"]
+    assert "absent.yaml: there is no such file" in done.broken
