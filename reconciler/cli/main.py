@@ -2,9 +2,11 @@
 
 import importlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -12,7 +14,7 @@ from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 from typing_extensions import override
 
-from reconciler.cli.output.exits import INTERRUPTED, code_of
+from reconciler.cli.output.exits import INTERRUPTED, NOT_RUN, code_of
 from reconciler.cli.output.screen import warn
 from reconciler.cli.output.terminal import visible_streams
 from reconciler.errors import InvalidSetting, RetrofitError
@@ -160,10 +162,19 @@ class _Retrofit(click.Group):
     @override
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                # Here, where a full disk can still be reported.
+                sys.stdout.flush()
         except RetrofitError as error:
             warn(f"Error: {error}")
             raise click.exceptions.Exit(code_of(error)) from error
+        except BrokenPipeError:
+            raise  # The reader has enough, as `head`: click ends without a message.
+        except (OSError, UnicodeError) as error:
+            warn(f"Error: {error}")
+            raise click.exceptions.Exit(NOT_RUN) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
 
@@ -187,6 +198,11 @@ def main() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by the caller, as by >&-: the next file to be opened would take its place.
+            stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
     retrofit()
 
 

@@ -1,13 +1,16 @@
 """The `Kinds` and `MergeKeys` ports, from a table of common kinds and additions to it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from reconciler.api.kinds import kinds_of
-from reconciler.api.meta import Kind, Object, split_api_version
+from reconciler.api.meta import Kind, Object, ref_of, split_api_version
+from reconciler.engine import reading
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.engine.values.wildcard import has_wildcard, matches
+from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.installation import REPLACING
 
 # Group version, then kind=plural, then N for namespaced kinds, then the subresources.
@@ -133,20 +136,17 @@ class MemoryKinds:
         self._served += [kind for kind in kinds if kind not in self._served]
 
     def serve_definition(self, definition: Object) -> None:
-        """Serve the kinds of a CustomResourceDefinition, its storage version first."""
+        """Serve the kinds of a CustomResourceDefinition, its storage version first.
+
+        Raises:
+            InvalidSetting: The definition is malformed, or of v1beta1 with one version.
+        """
+        try:
+            self.serve(*_defined(reading.object_at(definition.get("spec"), "spec")))
+        except InvalidPolicy as error:
+            name = ref_of(definition).name
+            raise InvalidSetting(f"CustomResourceDefinition {name}: {error}") from error
         self._merge_keys = self._merge_keys.with_kinds(read_definitions([definition]))
-        spec = definition["spec"]
-        served = [item for item in spec["versions"] if item.get("served", True)]
-        for version in sorted(served, key=lambda item: not item.get("storage", False)):
-            kind = Kind(
-                group=spec["group"],
-                version=version["name"],
-                kind=spec["names"]["kind"],
-                plural=spec["names"]["plural"],
-                namespaced=spec.get("scope") != "Cluster",
-            )
-            parts = version.get("subresources") or {}
-            self.serve(kind, *(replace(kind, subresource=name) for name in parts))
 
     def serves(self, kind: Kind) -> bool:
         """Return whether a kind is served."""
@@ -195,6 +195,26 @@ class MemoryKinds:
             if (item.group, item.version, item.plural, item.subresource) == wanted:
                 return item
         return None
+
+
+def _defined(spec: Mapping[str, Any]) -> Iterator[Kind]:
+    names = reading.object_at(spec.get("names"), "spec.names")
+    listed = reading.sequence(spec.get("versions"), "spec.versions")
+    versions = [reading.object_at(item, "spec.versions[*]") for item in listed]
+    if not versions:
+        raise InvalidPolicy("spec.versions", "expected a list of versions, got nothing")
+    served = [version for version in versions if version.get("served", True)]
+    for version in sorted(served, key=lambda item: not item.get("storage", False)):
+        kind = Kind(
+            group=reading.string(spec.get("group"), "spec.group"),
+            version=reading.string(version.get("name"), "spec.versions[*].name"),
+            kind=reading.string(names.get("kind"), "spec.names.kind"),
+            plural=reading.string(names.get("plural"), "spec.names.plural"),
+            namespaced=spec.get("scope") != "Cluster",
+        )
+        yield kind
+        parts = reading.object_at(version.get("subresources"), "spec.versions[*].subresources")
+        yield from (replace(kind, subresource=name) for name in parts)
 
 
 def _resource(kind: Kind) -> tuple[str, str, str]:

@@ -136,9 +136,9 @@ def objects(
             pass_over(document.source)
         elif isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
             for item in _items(document):
-                yield document, _checked(document, item)
+                yield document, checked(item, document.place, document.size)
         else:
-            yield document, _checked(document, value)
+            yield document, checked(value, document.place, document.size)
 
 
 def _is_object(value: Any) -> bool:
@@ -152,6 +152,15 @@ def _is_object(value: Any) -> bool:
 
 def _paths(name: str, base: Path | None) -> list[tuple[Path, bool]]:
     """Return files, each with whether it was found in a folder or by a wildcard."""
+    try:
+        return _found(name, base)
+    except OSError as error:
+        raise InvalidSetting(f"{name}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidSetting(f"{name}: cannot be read: {error}") from error
+
+
+def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:
     path = Path(name) if base is None else base / name
     if path.is_dir():
         found = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES)
@@ -163,7 +172,7 @@ def _paths(name: str, base: Path | None) -> list[tuple[Path, bool]]:
         found = sorted(start.glob(str(path.relative_to(start))))
         if not found:
             raise InvalidSetting(f"{name}: no file fits")
-        return [(file, True) for match in found for file, _ in _paths(str(match), None)]
+        return [(file, True) for match in found for file, _ in _found(str(match), None)]
     if not path.exists():
         raise InvalidSetting(f"{path}: there is no such file")
     return [(path, False)]
@@ -178,26 +187,34 @@ def _items(document: Document) -> list[Any]:
     return list(items)
 
 
-def _checked(document: Document, value: Any) -> Object:
+def checked(value: Any, place: str, size: int = 0) -> Object:
+    """Return a Kubernetes object.
+
+    Args:
+        value: As decoded.
+        place: The place of the object for messages.
+        size: The size of the text with the object; see `Document`.
+
+    Raises:
+        InvalidSetting: The value is not an object, or its metadata has a field of a wrong type.
+    """
     if not isinstance(value, dict):
         kind = _TYPES.get(type(value), "nothing")
-        raise InvalidSetting(f"{document.place}: expected a Kubernetes object, found {kind}")
+        raise InvalidSetting(f"{place}: expected a Kubernetes object, found {kind}")
     for name in ("apiVersion", "kind"):
         if not isinstance(value.get(name), str) or not value[name]:
-            raise InvalidSetting(f"{document.place}: the object has no {name}")
+            raise InvalidSetting(f"{place}: the object has no {name}")
     meta = value.get("metadata")
     if not isinstance(meta, dict):
-        raise InvalidSetting(f"{document.place}: the {value['kind']} has no metadata")
+        raise InvalidSetting(f"{place}: the {value['kind']} has no metadata")
     for name in _NAMES:
         if not isinstance(meta.get(name), str | None):
-            raise InvalidSetting(
-                f"{document.place}: metadata.{name} is not a string; put it in quotes"
-            )
+            raise InvalidSetting(f"{place}: metadata.{name} is not a string; put it in quotes")
     for name in ("labels", "annotations"):
-        _check_texts(document, f"metadata.{name}", meta.get(name))
-    if document.size > MAX_OBJECT and (size := len(_encoded(value))) > MAX_OBJECT:
+        _check_texts(place, f"metadata.{name}", meta.get(name))
+    if size > MAX_OBJECT and (size := len(_encoded(value))) > MAX_OBJECT:
         raise InvalidSetting(
-            f"{document.place}: the {value['kind']} {meta.get('name', '')} has"
+            f"{place}: the {value['kind']} {meta.get('name', '')} has"
             f" {size / 1024**2:.1f} MiB; no cluster takes an object of more than"
             f" {MAX_OBJECT // 1024**2} MiB"
         )
@@ -220,14 +237,12 @@ def _encoded(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def _check_texts(document: Document, name: str, value: Any) -> None:
+def _check_texts(place: str, name: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, dict):
-        raise InvalidSetting(f"{document.place}: {name} is not a map")
+        raise InvalidSetting(f"{place}: {name} is not a map")
     for key, text in value.items():
         # The API server drops or refuses other types, so a selector cannot match them either.
         if not isinstance(text, str | None):
-            raise InvalidSetting(
-                f"{document.place}: {name}.{key} is not a string; put it in quotes"
-            )
+            raise InvalidSetting(f"{place}: {name}.{key} is not a string; put it in quotes")

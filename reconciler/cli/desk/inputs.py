@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.file_objects import Answers, FileObjects, Key, Scopes
-from reconciler.cli.desk.files import no_matter, objects, read_all
+from reconciler.cli.desk.files import checked, no_matter, objects, read_all
 from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all, holds_policy
 from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
@@ -21,6 +21,7 @@ from reconciler.cli.desk.values import (
     read_values,
 )
 from reconciler.dialects.registry import compile_exception, is_exception
+from reconciler.engine import reading
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import UserInfo
 from reconciler.errors import InvalidPolicy, InvalidSetting
@@ -182,8 +183,15 @@ def _context(names: Iterable[str]) -> tuple[list[Object], Answers]:
             found += [obj for _, obj in objects([document])]
             continue
         check_head(value, document.place, ("Context",))
-        spec = value.get("spec") or {}
-        listed = replace(document, value={"kind": "List", "items": spec.get("resources") or []})
-        found += [obj for _, obj in objects([listed])]
-        entries |= spec.get("globalReference") or {}
+        place = f"{document.place}: spec"
+        try:
+            spec = reading.object_at(value.get("spec"), place)
+            listed = reading.sequence(spec.get("resources"), f"{place}.resources")
+            entries |= reading.object_at(spec.get("globalReference"), f"{place}.globalReference")
+        except InvalidPolicy as error:
+            raise InvalidSetting(str(error)) from error
+        found += [
+            checked(item, f"{place}.resources[{index}]", document.size)
+            for index, item in enumerate(listed)
+        ]
     return found, Answers(entries=entries)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.files import checked
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
 from reconciler.engine import reading
 from reconciler.engine.given import Given, GivenElements
@@ -228,7 +229,10 @@ def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
         general=_pairs(fields.get("globalValues"), f"{location}: globalValues"),
         policies=policies,
         namespace_labels=_labels(fields, location),
-        namespaces=tuple(_list(fields, "namespaces", location)),
+        namespaces=tuple(
+            checked(item, f"{location}: namespaces[{index}]")
+            for index, item in enumerate(_list(fields, "namespaces", location))
+        ),
     )
 
 

@@ -119,7 +119,8 @@ def _of_document(
 
 
 def _is_one(value: Any, kinds: Collection[str]) -> bool:
-    if not isinstance(value, Mapping) or value.get("kind") not in kinds:
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    if not isinstance(kind, str) or kind not in kinds:
         return False
     # Other projects also have a kind Policy, and other dialects have their own exceptions.
     api_version = value.get("apiVersion")

@@ -54,7 +54,8 @@ class Rewritten:
 def _policies(value: object, group: str) -> Iterator[Object]:
     match value:
         case dict() if is_policy(value):
-            if split_api_version(value["apiVersion"])[0] == group and "spec" in value:
+            whole = isinstance(value.get("metadata"), dict) and "spec" in value
+            if whole and split_api_version(value["apiVersion"])[0] == group:
                 yield value
         case dict():
             for item in value.values():

@@ -1,6 +1,8 @@
 """Bad input on the command line: one line with place and cure, an exit code, bounded costs."""
 
 import json
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -40,6 +42,13 @@ policies: [policy.yaml]
 resources: [cm.yaml]
 targetResources: [secret.yaml]
 results: [{policy: p, rule: r, kind: Secret, resources: [s], result: pass}]
+"""
+
+DEFINITION = """\
+apiVersion: apiextensions.k8s.io/v1beta1
+kind: CustomResourceDefinition
+metadata: {name: foos.x.io}
+spec: {group: x.io, version: v1, names: {kind: Foo}}
 """
 
 AS_POLICY = [
@@ -327,3 +336,61 @@ def test_a_missing_kubeconfig_is_reported_in_one_line() -> None:
     done = run("explain", "policy.yaml", "--kubeconfig", "absent", "--trigger", "cm.yaml")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "there is no kubeconfig absent" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("kind: [a, b]\n", ["lint", "FILE", "policy.yaml"], ""),
+        (
+            DEFINITION,
+            ["apply", "policy.yaml", "-r", "FILE"],
+            "CustomResourceDefinition foos.x.io: spec.versions: expected a list of versions",
+        ),
+        (
+            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Values\nnamespaces: [shop]\n",
+            AS_VALUES[0],
+            "FILE: namespaces[0]: expected a Kubernetes object, found text",
+        ),
+        (TEST + "values: {namespaces: [{}]}\n", AS_TEST[0], "namespaces[0]: the object has no"),
+        (
+            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Context\nspec: [a]\n",
+            ["apply", "policy.yaml", "-r", "cm.yaml", "--context-file", "FILE"],
+            "FILE:1: spec: expected an object, got a list",
+        ),
+        (
+            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Context\nspec: {globalReference: [a]}\n",
+            ["apply", "policy.yaml", "-r", "cm.yaml", "--context-file", "FILE"],
+            "FILE:1: spec.globalReference: expected an object, got a list",
+        ),
+        (
+            "",
+            ["apply", "policy.yaml", "-r", "objects/**.yaml"],
+            "objects/**.yaml: cannot be read:",
+        ),
+        ("", ["explain", "n" * 300], f"{'n' * 300}: cannot be read: File name too long"),
+        ("", ["preview", f"{'n' * 300}.yaml"], "File name too long"),
+        (
+            POLICY.replace("{name: p}", "5"),
+            ["migrate", "FILE"],
+            "1 object to move",
+        ),
+    ],
+)
+def test_malformed_input_is_reported_in_one_line(text: str, words: list[str], said: str) -> None:
+    Path("FILE").write_text(text)
+    done = run(*words)
+    assert said in done.output
+
+
+def test_output_that_cannot_be_written_is_reported_in_one_line() -> None:
+    command = [sys.executable, "-m", "reconciler.cli.main"]
+    apply = [*command, "apply", "policy.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-o", "json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(apply, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device\n")
+
+
+def test_closed_streams_count_as_empty() -> None:
+    command = f"exec {sys.executable} -m reconciler.cli.main jp query a <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
