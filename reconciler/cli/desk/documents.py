@@ -23,6 +23,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from reconciler.api.depth import cut
 from reconciler.errors import InvalidSetting
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -91,12 +92,15 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
     """
     if content.lstrip()[:1] == b"{":
         try:
-            yield Document(source=source, line=1, value=orjson.loads(content), size=len(content))
+            value = orjson.loads(content)
         except orjson.JSONDecodeError as error:
             if not _several(content):
                 place = f"{source}:{error.lineno}:{error.colno}"
                 raise InvalidSetting(f"{place}: is not JSON: {error.msg}") from error
         else:
+            if cut(content, MAX_DEPTH) is not None:
+                raise InvalidSetting(f"{source}:1:1: nested deeper than {MAX_DEPTH} levels")
+            yield Document(source=source, line=1, value=value, size=len(content))
             return
     try:
         yield from _documents(content, source)
@@ -269,15 +273,24 @@ def _scalar(event: Any) -> Any:
 
 def _number(text: str) -> int | float | str:
     if _INTEGER.fullmatch(text):
-        return int(text.replace("_", ""))
+        value = int(text.replace("_", ""))
+        return value if _is_in_64_bits(value) else _float(text.replace("_", ""))
     if found := _OTHER_BASE.fullmatch(text):
         sign, hexadecimal, binary, octal = found.groups()
         digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
         digits = digits.replace("_", "")
-        return int(sign + digits, base) if digits else text
-    if _FLOAT.fullmatch(text):
-        value = float(text)
-        if value in (float("inf"), float("-inf")):
-            return text
-        return int(value) if value.is_integer() else value
-    return text
+        value = int(sign + digits, base) if digits else 2**64
+        return value if _is_in_64_bits(value) else text
+    return _float(text) if _FLOAT.fullmatch(text) else text
+
+
+def _is_in_64_bits(value: float) -> bool:
+    """Return whether Go reads a number as an integer; else it is a float, in other bases text."""
+    return -(2**63) <= value < 2**64
+
+
+def _float(text: str) -> int | float | str:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        return text
+    return int(value) if value.is_integer() and _is_in_64_bits(value) else value

@@ -1,6 +1,5 @@
 """Reads files, folders, globs and standard input as documents and objects."""
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -212,7 +211,7 @@ def checked(value: Any, place: str, size: int = 0) -> Object:
             raise InvalidSetting(f"{place}: metadata.{name} is not a string; put it in quotes")
     for name in ("labels", "annotations"):
         _check_texts(place, f"metadata.{name}", meta.get(name))
-    if size > MAX_OBJECT and (size := len(_encoded(value))) > MAX_OBJECT:
+    if size > MAX_OBJECT and (size := len(orjson.dumps(value))) > MAX_OBJECT:
         raise InvalidSetting(
             f"{place}: the {value['kind']} {meta.get('name', '')} has"
             f" {size / 1024**2:.1f} MiB; no cluster takes an object of more than"
@@ -228,13 +227,6 @@ def _without_null_names(obj: Object) -> Object:
         return obj
     kept = {key: item for key, item in meta.items() if key not in _NAMES or item is not None}
     return {**obj, "metadata": kept}
-
-
-def _encoded(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError:  # an integer beyond 64 bits
-        return json.dumps(value).encode()
 
 
 def _check_texts(place: str, name: str, value: Any) -> None:

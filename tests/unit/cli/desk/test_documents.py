@@ -16,7 +16,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(
 VALUES = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(min_value=-(2**63), max_value=2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXTS,
     lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
@@ -52,10 +52,33 @@ def test_rendered_yaml_is_parsed_to_the_same_value(value: Any) -> None:
         ("{a: 1}", [{"a": 1}]),
         ("2026-01-01: 2026-01-01", [{"2026-01-01": "2026-01-01"}]),
         ("# nothing\n", []),
+        ("a: 18446744073709551615\nb: -9223372036854775808", [{"a": 2**64 - 1, "b": -(2**63)}]),
     ],
 )
 def test_documents_are_parsed(text: str, expected: Any) -> None:
     assert values(text) == expected
+
+
+@pytest.mark.parametrize("number", ["18446744073709551616", "-9223372036854799999", "1e+300"])
+def test_a_number_beyond_64_bits_is_a_float(number: str) -> None:
+    for text in (f"a: {number}", f'{{"a": {number}}}'):
+        assert [type(item["a"]) for item in values(text)] == [float], text
+        assert values(text) == [{"a": float(number)}]
+
+
+@pytest.mark.parametrize("number", [f"0x{'6' * 4000}", f"0b{'1' * 65}", f"0{'7' * 30}", "9" * 400])
+def test_a_number_that_no_float_holds_either_is_text(number: str) -> None:
+    assert values(f"a: {number}") == [{"a": number}]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH, MAX_DEPTH + 1, 900])
+def test_the_depth_of_json_is_limited_as_that_of_yaml(depth: int) -> None:
+    text = '{"a":' * depth + '"[[[["' + "}" * depth
+    if depth == MAX_DEPTH:
+        assert len(values(text)) == 1
+        return
+    with pytest.raises(InvalidSetting, match=f"nested deeper than {MAX_DEPTH} levels"):
+        values(text)
 
 
 @pytest.mark.parametrize(
