@@ -106,7 +106,8 @@ def migrate(
 
         found = [item for file in files for item in file.policies(group)]
         where = Address(**address, policy_group=group)
-        bad |= asyncio.run(show_preview(found, move, where))
+        stream = sys.stderr if STDIN in paths else sys.stdout
+        bad |= asyncio.run(show_preview(found, move, where, stream))
     if bad:
         sys.exit(FINDINGS)
 

@@ -102,9 +102,20 @@ def _rewrite(content: Content, move: Move, base: Path) -> Rewritten:
         problem = " ".join(str(error).split())
         raise InvalidSetting(f"{content.source}: is not YAML: {problem}") from error
     after = apply(plain, (edit for item in found for edit in item.edits))
+    _check_stays(content.source, found, after, move)
     return Rewritten(
         source=content.source, base=base, before=text, after=mark + after, found=found
     )
+
+
+def _check_stays(source: str, found: list[Moved], after: str, move: Move) -> None:
+    """Refuse an edit that an alias repeats in an object that does not move."""
+    left = {(item.line, item.path) for root in read_roots(after) for item in move.of_root(root)}
+    for item in found:
+        if item.fate is not Fate.MOVES and (item.line, item.path) not in left:
+            place = f"{source}:{item.line}: " + (f"{item.path}: " if item.path else "")
+            text = f"{item.kind} {item.name} stays, but shares an anchor with an object that moves"
+            raise InvalidSetting(f"{place}{text}: write the value out in both")
 
 
 def place_of(file: Rewritten, folder: Path | None) -> Path:

@@ -1,8 +1,8 @@
 """A preview of a move in a cluster."""
 
 import contextlib
-import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -19,13 +19,16 @@ from reconciler.kube.policies import KubePolicies
 _LIMIT = 20
 
 
-async def show_preview(found: Sequence[tuple[str, Object]], move: Move, address: Address) -> bool:
+async def show_preview(
+    found: Sequence[tuple[str, Object]], move: Move, address: Address, stream: TextIO
+) -> bool:
     """Print what moved policies would do; return whether the report is incomplete or has refusals.
 
     Args:
         found: The policies after the move, each with its place.
         move: The move.
         address: The cluster, with the API group that the policies move to.
+        stream: The stream to print to.
 
     Raises:
         InvalidSetting: The cluster cannot be reached, or no rule can be previewed.
@@ -42,8 +45,8 @@ async def show_preview(found: Sequence[tuple[str, Object]], move: Move, address:
                     f" the one of {move.target.group} is applied until it is deleted, both act"
                 )
     report = await run(_wish(found, address), warn=warn)
-    for line in lines_of(report, screen_of(sys.stdout)):
-        click.echo(line)
+    for line in lines_of(report, screen_of(stream)):
+        click.echo(line, file=stream)
     return bool(report.incomplete or report.refused)
 
 

@@ -4,6 +4,8 @@ Comments, order, quotes, anchors and indentation stay, because nothing is serial
 must pass `documents.parse_documents` first, which refuses aliases without end.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -20,6 +22,8 @@ from yaml.events import (
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATOR: Final = "."
+_PROPERTIES: Final = re.compile(r"(?:[&!]\S*\s+)*")
+"""The anchor and tag before a scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +173,13 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     found = {edit.at.start: edit for edit in edits}
     for start in sorted(found, reverse=True):
         edit = found[start]
-        written = text[start : edit.at.end]
-        text = f"{text[:start]}{written.replace(edit.at.value, edit.value)}{text[edit.at.end :]}"
+        text = f"{text[:start]}{_replaced(text[start : edit.at.end], edit)}{text[edit.at.end :]}"
     return text
+
+
+def _replaced(written: str, edit: Edit) -> str:
+    head = _PROPERTIES.match(written)[0]  # type: ignore[index]  # it matches the empty text
+    content = written.removeprefix(head)
+    if edit.at.value in content:
+        return head + content.replace(edit.at.value, edit.value)
+    return head + json.dumps(edit.value)  # written with escapes

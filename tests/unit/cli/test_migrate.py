@@ -304,3 +304,39 @@ class TestFiles:
     )
     def test_invalid_arguments_exit_with_2(self, arguments):
         assert run(*arguments).exit_code == 2
+
+
+BINDING = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: b, namespace: &kyverno kyverno}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}
+subjects: [{kind: ServiceAccount, name: kyverno-background-controller, namespace: *kyverno}]
+"""
+
+
+def test_an_anchor_of_a_replaced_value_keeps_its_name() -> None:
+    done = run("-", text=BINDING)
+    assert done.exit_code == 0, done.output
+    assert "namespace: &kyverno kube-retrofit}" in done.stdout
+    assert "namespace: *kyverno}" in done.stdout
+
+
+@pytest.mark.parametrize("anchor", ["", "&v "])
+def test_a_value_that_is_written_with_escapes_is_replaced(anchor: str) -> None:
+    written = f"- {policy(MUTATE)}".replace("kyverno.io/v1", f'{anchor}"kyverno.io\\/v1"')
+    done = run("-", text=written)
+    assert done.exit_code == 0, done.output
+    assert f'apiVersion: {anchor}"kube-retrofit.dev/v1"' in done.stdout
+
+
+def test_a_value_that_an_object_that_stays_shares_is_refused() -> None:
+    moves, stays = policy(MUTATE, name="a"), policy(VALIDATE, name="b")
+    text = f"- {moves.replace('kyverno.io', '&v kyverno.io')}- {stays}"
+    shared = text.replace("apiVersion: kyverno.io/v1", "apiVersion: *v")
+    done = run("-", text=shared)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert (
+        "[1]: ClusterPolicy b stays, but shares an anchor with an object that moves" in done.stderr
+    )
