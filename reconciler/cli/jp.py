@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import sys
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -10,6 +11,7 @@ import click
 import orjson
 
 from reconciler.cli.desk.files import STDIN, read_all
+from reconciler.cli.output.terminal import bare_stream
 from reconciler.clock import SystemClock
 from reconciler.engine.environment import EvaluationEnvironment
 from reconciler.errors import InvalidSetting
@@ -71,7 +73,8 @@ def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted:
         if len(expressions) > 1:
             click.echo(f"# {text}")
         if unquoted and isinstance(value, str):
-            click.echo(value)
+            # A program takes the text as it is, control characters included.
+            click.echo(value, file=None if sys.stdout.isatty() else bare_stream(sys.stdout))
         else:
             click.echo(_json(value, compact=compact))
 

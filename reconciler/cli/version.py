@@ -64,7 +64,7 @@ def version(*, alone: bool, namespace: str, output: str, **address: Any) -> None
         except (ClusterError, InvalidSetting) as error:
             problem = str(error)
     if output == "json":
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     else:
         click.echo("\n".join(_lines(found, namespace)))
     if problem:

@@ -89,7 +89,7 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
         warn(text)
     if output == "json":
         notes = [note.fields() for note in writer.notes]
-        click.echo(orjson.dumps(notes, default=str, option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(notes, default=str, option=orjson.OPT_INDENT_2).decode())
     else:
         show(writer.notes, sys.stdout, screen_of(sys.stdout))
 

@@ -14,10 +14,12 @@ from typing import Any, Final, TextIO, cast
 
 _MARK: Final = f"\x1b{secrets.token_hex(8)}["
 _ESCAPE: Final = "\x1b["
-# Control characters, and those that change the direction of text or end a line.
+# Control characters, those that change the direction of text or end a line, and surrogates, which
+# no encoding has.
 _STEERING: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
+_DELETE: Final = 0x7F
 CLEAR: Final = f"{_MARK}2J{_MARK}1;1H"
 """The sequence that clears the screen."""
 
@@ -67,4 +69,5 @@ class _VisibleStream:
 
 def _written(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - a byte
+    # JSON holds no raw character below U+007F, so all that is escaped in it stays valid.
+    return f"\\x{code:02x}" if code < _DELETE else f"\\u{code:04x}"

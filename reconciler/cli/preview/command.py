@@ -136,7 +136,7 @@ def _user(name: str) -> Mapping[str, Any]:
 def _show(report: Report, output: str) -> None:
     match output:
         case "json":
-            click.echo(orjson.dumps(data_of(report), option=orjson.OPT_INDENT_2))
+            click.echo(orjson.dumps(data_of(report), option=orjson.OPT_INDENT_2).decode())
         case "yaml":
             click.echo(render_yaml(data_of(report)), nl=False)
         case _:

@@ -104,7 +104,7 @@ async def _hooks(place: Workplace, namespace: str) -> list[Object]:
 
 def _show(found: Overview, place: Workplace, output: str, *, more_follow: bool) -> None:
     if output == "json":
-        click.echo(orjson.dumps(data_of(found)))
+        click.echo(orjson.dumps(data_of(found)).decode())
         return
     lines = lines_of(found, screen_of(sys.stdout), now=place.live.clock.now())
     show_frame(lines, more_follow=more_follow)

@@ -62,7 +62,7 @@ def _show(
     found: Board, measured: dict[str, float] | None, output: str, *, more_follow: bool
 ) -> None:
     if output == "json":
-        click.echo(orjson.dumps(data_of_board(found, measured)))
+        click.echo(orjson.dumps(data_of_board(found, measured)).decode())
         return
     on_terminal = more_follow and sys.stdout.isatty()
     height = shutil.get_terminal_size().lines - 1 if on_terminal else 0

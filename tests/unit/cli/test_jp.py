@@ -1,5 +1,7 @@
 """`retrofit jp` behaves as scripts that call `kyverno jp` expect."""
 
+import json
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -98,3 +100,15 @@ def test_the_signature_of_one_function_is_printed() -> None:
 @pytest.mark.parametrize("words", [[], ["query"], ["parse"], ["function"]])
 def test_the_help_of_every_jp_command_shows_examples(words: list[str]) -> None:
     assert "  retrofit jp " in jp(*words, "-h").stdout
+
+
+def test_control_characters_leave_json_valid_and_do_not_reach_the_terminal() -> None:
+    value = "a\x7fb\x85c\x9b2J\u202ed"
+    done = CliRunner().invoke(retrofit, ["jp", "query", "@"], input=json.dumps(value))
+    assert json.loads(done.stdout) == value
+    assert value not in done.stdout
+
+
+def test_unquoted_text_is_unchanged_in_a_pipe() -> None:
+    done = CliRunner().invoke(retrofit, ["jp", "query", "-u", "@"], input=json.dumps("a\r\nb\x7f"))
+    assert done.stdout_bytes == b"a\r\nb\x7f\n"
