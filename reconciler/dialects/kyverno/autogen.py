@@ -4,7 +4,7 @@ As in Kyverno, the decision whether rules are generated is made for the whole po
 targets are never expanded: the copy would change controllers that the author has not named.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 ANNOTATION: Final = "pod-policies.kyverno.io/autogen-controllers"
@@ -28,21 +28,21 @@ _NARROWING: Final = ("name", "names", "selector", "annotations")
 
 
 def generated(
-    rules: Sequence[Mapping[str, Any]], annotation: str | None
+    rules: Mapping[int, Mapping[str, Any]], annotation: str | None
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the generated rules for controllers, each with the position of its rule for Pods.
 
     Args:
-        rules: The rules of the policy.
+        rules: The rules of the policy, by position.
         annotation: Controllers, separated by commas; ``none`` for none, None for all.
     """
     wanted = {*_CONTROLLERS, _CRON_JOB}
     if annotation is not None:
         wanted &= {name.strip() for name in annotation.split(",")}
-    if not wanted or not _possible(rules):
+    if not wanted or not _possible(rules.values()):
         return
     kinds = [text for name, text in _CONTROLLERS.items() if name in wanted]
-    for index, rule in enumerate(rules):
+    for index, rule in rules.items():
         if not _for_pods(rule):
             continue
         if kinds:
@@ -61,7 +61,7 @@ def shown(rule: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"skipBackgroundRequests": True, **rule, **parts}
 
 
-def _possible(rules: Sequence[Mapping[str, Any]]) -> bool:
+def _possible(rules: Iterable[Mapping[str, Any]]) -> bool:
     return not any(
         rule.get("generate") is not None
         or _has_operations(rule.get("mutate"))

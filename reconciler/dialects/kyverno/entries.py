@@ -249,8 +249,12 @@ def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoa
     if service is None:
         return ApiLoad(method=method, path=str(call.get("urlPath") or ""), body=body)
     headers = _pairs(service.get("headers"), f"{place}: headers")
-    for name in headers:
+    for name, value in headers.items():
         check_header(name)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            # The value may be secret, and so may be its type.
+            msg = f"{place}: the header {name} must be a string or a number"
+            raise EvaluationError(msg)
     return ServiceLoad(
         method=method,
         url=str(service.get("url") or ""),

@@ -22,6 +22,8 @@ from reconciler.languages.jmespath.values import walk
 from reconciler.languages.jmespath.yamltext import TooManyValues, decode_yaml
 
 Path = tuple[str | int, ...]
+Positions = tuple[int, ...]
+"""The way to a value: positions in lists, and of entries in maps, whose keys may be variables."""
 
 _ESCAPED = re.compile(r"\\\{\{")
 _QUOTES = ("'", '"')
@@ -38,16 +40,16 @@ class Decoded:
 
     Attributes:
         document: The list of operations; strings hold the variables as they were written.
-        quoted: Paths of strings that are one variable in quotes, whose value becomes text.
-        plain: Paths of strings that are one variable without quotes.
+        quoted: Positions of strings that are one variable in quotes, whose value becomes text.
+        plain: Positions of strings that are one variable without quotes.
         fixed: The operations of known shape, with a word for each variable; dummies for others.
         shaped: Whether all operations have a known shape, and no path has a variable.
         appends: Whether operations may add to a list by position.
     """
 
     document: list[Any]
-    quoted: frozenset[Path]
-    plain: frozenset[Path]
+    quoted: frozenset[Positions]
+    plain: frozenset[Positions]
     fixed: tuple[Operation, ...]
     shaped: bool
     appends: bool
@@ -60,8 +62,8 @@ class _Words:
     prefix: str
     sources: list[str] = field(default_factory=list)
     in_quotes: list[bool] = field(default_factory=list)
-    quoted: set[Path] = field(default_factory=set)
-    plain: set[Path] = field(default_factory=set)
+    quoted: set[Positions] = field(default_factory=set)
+    plain: set[Positions] = field(default_factory=set)
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -76,11 +78,12 @@ class _Words:
         """Return whether a path begins with a variable."""
         return self.pattern.match(path) is not None
 
-    def restore(self, value: Any, path: Path) -> Any:
+    def restore(self, value: Any, path: Positions) -> Any:
         """Return the value with the words replaced by their variables."""
         if isinstance(value, dict):
             return {
-                self.restored(key): self.restore(item, (*path, key)) for key, item in value.items()
+                self.restored(key): self.restore(item, (*path, index))
+                for index, (key, item) in enumerate(value.items())
             }
         if isinstance(value, list):
             return [self.restore(item, (*path, index)) for index, item in enumerate(value)]

@@ -9,6 +9,7 @@ import orjson
 
 from reconciler.dialects.kyverno.anchors import StrategicPatch
 from reconciler.dialects.kyverno.entries import Entry, with_entries
+from reconciler.dialects.kyverno.jsonpatch import Positions
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.template import Template
@@ -26,8 +27,6 @@ from reconciler.engine.patch import (
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import Expression
 from reconciler.languages.jmespath.values import walk
-
-Path = tuple[str | int, ...]
 
 _VALUE = 64
 """Steps of copying and comparing a value of an object, beside one for each character."""
@@ -60,8 +59,8 @@ class JsonPatchEdit:
 
     Attributes:
         patch: The list of operations with variables, or a text that is a single variable.
-        quoted: Paths of variables whose value of any type becomes text.
-        plain: Paths of variables whose text is read as YAML reads a scalar without quotes.
+        quoted: Positions of variables whose value of any type becomes text.
+        plain: Positions of variables whose text is read as YAML reads a scalar without quotes.
         operations: The compiled operations of a patch without variables.
         appends: The patch may add to a list by position.
     """
@@ -69,8 +68,8 @@ class JsonPatchEdit:
     patch: Template
     location: str
     appends: bool
-    quoted: frozenset[Path] = frozenset()
-    plain: frozenset[Path] = frozenset()
+    quoted: frozenset[Positions] = frozenset()
+    plain: frozenset[Positions] = frozenset()
     operations: tuple[Operation, ...] | None = None
 
 
@@ -192,15 +191,17 @@ def _operations(edit: JsonPatchEdit, context: Context) -> Any:
     return rendered
 
 
-def _convert(document: Any, path: Path, convert: Callable[[Any], Any]) -> None:
+def _convert(document: Any, path: Positions, convert: Callable[[Any], Any]) -> None:
     *steps, last = path
     part: Any = document
     for step in steps:
-        if isinstance(part, dict) and step not in part:
-            return  # Below a key that is a variable.
-        part = part[step]
-    if not isinstance(part, dict) or last in part:
-        part[last] = convert(part[last])
+        part = part[_key(part, step)]
+    key = _key(part, last)
+    part[key] = convert(part[key])
+
+
+def _key(part: dict[str, Any] | list[Any], position: int) -> Any:
+    return list(part)[position] if isinstance(part, dict) else position
 
 
 def _text(value: Any) -> Any:

@@ -103,7 +103,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
     warnings: list[str] = []
     # Generated rules lack their rule's own flag, which is false wherever the policy's is true.
     quiet = replace(defaults, on_policy_change=False)
-    made = list(generated(list(rules.values()), _controllers(meta)))
+    made = list(generated(rules, _controllers(meta)))
     written = ((*item, defaults) for item in rules.items())
     for index, rule, settings in (*written, *((*item, quiet) for item in made)):
         origin = Origin(

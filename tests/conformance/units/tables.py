@@ -149,7 +149,7 @@ def made(policy: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for rule in policy["spec"]["rules"]
     ]
     annotation = (policy["metadata"].get("annotations") or {}).get(ANNOTATION)
-    return [rule for _, rule in generated(rules, annotation)]
+    return [rule for _, rule in generated(dict(enumerate(rules)), annotation)]
 
 
 @table("Test_extractImageInfo")

@@ -475,3 +475,9 @@ class TestServicesOfAPolicyInANamespace:
         headers = [{"key": "{{ 'Host' }}", "value": "x"}]
         call = api_call(service={"url": "https://s.shop.svc", "headers": headers})
         assert "set by the connection" in failure("api", context(call))
+
+    @pytest.mark.parametrize("value", ["true", "null", "[]"])
+    def test_a_header_made_of_data_is_a_string_or_a_number(self, value):
+        headers = [{"key": "X-A", "value": f"{{{{ `{value}` }}}}"}]
+        call = api_call(service={"url": "https://s.shop.svc", "headers": headers})
+        assert "the header X-A must be a string or a number" in failure("api", context(call))

@@ -365,6 +365,11 @@ class TestSubstitutedText:
             ("{a: {{ request.object.data.n }}}", {"a": 2}),
             ("'{{ request.object.data.n }}-{{ request.object.data.v }}'", "2-1"),
             ("'\\{{ request.object }}'", "{{ request.object }}"),
+            ("{'{{ request.object.data.host }}': '{{ request.object.data.n }}'}", {"db": "2"}),
+            (
+                "{b: 1, '{{ request.object.data.host }}': {{ request.object.data.v }}}",
+                {"b": 1, "db": 1},
+            ),
             ("{{ request.object.data.n }} # {{ request.object.data.nothing }}", 2),
         ],
     )

@@ -920,3 +920,19 @@ def test_an_account_without_a_namespace_is_an_error(account: str, *, wrong: bool
     places = [item.location for item in found(made) if item.code == "invalid"]
     wanted = ["metadata.annotations[kube-retrofit.dev/service-account]"] if wrong else []
     assert places == wanted
+
+
+def test_a_generated_rule_has_the_place_of_its_rule_although_an_earlier_one_is_invalid() -> None:
+    on_pods = {"match": {"any": [{"resources": {"kinds": ["Pod"]}}]}}
+    patch = {"patchStrategicMerge": {"metadata": {"labels": {"a": "{{ to_string(nothing) }}"}}}}
+    obj = policy()
+    obj["spec"]["rules"] = [
+        {"name": "", **on_pods, "mutate": patch},
+        {"name": "v", **on_pods, "validate": {"message": "x", "pattern": {}}},
+        {"name": "m", **on_pods, "mutate": patch},
+    ]
+    places = {
+        item.location for item in lint_policy(obj, scope=scope) if item.code == "unknown-name"
+    }
+    assert all(place.startswith("spec.rules[2]") for place in places)
+    assert places
