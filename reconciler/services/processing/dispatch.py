@@ -341,8 +341,9 @@ class Dispatcher:
         request = await self.suspects.note(request)
         if request.spec.sweep:
             request, ended = await self.sweep(request)
-            # It continues at the progress that it wrote, however late the watch reports that.
-            self.on_stored(request)
+            if request.name in self._known and self.known.is_news(request):
+                # It continues at the progress that it wrote, however late the watch reports that.
+                self._known[request.name] = request
             await self._store(self.suspects.without_note(request), ended)
             return
         attempt = await self.processor.attempt(
