@@ -96,7 +96,7 @@ def _ends_its_callers() -> Iterator[str]:
             with contextlib.suppress(OSError):
                 while True:
                     caller, (_, port) = listener.accept()
-                    os.kill(_process_of(port), signal.SIGKILL)
+                    os.kill(_process_of(port, listener.getsockname()[1]), signal.SIGKILL)
                     caller.close()
 
         thread = threading.Thread(target=work)
@@ -108,15 +108,19 @@ def _ends_its_callers() -> Iterator[str]:
             thread.join()
 
 
-def _process_of(port: int) -> int:
-    """Return the PID of the process that has a connection from a local port."""
+def _process_of(port: int, to: int) -> int:
+    """Return the PID of the process that has a connection from one local port to another."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = (line[9] for line in lines if int(line[1].partition(":")[2], 16) == port)
+    (inode,) = (line[9] for line in lines if (_port(line[1]), _port(line[2])) == (port, to))
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             if str(link.readlink()) == f"socket:[{inode}]":
                 return int(link.parts[2])
     raise AssertionError(f"nobody has port {port}")
+
+
+def _port(address: str) -> int:
+    return int(address.partition(":")[2], 16)
 
 
 def test_a_change_is_reported_only_after_the_file_stops_changing(tmp_path: Path) -> None:
