@@ -186,6 +186,11 @@ def resource_version(obj: Mapping[str, Any]) -> str:
     return str((obj.get("metadata") or {}).get("resourceVersion", ""))
 
 
+def version_number(version: str) -> int:
+    """Return a resourceVersion as the number by which it is compared; 0 if it is not one."""
+    return int(version) if version.isdecimal() else 0
+
+
 def split_api_version(api_version: str) -> tuple[str, str]:
     """Return the group and the version; the group of ``v1`` is empty."""
     group, _, version = api_version.rpartition("/")

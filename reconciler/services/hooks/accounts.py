@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from reconciler.api.meta import Object, resource_version
+from reconciler.api.meta import Object, resource_version, version_number
 from reconciler.api.updaterequest import parse_time, render_time
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, NotFound
@@ -143,7 +143,7 @@ class HookAccount:
         A later leader that finds a request of one that is forgotten leaves it once more.
         """
         left = [key for key, cursor in self.cursors.items() if cursor.left]
-        left.sort(key=lambda key: _number(self.cursors[key].version), reverse=True)
+        left.sort(key=lambda key: version_number(self.cursors[key].version), reverse=True)
         for key in left[_MOST_LEFT:]:
             del self.cursors[key]
 
@@ -424,10 +424,6 @@ class HookAccounts:
             return None
         except NotFound:
             return obj
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isdigit() else 0
 
 
 def _is_newer(one: Object, other: Object) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
-from reconciler.api.meta import Kind, Object, ref_of, resource_version
+from reconciler.api.meta import Kind, Object, ref_of, resource_version, version_number
 from reconciler.clock import Clock
 from reconciler.errors import Gone, NoKindMatch, Unavailable
 from reconciler.hooks.bindings import DELETED, KubernetesBinding
@@ -315,7 +315,7 @@ class Informer:
             obj = obj or self._named(change.observed)
             found.append((resource_version(obj) if there else since or version, change, obj))
         self._monitor, self._listed, self._version = given, version, version
-        for at, change, obj in sorted(found, key=lambda item: _number(item[0])):
+        for at, change, obj in sorted(found, key=lambda item: version_number(item[0])):
             await self._record(of_change(self.binding, change), at, obj, partial=not since)
         self._count()
         self.recorder.passed(self._passed(version))
@@ -421,11 +421,7 @@ class Informer:
 
 def _is_later(version: str, other: str) -> bool:
     """Return whether a version is later than another one; False if the other one is empty."""
-    return bool(other) and _number(version) > _number(other)
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isdigit() else 0
+    return bool(other) and version_number(version) > version_number(other)
 
 
 def _missed(hook: Object, binding: str, given: str) -> Event:

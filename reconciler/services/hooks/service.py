@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.api.meta import Object, policy_ref
+from reconciler.api.meta import Object, policy_ref, version_number
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import InvalidPolicy
@@ -147,7 +147,7 @@ class Hooks:
         for marker in passed_of(recorded):
             key = request.spec.policy_uid, marker.binding, marker.scope, marker.partial
             known = self._recorded.get(key)
-            if known is None or _number(marker.version) > _number(known.version):
+            if known is None or version_number(marker.version) > version_number(known.version):
                 self._recorded[key] = marker
         return request.spec.order
 
@@ -267,7 +267,7 @@ class Hooks:
         for (uid, binding, scope, _), marker in whole_first:
             cursor = account.cursors.get((binding, scope))
             version = "" if cursor is None else cursor.version
-            if uid == declared.uid and _number(marker.version) > _number(version):
+            if uid == declared.uid and version_number(marker.version) > version_number(version):
                 account.passed(marker)
         # Stored requests of a left namespace are older than its end, so they must not reopen it.
         account.keep_left(frozenset((binding, scope) for _, binding, scope, _ in self._recorded))
@@ -277,7 +277,3 @@ def _startup_order(obj: Object) -> tuple[int, str]:
     spec = obj.get("spec") or {}
     order = spec.get("onStartup")
     return (order if isinstance(order, int) else 1 << 31, policy_ref(obj).key)
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isdigit() else 0
