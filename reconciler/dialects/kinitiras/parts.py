@@ -15,7 +15,7 @@ from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
-from reconciler.engine.patch.paths import APPEND, Pointer, parse_index
+from reconciler.engine.patch.paths import APPEND, parse_index
 from reconciler.engine.patch.rfc6902 import EVANPHX4, Operation, apply_operations
 from reconciler.errors import EvaluationError
 
@@ -104,29 +104,12 @@ def _may_insert(step: str) -> bool:
 def _patched(
     obj: Mapping[str, Any], operations: tuple[Operation, ...], allowance: Allowance
 ) -> dict[str, Any]:
-    for earlier, operation in enumerate(operations):
-        # Each earlier operation may have added an entry to what this one copies.
-        copied = sum(_copied(obj, path) for path in (operation.path, operation.source))
-        allowance.spend(_STEPS + copied + earlier)
+    allowance.spend(_STEPS * len(operations))
     # A program may have replaced the whole object.
-    found = apply_operations(obj, operations, profile=EVANPHX4)
+    found = apply_operations(obj, operations, profile=EVANPHX4, allowance=allowance)
     if not isinstance(found, Mapping):
         raise EvaluationError(f"a patch leaves {reading.kind_of(found)} in place of the object")
     return dict(found)
-
-
-def _copied(obj: Any, path: Pointer) -> int:
-    """Return how many entries the containers along a path have."""
-    count = 0
-    for part in path:
-        if isinstance(obj, Mapping):
-            count += len(obj)
-            obj = obj.get(part)
-        elif isinstance(obj, list):
-            count += len(obj)
-            place = parse_index(part)
-            obj = obj[place] if place is not None and -1 < place < len(obj) else None
-    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
