@@ -25,6 +25,7 @@ from yaml.events import (
 
 from reconciler.api.depth import cut
 from reconciler.errors import InvalidSetting
+from reconciler.languages.jmespath.values import is_bounded
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -274,23 +275,18 @@ def _scalar(event: Any) -> Any:
 def _number(text: str) -> int | float | str:
     if _INTEGER.fullmatch(text):
         value = int(text.replace("_", ""))
-        return value if _is_in_64_bits(value) else _float(text.replace("_", ""))
+        return value if is_bounded(value) else _float(text.replace("_", ""))
     if found := _OTHER_BASE.fullmatch(text):
         sign, hexadecimal, binary, octal = found.groups()
         digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
         digits = digits.replace("_", "")
         value = int(sign + digits, base) if digits else 2**64
-        return value if _is_in_64_bits(value) else text
+        return value if is_bounded(value) else text
     return _float(text) if _FLOAT.fullmatch(text) else text
-
-
-def _is_in_64_bits(value: float) -> bool:
-    """Return whether Go reads a number as an integer; else it is a float, in other bases text."""
-    return -(2**63) <= value < 2**64
 
 
 def _float(text: str) -> int | float | str:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         return text
-    return int(value) if value.is_integer() and _is_in_64_bits(value) else value
+    return int(value) if value.is_integer() and is_bounded(int(value)) else value
