@@ -152,7 +152,7 @@ class CatchUpPasses(WarnsOnce):
         """Load the stored policies, the requests and the checkpoint."""
         stored = await self.policies.stored()
         for policy in stored:
-            self.index.apply(policy)
+            await self.index.take_in(policy)
         for requests in (self.search.requests.waiting(), self.search.requests.finished()):
             async for request in requests:
                 self.search.recent.record(request, self.clock.now())
