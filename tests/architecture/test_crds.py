@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.dialects.registry import compile_policy
+from reconciler.engine.program import CompiledPolicy
+
 ROOT = Path(__file__).parents[2]
 FILES = [
     path for path in sorted((ROOT / "crds").rglob("*.yaml")) if path.name != "kustomization.yaml"
@@ -47,3 +50,48 @@ def test_nothing_inside_a_list_has_a_default(path: Path) -> None:
         assert [
             name for name, field in fields(schema) if "[]" in name and "default" in field
         ] == []
+
+
+def described(name: str) -> Iterator[tuple[str, str]]:
+    """Yield every field of a CRD with its description."""
+    for schema in schemas(ROOT / "crds" / name):
+        yield from ((path, field.get("description", "")) for path, field in fields(schema))
+
+
+def settings(**more: bool) -> dict[str, Any]:
+    """Compile a policy that changes objects, and return what it says about its requests."""
+    match = {"any": [{"resources": {"kinds": ["Pod"]}}]}
+    rule = {"name": "r", "match": match, "mutate": {"patchStrategicMerge": {"metadata": {}}}}
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": [rule], **more},
+    }
+    compiled = compile_policy(policy)
+    assert isinstance(compiled, CompiledPolicy)
+    return {
+        name: getattr(compiled, name) for name in ("emit_warning", "failure_policy", "timeout")
+    }
+
+
+@pytest.mark.parametrize("name", ["clusterpolicies.yaml", "policies.yaml"])
+def test_a_flag_described_as_for_other_rules_changes_no_mutate_rule(name: str) -> None:
+    flags = {
+        path.rpartition(".")[2]
+        for path, text in described(name)
+        if path.count(".") == 2 and text.endswith("rules only.") and "eprecated" not in text
+    }
+    assert "useServerSideApply" in flags
+    assert {flag for flag in flags if settings(**{flag: True}) != settings()} == set()
+
+
+def test_selectors_of_exceptions_say_whose_labels_they_compare() -> None:
+    texts = {
+        (path.rpartition(".")[2], text)
+        for path, text in described("policyexceptions.yaml")
+        if path.endswith("elector")
+    }
+    assert len(texts) == 2
+    for name, text in texts:
+        assert ("namespace" in text) == (name == "namespaceSelector"), text
