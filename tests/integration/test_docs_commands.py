@@ -22,9 +22,14 @@ from tests.documents import DOCUMENTS, Block, blocks, command_blocks
 WORLD = Path(__file__).with_name("world")
 EXAMPLES = ROOT / "docs" / "examples"
 SCRIPTS = Path(sys.executable).parent
-PAGES = [page for page in DOCUMENTS if any(not block.not_run for block in command_blocks(page))]
+README = ROOT / "README.md"
+PAGES = [
+    page
+    for page in DOCUMENTS
+    if page != README and any(not block.not_run for block in command_blocks(page))
+]
 _LONGEST = 180
-_FROM_THE_ROOT = ("README.md", "monitor.md")
+_FROM_THE_ROOT = ("monitor.md",)
 _SET_UP = f"""
 kubectl apply -f {WORLD}/shop.yaml
 for file in configmap deployments; do
@@ -143,6 +148,25 @@ def shell(environ: dict[str, str], tmp_path: Path) -> Iterator[Shell]:
     shutil.copytree(EXAMPLES, tmp_path / "docs" / "examples")
     yield Shell(folder=tmp_path, environ=environ)
     _end(tmp_path / ".retrofit")
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+def test_the_readme_works_when_it_is_followed_in_one_shell(shell: Shell) -> None:
+    """The reader has a checkout and nothing else: no retrofit on the PATH, and no cluster."""
+    bare = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    bare |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "COLUMNS": "80", "TERM": "dumb"}
+    commands = [
+        command
+        for block in command_blocks(README)
+        if not block.not_run
+        for command in block.commands()
+    ]
+    reader = Shell(folder=shell.folder, environ=bare)
+    code, output = reader.run("\n".join(script for script, _ in commands), terminal=True)
+    assert code == 0, output
+    missing = _missing("\n".join(expected for _, expected in commands), output)
+    assert not missing, f"README shows:\n{missing}\nprinted:\n{output}"
 
 
 @pytest.mark.cluster
