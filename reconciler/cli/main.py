@@ -181,8 +181,8 @@ class _Retrofit(click.Group):
 
 _RETROFIT_EPILOG = """\b
 Examples:
-  eval "$(retrofit dev up)"      a local cluster to try everything in
-  eval "$(retrofit dev down)"    the end of it
+  eval "$(retrofit dev up)"      start a local cluster; this shell uses it
+  eval "$(retrofit dev down)"    stop and remove it
 """
 
 

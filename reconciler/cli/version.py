@@ -42,7 +42,12 @@ Exit code:
 
 
 @click.command("version", epilog=_EPILOG)
-@click.option("--client", "alone", is_flag=True, help="Only of this program; contacts no cluster.")
+@click.option(
+    "--client",
+    "alone",
+    is_flag=True,
+    help="Only the version of this program; contacts no cluster.",
+)
 @click.option(
     "--namespace",
     "-n",

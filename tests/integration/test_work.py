@@ -125,7 +125,7 @@ async def test_status_groups_waiting_requests_by_missing_right_with_its_cure(rig
     assert "next attempt: " in shown
     assert (await status(rig, "-n", "elsewhere"))["troubles"] == []
     woken = await desk(rig, "retry", place)
-    assert "done again: 0 failed requests; tried at once: 3 waiting requests" in woken.stdout
+    assert "repeated: 0 failed requests; tried at once: 3 waiting requests" in woken.stdout
 
     async def not_woken() -> Any:
         attempts = [item.status.attempts for item in await rig.requests()]
@@ -197,12 +197,12 @@ async def test_retry_repeats_a_failed_request_once(rig: Rig) -> None:
     assert (trouble["reason"], trouble["state"]) == ("TargetNotFound", "Failed")
     await rig.create(config_map(place, "target-1"))
     done = await desk(rig, "retry", place, "--failed")
-    assert "done again: 1 failed request;" in done.stdout
+    assert "repeated: 1 failed request;" in done.stdout
     await rig.applied({"target-1": {"got": "trigger-1"}}, within=15.0)
     await rig.finish(2)
     assert (await status(rig))["troubles"] == []
     again = await desk(rig, "retry", place, "--failed")
-    assert "done again: 0 failed requests;" in again.stdout
+    assert "repeated: 0 failed requests;" in again.stdout
     named = await desk(rig, "retry", failed.name, code=1)
     assert "does its work again" in named.stderr
     assert len(await rig.requests()) == 2
@@ -237,7 +237,7 @@ async def test_the_shipped_roles_suffice_for_the_cli(rig: Rig) -> None:
         await rig.finish()
         await rig.create(config_map(place, "target-999"))
         done = await run("retry", place, "--failed")
-        assert "done again: 1 failed request;" in done.stdout
+        assert "repeated: 1 failed request;" in done.stdout
         await rig.applied({"target-999": {"got": "trigger-999"}}, within=15.0)
     finally:
         rig.cluster.kubectl("delete", "clusterrolebinding", name)

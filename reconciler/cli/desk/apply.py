@@ -90,28 +90,33 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
 @click.command("apply", epilog=_EPILOG)
 @click.argument("policies", nargs=-1, required=True, metavar="POLICY... [FILE...]")
 @_files("--resource", "-r", "resources", text="Triggers; - is standard input. May be repeated.")
-@_lists("--resources", "resource_lists", text="The same as --resource for each of a list.")
+@_lists("--resources", "resource_lists", text="As --resource, for several files: a.yaml,b.yaml.")
 @click.option(
     "--cluster",
     is_flag=True,
-    help="Read targets, what entries read and, without --resource, triggers from a cluster.",
+    help="Read targets, the objects of context entries and, without --resource, the triggers from"
+    " a cluster.",
 )
 @click.option(
     "--namespace", "-n", default="", help="With --cluster: only triggers in this namespace."
 )
 @cluster_options
 @_files("--target-resource", "-t", "targets", text="Objects that rules find as targets.")
-@_lists("--target-resources", "target_lists", text="The same as --target-resource for each.")
+@_lists("--target-resources", "target_lists", text="As --target-resource, for several files.")
 @_files(
     "--context-file",
     "contexts",
     text="Objects and data that context entries read.",
 )
 @_files("--exception", "exceptions", text="PolicyExceptions to honour.")
-@_lists("--exceptions", "exception_lists", text="The same as --exception for each of a list.")
+@_lists("--exceptions", "exception_lists", text="As --exception, for several files.")
 @exception_namespace
-@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
-@click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="The value of a variable."
+)
+@click.option(
+    "--values-file", "-f", "values", metavar="FILE", help="A file with values of variables."
+)
 @cue_option
 @operation_option
 @click.option("--userinfo", "-u", metavar="FILE", help="Who sends the requests.")
@@ -121,12 +126,10 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
     type=click.Choice(FORMATS),
     default="diff",
     show_default=True,
-    help="diff for people; yaml, json: all triggers and what else changed; patch: RFC 6902;"
-    " kyverno: what changed, below the headings of Kyverno's command.",
+    help="diff: for people; yaml, json: all triggers and all changed targets; patch: RFC 6902;"
+    " kyverno: the format of Kyverno's command.",
 )
-@click.option(
-    "--stdin", "-i", "piped", is_flag=True, help="As -o yaml: standard output is for a pipe."
-)
+@click.option("--stdin", "-i", "piped", is_flag=True, help="The same as -o yaml, for a pipe.")
 @click.option(
     "--verbose",
     "-v",
@@ -137,18 +140,18 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
 @click.option(
     "--show-secrets",
     is_flag=True,
-    help="Show the content of Secrets in diffs and messages, not ***.",
+    help="Show the content of Secrets in diffs and messages, instead of ***.",
 )
-@click.option("--check", is_flag=True, help=f"Exit with {FINDINGS} when something would change.")
+@click.option("--check", is_flag=True, help=f"Exit with {FINDINGS} if something would change.")
 @click.option(
     "--warn-exit-code",
     type=click.IntRange(0, 255),
     default=0,
     metavar="N",
-    help="Exit with N, not 0, when there are warnings of rules.",
+    help="Exit code instead of 0 if a rule was skipped with a warning.",
 )
 @click.option(
-    "--warn-no-pass", is_flag=True, help="With --warn-exit-code: also when nothing would change."
+    "--warn-no-pass", is_flag=True, help="With --warn-exit-code: also if nothing would change."
 )
 def apply(
     *,
@@ -165,17 +168,17 @@ def apply(
 ) -> None:
     """Show what policies would change, rule by rule and object by object; nothing is written.
 
-    POLICY and FILE are files with YAML or JSON documents, https addresses of such, folders, or
-    quoted wildcards. Without --resource the triggers are in the arguments that hold no policy.
-    Policies and their rules apply one after the other, each on what the one before it made.
+    POLICY and FILE are files with YAML or JSON documents, folders, quoted wildcards, or https
+    addresses. Without --resource, the triggers are in the arguments that contain no policy.
+    Policies and their rules apply one after the other, each to the result of the one before.
 
     \b
     Exit code:
       0  everything was evaluated, whether or not something would change
       1  a policy is refused, or a rule ended in an error; --check: something
          would change
-      2  nothing could be done: wrong usage, a file or the cluster cannot be read
-      N  of --warn-exit-code: there are warnings
+      2  could not run: wrong usage, a file or the cluster cannot be read
+      N  with --warn-exit-code: there are warnings
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     paths = _joined(paths)
     address = address_of(paths)

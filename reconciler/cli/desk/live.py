@@ -31,12 +31,10 @@ _PATIENCE = 10.0
 
 _CONNECTION = (
     click.option(
-        "--kubeconfig", metavar="FILE", default="", help="Names the cluster, as for kubectl."
+        "--kubeconfig", metavar="FILE", default="", help="Path of the kubeconfig, as for kubectl."
     ),
-    click.option("--context", metavar="NAME", default="", help="A context of the kubeconfig."),
-    click.option(
-        "--as", "user", metavar="USER", default="", help="Access the cluster as this user."
-    ),
+    click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig."),
+    click.option("--as", "user", metavar="USER", default="", help="User to impersonate."),
 )
 _OPTIONS = (
     *_CONNECTION,

@@ -46,9 +46,9 @@ def operation_option(command: T) -> T:
     return click.option(
         "--operation",
         type=click.Choice((*_OPERATIONS, _FLAG)),
-        help="Of the requests for the triggers. Default: when each rule acts first, its policy's"
-        " update (mutateExistingOnPolicyUpdate), else an UPDATE, else what it listens to; of rules"
-        " without targets a CREATE.",
+        help="Operation of the requests for the triggers. Default, for each rule: POLICY-UPDATE"
+        " with mutateExistingOnPolicyUpdate, else UPDATE, or CREATE without targets; if the rule"
+        " does not listen to that, one to which it listens.",
     )(command)
 
 

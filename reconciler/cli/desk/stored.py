@@ -31,7 +31,7 @@ exception_namespace = click.option(
     "--exception-namespace",
     metavar="PATTERNS",
     default=None,
-    help="With a cluster: namespaces whose stored PolicyExceptions are honoured, as the flag of"
+    help="With a cluster: namespaces whose stored PolicyExceptions are honoured, like the flag of"
     " the programs. Default: all; empty: none.",
 )
 

@@ -29,9 +29,9 @@ Examples:
 
 \b
 Exit code:
-  0  there was something to explain, whatever the answer
+  0  the rules were explained, whatever the result
   1  a policy is refused
-  2  nothing could be done: wrong usage, a file or the cluster cannot be read
+  2  could not run: wrong usage, a file or the cluster cannot be read
 """
 
 
@@ -40,31 +40,37 @@ Exit code:
 @click.option(
     "--trigger",
     metavar="FILE|KIND/NS/NAME",
-    help="The object whose request may fire the rules.",
+    help="The object whose request may trigger the rules.",
 )
-@click.option("--old", metavar="FILE", help="The same object before an UPDATE.")
+@click.option("--old", metavar="FILE", help="The trigger as it was before an UPDATE.")
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="FILE|KIND/NS/NAME",
-    help="Objects that may be targets. In files also what else the rules read: ConfigMaps,"
-    " Namespaces. May be repeated.",
+    help="Objects that may be targets. Files may also contain other objects that the rules read:"
+    " ConfigMaps, Namespaces. May be repeated.",
 )
 @cue_option
 @operation_option
 @click.option("--userinfo", metavar="FILE", help="Who sends the request: a UserInfo document.")
-@click.option("--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions.")
+@click.option(
+    "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to honour."
+)
 @exception_namespace
-@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A variable's value.")
-@click.option("--values-file", "-f", "values", metavar="FILE", help="Values of variables.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="The value of a variable."
+)
+@click.option(
+    "--values-file", "-f", "values", metavar="FILE", help="A file with values of variables."
+)
 @click.option(
     "--output",
     "-o",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Indented lines, or one JSON list of notes.",
+    help="text: indented lines; json: a list of notes.",
 )
 @click.option("--cluster", is_flag=True, help="Read policy, trigger and targets from a cluster.")
 @cluster_options
@@ -72,13 +78,13 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
     """Explain rule by rule why a policy does or does not change an object.
 
     POLICY is a file, an https address, a folder, - for standard input or, with --cluster,
-    clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger
-    every clause of match, every precondition and every variable is shown with its value, then
-    every target with what the rule makes of it; without, what the rules need. Nothing is
-    written, and the content of Secrets is not shown.
+    clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME). With --trigger,
+    the command shows every clause of match, every precondition and every variable with its value,
+    then every target with its change. Without it, the command shows what the rules need. Nothing
+    is written, and the content of Secrets is not shown.
 
-    With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME without namespace)
-    names an object as it stands in the cluster; files are taken as well.
+    With --cluster, --kubeconfig, --context or --as, KIND/NS/NAME (KIND/NAME if the kind is
+    cluster-scoped) names an object in the cluster; files are accepted as well.
     """
     address = address_of(options)
     requested = ExplainOptions(operation=operation_of_flag(operation), **options)

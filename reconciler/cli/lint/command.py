@@ -44,9 +44,9 @@ Examples:
 
 \b
 Exit code:
-  0  nothing is wrong; notes, and warnings without --strict, do not count
-  1  a policy would be refused, or cannot do what it says;
-     with --strict: or a warning
+  0  no errors; with --strict: no warnings either
+  1  errors: a policy would be refused, or cannot do what it says;
+     with --strict: errors or warnings
   2  a file is missing, no policy was found, or a flag is wrong
 """
 
@@ -70,13 +70,13 @@ Exit code:
     help="Text for people, one JSON list, a SARIF log, or workflow commands of GitHub.",
 )
 def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str) -> None:
-    """Report errors in policies, and what would surprise their authors.
+    """Report errors and likely mistakes in policies.
 
-    POLICY is a file, a folder, a glob, or - for standard input. PolicyExceptions,
-    GlobalContextEntries and Hooks in it are checked as well; other objects are left out.
-    Finds everything that is refused when a policy is applied, and what does not do what it
-    seems to: a target that means the whole cluster, an append that never ends, a label that is
-    read without a default. Reads files only, no cluster.
+    POLICY is a file, a folder, a quoted wildcard, or - for standard input. PolicyExceptions,
+    GlobalContextEntries and Hooks are checked as well; other objects are ignored. Reports
+    everything that is refused when a policy is applied, and rules that do something else than
+    they seem to: a target that selects the whole cluster, an append that never ends, a label
+    that is read without a default. Reads only files, no cluster.
     """
     read = list(read_sources(policies, _KINDS))
     sources = [item for item in read if isinstance(item, Source)]

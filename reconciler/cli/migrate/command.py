@@ -47,19 +47,23 @@ Examples:
     show_default=True,
     help="The API group that the policies move to.",
 )
-@click.option("--write", is_flag=True, help="Rewrite the files; else nothing is written.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Rewrite the files; without this flag and -o, nothing is written.",
+)
 @click.option(
     "--output-dir",
     "-o",
     "folder",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write all YAML and JSON files there, and leave those that were read.",
+    help="Write all YAML and JSON files to this folder; the originals stay unchanged.",
 )
 @click.option(
     "--preview",
     is_flag=True,
-    help="Show also what the policies would do in a cluster, as `retrofit preview` does.",
+    help="Also show what the policies would do in a cluster, as `retrofit preview` does.",
 )
 @connection_options
 def migrate(
@@ -76,13 +80,13 @@ def migrate(
     PATH is a file, a folder, a quoted wildcard, or - for standard input, which is printed
     rewritten. ClusterPolicies, Policies, PolicyExceptions, GlobalContextEntries, UpdateRequests,
     roles and bindings for the programs, and their ConfigMap get the other group and names;
-    comments, order and quotes stay. Of each rule it says what will be different.
+    comments, order and quotes stay. For each rule, the command shows what will be different.
 
     \b
     Exit code:
-      0  everything that the move is about can be moved
-      1  something cannot, or would be refused after it; the rest is moved
-      2  nothing could be done: wrong usage, a file cannot be read or written,
+      0  everything can be moved
+      1  something cannot be moved, or would be refused then; the rest is moved
+      2  could not run: wrong usage, a file cannot be read or written,
          nothing to move
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     _check(paths, write=write, folder=folder)

@@ -51,7 +51,7 @@ Examples:
     type=click.IntRange(min=0),
     default=_LIMIT,
     show_default=True,
-    help="Diffs, and problems, to show of each rule; 0: all. Everything is counted.",
+    help="Number of diffs, and of problems, to show for each rule; 0: all. Everything is counted.",
 )
 @click.option("--namespace", "-n", default="", help="Only triggers in this namespace.")
 @operation_option
@@ -60,13 +60,19 @@ Examples:
     "--exception", "exceptions", multiple=True, metavar="FILE", help="PolicyExceptions to honour."
 )
 @exception_namespace
-@click.option("--service-hosts", default="", help="Services that context entries may call.")
+@click.option("--service-hosts", default="", help="Hosts that context entries may call.")
 @cue_option
 @click.option(
-    "--baseline", "expected", metavar="FILE", help="Exactly these objects are to be changed."
+    "--baseline",
+    "expected",
+    metavar="FILE",
+    help="Fail unless exactly the objects in this file would be changed.",
 )
 @click.option(
-    "--write-baseline", "kept", metavar="FILE", help="Store which objects would be changed."
+    "--write-baseline",
+    "kept",
+    metavar="FILE",
+    help="Write a file with the objects that would be changed.",
 )
 @cluster_options
 @click.option("--output", "-o", type=click.Choice(_FORMATS), default="table", show_default=True)
@@ -76,16 +82,16 @@ def preview(
     """Show what policies would do to the objects of a live cluster; nothing is written.
 
     POLICY is a file, an https address, a folder, a quoted wildcard or - for standard input; or
-    clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME) for what the
-    cluster stores. Rules apply one after the other, a later one on what an earlier one would have
-    made. The content of Secrets is not shown.
+    clusterpolicy/NAME (also NAME) or policy/NAMESPACE/NAME (also NAMESPACE/NAME) for a
+    policy in the cluster. Rules apply one after the other, each to the result of the one before.
+    The content of Secrets is not shown.
 
     \b
     Exit code:
       0  everything was evaluated, whether or not something would change
       1  a policy is refused; something cannot be read, ended in an error, or
          would be refused; --baseline: other objects would be changed
-      2  nothing could be done: wrong usage, a file or the cluster cannot be read
+      2  could not run: wrong usage, a file or the cluster cannot be read
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if expected and kept:
         raise click.UsageError("--baseline compares and --write-baseline stores: give one of them")

@@ -38,12 +38,12 @@ Examples:
 def ui(*, port: int, bind_address: str, names: tuple[str, ...], **address: Any) -> None:
     """Serve a live, read-only web page with policies and requests on this machine.
 
-    The page shows what you may read, and nothing of what requests recorded. It ends with Ctrl-C.
+    The page shows what you may read, and no recorded fields of requests. It ends with Ctrl-C.
 
     \b
     Exit code:
       0  it was ended
-      2  nothing could be done: wrong usage, a taken port, no cluster
+      2  could not run: wrong usage, a taken port, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     with bind(bind_address, port, flag="--port") as listener, suppress(KeyboardInterrupt):
         asyncio.run(_serve(listener, names, address))

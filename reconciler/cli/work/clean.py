@@ -27,20 +27,22 @@ Examples:
 
 @click.command("clean", epilog=_EPILOG)
 @click.option("--namespace", "-n", default="", help="Only objects in this namespace.")
-@click.option("--yes", is_flag=True, help="Remove it; without this flag nothing is written.")
+@click.option(
+    "--yes", is_flag=True, help="Remove the annotation; without this flag nothing is written."
+)
 @work_options
 def clean(*, namespace: str, yes: bool, **address: Any) -> None:
     """Remove what an uninstalled kube-retrofit left on objects.
 
-    That is the annotation kube-retrofit.dev/applied, by which a rule whose result goes on
-    changing knows what it has done. Objects of all kinds are looked through, by their metadata.
-    What policies changed stays.
+    This is the annotation kube-retrofit.dev/applied, which records what a rule that does not
+    converge has done. The command searches the metadata of objects of all kinds. It does not undo
+    what policies changed.
 
     \b
     Exit code:
-      0  nothing is left, or without --yes: everything was looked at
-      1  some kinds could not be looked at, or some objects not changed
-      2  nothing could be done: wrong usage, no cluster, a controller is at work
+      0  nothing is left, or without --yes: everything was searched
+      1  some kinds could not be searched, or some objects not changed
+      2  could not run: wrong usage, no cluster, a controller is at work
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not asyncio.run(_clean(namespace, yes=yes, address=address)):
         sys.exit(FINDINGS)

@@ -35,19 +35,21 @@ Examples:
 
 @click.command("retry", epilog=_EPILOG)
 @click.argument("names", nargs=-1, metavar="[POLICY|REQUEST]...")
-@click.option("--failed", is_flag=True, help="Only what failed; without names, of all policies.")
+@click.option(
+    "--failed", is_flag=True, help="Only failed requests; without names, those of all policies."
+)
 @work_options
 def retry(names: tuple[str, ...], *, failed: bool, **address: Any) -> None:
     """Retry failed and waiting work now.
 
-    A request that failed stays as it is: the controller makes a new one with a name of its own
-    that does its work, once, however often this is called. A request that waits is tried at once.
+    A failed request stays as it is: the controller creates a new one that repeats its work, once,
+    however often you run this command. A waiting request is tried at once.
 
     \b
     Exit code:
-      0  everything is under way
+      0  all of the work was started
       1  some request was skipped, with a message
-      2  nothing could be done: wrong usage, no such policy or request, no cluster
+      2  could not run: wrong usage, no such policy or request, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not names and not failed:
         raise click.UsageError("name policies or requests, or give --failed")
@@ -66,7 +68,7 @@ async def _retry(names: tuple[str, ...], *, failed: bool, address: dict[str, str
         async for request in _of_policies(place, keys, all_policies=not names):
             await work.take(request, named=False, failed=failed)
         again = number(work.again, "failed request")
-        click.echo(f"done again: {again}; tried at once: {number(work.woken, 'waiting request')}")
+        click.echo(f"repeated: {again}; tried at once: {number(work.woken, 'waiting request')}")
         return work.good
 
 
@@ -116,11 +118,11 @@ class _Work:
             self._leave(
                 request,
                 f"its rule may not come to the same result twice, and it has changed"
-                f" {request.status.counts.patched} targets already; name it to do them again",
+                f" {request.status.counts.patched} targets already; name the request to repeat it",
             )
             return
         await self._mark(request, ANNOTATION_RETRY_FAILED)
-        click.echo(f"{request.name}: done again by {_successor(request)}")
+        click.echo(f"{request.name}: repeated by {_successor(request)}")
         self.again += 1
 
     async def _mark(self, request: UpdateRequest, annotation: str) -> None:

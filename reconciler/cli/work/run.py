@@ -42,21 +42,21 @@ Examples:
 @click.command("run", epilog=_EPILOG)
 @click.argument("policy")
 @click.argument("rule", required=False, default="")
-@click.option("--wait", is_flag=True, help="Show the progress until it has ended.")
+@click.option("--wait", is_flag=True, help="Show the progress until the run has ended.")
 @work_options
 def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
     """Run a policy, or one RULE of it, now on all existing objects.
 
     POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. Each rule gets one
-    UpdateRequest; rules do not need mutateExistingOnPolicyUpdate. Ending this command, with
-    --wait too, does not end the work.
+    UpdateRequest, with or without mutateExistingOnPolicyUpdate. Interrupting this command does
+    not stop the work.
 
     \b
     Exit code:
-      0  the work was requested; with --wait, it ended well
+      0  the run was requested; with --wait, it succeeded
       1  a rule cannot run without a request, or the policy is refused; with
          --wait, it failed, or some objects could not be finished
-      2  nothing could be done: wrong usage, no such policy or rule, no cluster
+      2  could not run: wrong usage, no such policy or rule, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     if not asyncio.run(_run(policy_key(policy), rule, wait=wait, address=address)):
         sys.exit(FINDINGS)

@@ -36,7 +36,7 @@ Examples:
 
 @click.command("status", epilog=_EPILOG)
 @click.argument("policy", required=False, default="")
-@click.option("--namespace", "-n", default="", help="Only triggers in this namespace; and sweeps.")
+@click.option("--namespace", "-n", default="", help="Only sweeps, and triggers in this namespace.")
 @click.option(
     "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
 )
@@ -45,14 +45,14 @@ Examples:
 def status(policy: str, *, namespace: str, output: str, watch: bool, **address: Any) -> None:
     """Show the waiting, finished and failed requests of all policies, or of one POLICY.
 
-    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. What is in the way is
-    grouped by reason, with a missing right, what to do, and the time of the next attempt.
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. Problems are
+    grouped by reason, with the missing right, what to do, and the time of the next attempt.
     Finished requests count for as long as they are kept.
 
     \b
     Exit code:
-      0  there is an answer, whatever waits or failed
-      2  nothing could be done: wrong usage, no such policy, no cluster
+      0  the requests were read, whatever waits or has failed
+      2  could not run: wrong usage, no such policy, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     key = policy_key(policy) if policy else ""
     with contextlib.suppress(KeyboardInterrupt):

@@ -35,14 +35,14 @@ Examples:
 def top(policy: str, *, output: str, watch: bool, **address: Any) -> None:
     """Show how busy policies are: queues, rollouts and failures, of all or of one POLICY.
 
-    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. The figures are those in
-    the statuses of the policies, at most a second old; no request is read, however many there
-    are. What is in the way of single requests: `retrofit status`.
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. The figures come from
+    the statuses of the policies and are at most a second old; no request is read, however many
+    there are. `retrofit status` shows what blocks single requests.
 
     \b
     Exit code:
-      0  there is an answer, whatever waits or failed
-      2  nothing could be done: wrong usage, no such policy, no cluster
+      0  the statuses were read, whatever waits or has failed
+      2  could not run: wrong usage, no such policy, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     key = policy_key(policy) if policy else ""
     with contextlib.suppress(KeyboardInterrupt):

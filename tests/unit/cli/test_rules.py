@@ -59,12 +59,22 @@ def test_the_help_explains_the_exit_codes(words: tuple[str, ...]) -> None:
         assert re.search(r"^ +2 ", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize("words", ALL, ids=" ".join)
+GROUPS = [(), *sorted({words[:-1] for words in commands(retrofit) if len(words) > 1})]
+
+
+@pytest.mark.parametrize("words", [*commands(retrofit), *GROUPS], ids=" ".join)
 def test_the_help_fits_eighty_columns(words: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(retrofit, [*words, "--help"], terminal_width=80).stdout
     # The path in which bash looks for completions is long.
     lines = [line for line in shown.splitlines() if "/bash-completion/" not in line]
     assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_no_summary_of_a_command_is_cut(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(retrofit, [*words, "--help"], terminal_width=80).stdout
+    _, _, summaries = shown.partition("Commands:\n")
+    assert [line for line in summaries.splitlines() if line.endswith("...")] == []
 
 
 POLICY, TRIGGER, TARGETS = "reload-web.yaml", "configmap.yaml", "deployments.yaml"

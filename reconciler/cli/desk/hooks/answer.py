@@ -84,7 +84,7 @@ Examples:
     "targets",
     multiple=True,
     metavar="FILE",
-    help="What the cluster has, for snapshots.",
+    help="Objects of the cluster, for snapshots.",
 )
 @click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
 @click.option(
@@ -92,7 +92,7 @@ Examples:
     "added",
     multiple=True,
     metavar="NAME",
-    help="A variable that hooks get as well, as KUBECONFIG. May be repeated.",
+    help="A variable to pass to hooks as well, such as KUBECONFIG. May be repeated.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Run executables on this machine without asking.")
 def answer(
@@ -105,16 +105,17 @@ def answer(
     added: tuple[str, ...],
     yes: bool,
 ) -> None:
-    """Run a hook for a review, and show what it is given, prints and answers.
+    """Run a hook for a review, and show its answer.
 
-    Its time limit and its failure policy are those of its binding. Whether the rules of the
-    binding select the request is not looked at.
+    The command also shows the input and the output of the hook.
+    Time limit and failure policy are those of the binding. The command does not check whether
+    the rules of the binding select the request.
 
     \b
     Exit code:
-      0  the hook answered, whatever it said
+      0  the hook answered, whatever the answer
       1  it failed, or gave no answer
-      2  nothing could be done: wrong usage, a missing file, no such binding
+      2  could not run: wrong usage, a missing file, no such binding
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     asked = _review(review)
     besides = placed(targets, Scopes())

@@ -64,13 +64,13 @@ _env = click.option(
     "added",
     multiple=True,
     metavar="NAME",
-    help="A variable that hooks get as well, as KUBECONFIG. May be repeated.",
+    help="A variable to pass to hooks as well, such as KUBECONFIG. May be repeated.",
 )
 
 
 @click.group("hooks", epilog=_GROUP_EPILOG)
 def hooks() -> None:
-    """List hooks, and show what one would do; nothing is written to a cluster."""
+    """List and try hooks; nothing is written to a cluster."""
 
 
 hooks.add_command(answer)
@@ -83,13 +83,13 @@ hooks.add_command(answer)
 def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     """List the hooks of a folder with their bindings.
 
-    Each executable is run with --config, in an environment that leads to no cluster.
+    Each executable is run with --config, in an environment without access to a cluster.
 
     \b
     Exit code:
       0  all hooks can be used
-      1  a hook has no configuration that can be used
-      2  nothing could be done: wrong usage, no executable file
+      1  the configuration of a hook cannot be used
+      2  could not run: wrong usage, no executable file
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     found = executables_in(path)
     confirm(path, yes=yes)
@@ -127,9 +127,9 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     type=click.Choice(REASONS, case_sensitive=False),
     help="Why the hook runs.",
 )
-@click.option("--binding", default="", metavar="NAME", help="For this binding only.")
+@click.option("--binding", default="", metavar="NAME", help="Only for this binding.")
 @click.option(
-    "--resource", "-r", "resources", multiple=True, metavar="FILE", help="What the event is about."
+    "--resource", "-r", "resources", multiple=True, metavar="FILE", help="Objects of the event."
 )
 @click.option(
     "--target-resource",
@@ -137,7 +137,7 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     "targets",
     multiple=True,
     metavar="FILE",
-    help="What the cluster has besides: for snapshots, and for operations to change.",
+    help="Other objects of the cluster: for snapshots, and for operations to change.",
 )
 @click.option(
     "--timeout",
@@ -145,10 +145,14 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     default=_TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="For the run.",
+    help="Time limit of the run.",
 )
 @click.option(
-    "--hook", "name", default="", metavar="NAME", help="The Hook to run, in a file with several."
+    "--hook",
+    "name",
+    default="",
+    metavar="NAME",
+    help="The Hook to run, if the file contains several.",
 )
 @click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
 @_env
@@ -166,17 +170,18 @@ def run(
     show_secrets: bool,
     yes: bool,
 ) -> None:
-    """Run a hook once, and show what it is given, prints and would change.
+    """Run a hook once, and show what it would change.
 
-    HOOK is an executable, or a file with a Hook or ClusterHook. An executable gets the files and
-    variables that it has in a cluster, and an environment that leads to none. Operations are
-    carried out in memory, on the objects of the files.
+    HOOK is an executable, or a file with a Hook or ClusterHook. An executable gets the same
+    files and variables as in a cluster, but no access to one. The command shows the
+    input and the output of the hook. Operations are carried out in memory, on the objects of the
+    files.
 
     \b
     Exit code:
-      0  the hook did its work
+      0  the hook succeeded
       1  it failed, or an operation of it would
-      2  nothing could be done: wrong usage, a missing file, no such binding
+      2  could not run: wrong usage, a missing file, no such binding
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     scopes = Scopes()
     about, besides = placed(resources, scopes), placed(targets, scopes)

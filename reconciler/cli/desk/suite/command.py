@@ -45,7 +45,7 @@ Examples:
     type=click.Choice(report.FORMATS),
     default="table",
     show_default=True,
-    help="table for people; json and junit for programs.",
+    help="table: for people; json, junit: for programs.",
 )
 @click.option(
     "--test-case-selector",
@@ -53,13 +53,15 @@ Examples:
     "selector",
     default="",
     metavar="SELECTOR",
-    help="Only rows of these: policy=NAME,rule=NAME,resource=NAME, with wildcards.",
+    help="Run only these rows: policy=NAME,rule=NAME,resource=NAME, with wildcards.",
 )
 @click.option(
-    "--require-tests", is_flag=True, help="Each DIR must have a test; else one of them must."
+    "--require-tests",
+    is_flag=True,
+    help="Every DIR must have a test file; without this flag, one of them.",
 )
-@click.option("--fail-only", is_flag=True, help="Leave out what passed, in the table.")
-@click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail as well.")
+@click.option("--fail-only", is_flag=True, help="Leave rows that passed out of the table.")
+@click.option("--strict", is_flag=True, help="Rows that were excluded or not run fail, too.")
 @cue_option
 @operation_option
 @click.option(
@@ -75,17 +77,17 @@ Examples:
 )
 @click.option("--watch", "-w", is_flag=True, help="Run again when a file changes, until Ctrl-C.")
 def test(*, watch: bool, selector: str, **options: Any) -> None:
-    """Run test folders of policies as they are.
+    """Run the tests of policies and hooks in folders.
 
-    A kyverno-test.yaml names policies, objects, values and the result that each rule must have at
-    each object. Names that the test does not have fail. A row is excluded where the rule has
-    nothing to do with its object, and not run where its policy or rule is not evaluated here; both
-    are counted, and are no success. --operation counts for rows that name none. A HookTest names
-    an executable, states of a cluster, and what comes of each.
+    A kyverno-test.yaml names policies, objects, values, and the expected result of each rule for
+    each object. A name that the test does not contain fails. A row is excluded if its rule does
+    not apply to its object, and not run if its policy or rule cannot be evaluated; both are
+    counted, and neither is a success. --operation applies to rows that name no operation. A
+    HookTest names a hook, states of a cluster, and the expected result of each.
 
     \b
     Exit code:
-      0    rows were tested, and every one is as expected
+      0    rows were tested, and all passed
       1    a row failed, a test is broken, or an entry of results tested nothing
       2    nothing was tested: no test file, or no row that can run; wrong usage
       130  --watch was ended
