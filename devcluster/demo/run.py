@@ -43,7 +43,7 @@ def run(console: Console, environ: Mapping[str, str], keep: Path | None) -> None
     binaries = _binaries(environ)
     heading(console, "kube-retrofit changes the objects that a cluster already has, by policy")
     console.print(
-        "All this happens in a real Kubernetes API on this machine: no container engine, no nodes."
+        "This is a real Kubernetes API on this machine, without a container engine or nodes."
         " Pods stay Pending; everything else works.\n",
         highlight=False,
     )
@@ -136,18 +136,18 @@ def _epilogue(console: Console, facts: list[str]) -> None:
 
 
 def _how_to_go_on(console: Console) -> None:
-    heading(console, "How to look further")
+    heading(console, "Next steps")
     _lines(
         console,
-        ("retrofit dev demo --keep", "the same, and the cluster stays for you"),
+        ("retrofit dev demo --keep", "the same, and the cluster stays"),
         ('eval "$(retrofit dev up)"', "an empty cluster to try your own policies in"),
         (f"ls {shlex.quote(str(OBJECTS))}", "the policies and objects of this demonstration"),
     )
-    console.print("\nAll programs have ended and their files are removed.", highlight=False)
+    console.print("\nAll programs have stopped, and their files are removed.", highlight=False)
 
 
 def _how_to_use(console: Console, folder: Path, cluster: Cluster, binaries: Binaries) -> None:
-    heading(console, "How to look further: the cluster stays")
+    heading(console, "Next steps: the cluster stays")
     if not shutil.which("kubectl"):
         command = shlex.join(binaries.command("kubectl"))
         _lines(console, (f"alias kubectl={shlex.quote(command)}", ""))
@@ -155,11 +155,11 @@ def _how_to_use(console: Console, folder: Path, cluster: Cluster, binaries: Bina
         console,
         (f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}", ""),
         (f"kubectl get ur -n {NAMESPACE} -o wide", "requests: messages, attempts"),
-        ("kubectl get clusterpolicies -o wide", "policies, with what they did"),
-        ("kubectl get events -A", "what went wrong where"),
-        (f"retrofit dev logs -f --dir {shlex.quote(str(folder))}", "what the programs say"),
+        ("kubectl get clusterpolicies -o wide", "policies, with their results"),
+        ("kubectl get events -A", "failures, with the objects concerned"),
+        (f"retrofit dev logs -f --dir {shlex.quote(str(folder))}", "the logs of the programs"),
         (f"ls {shlex.quote(str(OBJECTS))}", "the policies and objects to change and apply"),
-        (_down(folder), "the end of it"),
+        (_down(folder), "stops and removes the cluster"),
     )
 
 

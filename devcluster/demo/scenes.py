@@ -103,7 +103,7 @@ def roll_out(stage: Stage) -> str:
 
 def admit(stage: Stage) -> str:
     """Change Pods before they are stored, and existing Deployments by the same rule."""
-    stage.heading("4  Pods get a sidecar before they are stored, and Deployments that exist too")
+    stage.heading("4  A sidecar: for Pods before they are stored, and for existing Deployments")
     stage.excerpt("log-agent.yaml", "metadata:")
     stage.apply_policy("log-agent")
     stage.say("A new Pod of the shop:")
@@ -112,7 +112,7 @@ def admit(stage: Stage) -> str:
     stage.kubectl("get", "pod", "visitor", "-n", "shop", "-o", names)
     (pod,) = stage.items("pods", "-n", "shop", "--field-selector=metadata.name=visitor")
     _expect(set(_containers(pod["spec"])), {"visitor", "log-agent"}, "containers of the Pod")
-    stage.say("No request was needed for it. What existed is worked through by one per rule:")
+    stage.say("This needed no request. Existing objects are processed by one request per rule:")
     with stage.waiting("waiting for the requests"):
         wait_until(
             lambda: (
@@ -123,11 +123,13 @@ def admit(stage: Stage) -> str:
             what="the requests of policy log-agent have come to an end",
         )
     stage.show_requests("log-agent")
-    stage.say("The one for Pods waits: a Pod's containers are fixed. One was tried, and no other:")
+    stage.say(
+        "The containers of a Pod cannot be changed, so that request waits after one attempt:"
+    )
     held = next(it for it in stage.requests("log-agent") if _state(it) == "Immutable")
     name = held["metadata"]["name"]
     stage.sentence("get", "ur", name, "-n", NAMESPACE, "-o", "jsonpath={.status.message}")
-    stage.say("Deployments can be changed, and make new Pods:")
+    stage.say("Deployments can be changed; they create new Pods:")
     names = "custom-columns=NAME:.metadata.name,CONTAINERS:.spec.template.spec.containers[*].name"
     stage.kubectl("get", "deployments", "-n", "shop", "-o", names)
     deployments = stage.items("deployments", "-n", "shop")
@@ -135,9 +137,7 @@ def admit(stage: Stage) -> str:
         it for it in deployments if "log-agent" in _containers(it["spec"]["template"]["spec"])
     ]
     _expect(len(agents), len(deployments), "Deployments with the sidecar")
-    fact = (
-        f"a new Pod came with its sidecar, and so do those of {len(agents)} existing Deployments"
-    )
+    fact = f"a new Pod got the sidecar, and so did {len(agents)} existing Deployments"
     stage.fact(fact)
     return fact
 
@@ -145,16 +145,16 @@ def admit(stage: Stage) -> str:
 def forbidden(stage: Stage) -> str:
     """Refuse a policy whose targets the controller may not change; revoke the right later."""
     stage.heading("5  A target that may not be changed, and what to grant")
-    stage.say("The controller has only the rights it was given. CronJobs are not among them.")
+    stage.say("The controller has only the rights that you grant. It may not change CronJobs yet.")
     stage.excerpt("maintenance.yaml", "      match:")
     said = stage.apply_refused("maintenance.yaml")
     _expect("auth check fails" in said, expected=True, what="policy refused")
-    stage.say("The refusal ends with the role to apply. Applied, the policy is accepted:")
+    stage.say("The refusal ends with the role to apply. With that role, the policy is accepted:")
     stage.apply("grant-cronjobs.yaml")
     with stage.waiting("waiting until the right is in force"):
         _may_suspend(stage, granted=True)
     stage.apply_policy("maintenance")
-    stage.say("Later somebody takes the right away. What happens to the next trigger?")
+    stage.say("Later, the right is revoked. What happens to the next trigger?")
     stage.kubectl("delete", "clusterrole", "retrofit-cronjobs")
     with stage.waiting("waiting until the right is gone"):
         _may_suspend(stage, granted=False)
@@ -166,7 +166,7 @@ def forbidden(stage: Stage) -> str:
             what="the request of policy maintenance has been tried",
         )
     stage.show_requests("maintenance")
-    stage.say("The request stays Pending. It says why, and what to grant (so does -o wide):")
+    stage.say("The request stays Pending, and names the cause and the right (as does -o wide):")
     name = request["metadata"]["name"]
     stage.sentence("get", "ur", name, "-n", NAMESPACE, "-o", "jsonpath={.status.message}")
     missing = request["status"].get("missingPermission", "")
@@ -184,7 +184,7 @@ def forbidden(stage: Stage) -> str:
 
 def speak(stage: Stage) -> str:
     """Install another policy language, whose rules change and refuse Pods."""
-    stage.heading("6  ModRules, the rules of KubeMod, where somebody installs them")
+    stage.heading("6  ModRules, the rules of KubeMod, when they are installed")
     stage.excerpt("shop.modrules.yaml", "spec:")
     stage.install("manifests/dialects/kubemod")
     stage.apply("shop.modrules.yaml")
@@ -192,7 +192,7 @@ def speak(stage: Stage) -> str:
         "wait", "--for=condition=Ready", "--timeout=60s", "modrules", "--all", "-n", "shop"
     )
     stage.kubectl("get", "modrules", "-n", "shop")
-    stage.say("A Pod of a version that is named, and one of none:")
+    stage.say("A Pod with a version, and one without:")
     stage.kubectl("run", "versioned", "-n", "shop", "--image=shop/web:2.1")
     names = "custom-columns=NAME:.metadata.name,IMAGES:.spec.containers[*].image"
     stage.kubectl("get", "pod", "versioned", "-n", "shop", "-o", names)
@@ -208,15 +208,13 @@ def speak(stage: Stage) -> str:
 
 def guard(stage: Stage) -> str:
     """Install a third policy language, whose policies change a Pod and protect a namespace."""
-    stage.heading(
-        "7  Policies of kinitiras: what Pods request, and what nobody deletes by mistake"
-    )
+    stage.heading("7  Policies of kinitiras: requests of Pods, and a protected namespace")
     stage.excerpt("archive.kinitiras.yaml", "spec:")
     stage.install("manifests/dialects/kinitiras")
     stage.apply("archive.kinitiras.yaml")
     kinds = "clusteroverridepolicies,clustervalidatepolicies"
     stage.kubectl("wait", "--for=condition=Ready", "--timeout=60s", kinds, "--all")
-    stage.say("A Pod that says its limits, and not what it requests:")
+    stage.say("A Pod with limits and without requests:")
     wait_until(
         lambda: stage.items("serviceaccounts", "-n", "archive"),
         within=_WITHIN,
@@ -231,19 +229,19 @@ def guard(stage: Stage) -> str:
     (pod,) = stage.items("pods", "-n", "archive")
     requests = pod["spec"]["containers"][0]["resources"]["requests"]
     _expect(requests, {"cpu": "500m", "memory": "512Mi"}, "requests of the Pod")
-    stage.say("Its namespace is deleted twice, once with a confirmation:")
+    stage.say("Its namespace is deleted twice: without and with a confirmation:")
     said = stage.refused("delete", "namespace", "archive")
     _expect("annotate it with delete=yes first" in said, expected=True, what="deletion refused")
     stage.kubectl("annotate", "namespace", "archive", "delete=yes")
     stage.kubectl("delete", "namespace", "archive", "--wait=false")
-    fact = "a Pod got half of its limits as requests; its namespace went when that was confirmed"
+    fact = "a Pod got half of its limits as requests; its namespace was deleted once confirmed"
     stage.fact(fact)
     return fact
 
 
 def copy(stage: Stage) -> str:
     """Install hooks, one of which keeps copies of ConfigMaps while the originals exist."""
-    stage.heading("8  A hook, bound as those of shell-operator, without a script")
+    stage.heading("8  A hook with shell-operator's bindings, without a script")
     stage.excerpt("shop.hook.yaml", "kind: Hook")
     stage.install("crds/hooks")
     stage.apply("shop.hook.yaml")
@@ -256,7 +254,7 @@ def copy(stage: Stage) -> str:
     _copies(stage, {"prices-copy"})
     stage.kubectl("get", "configmaps", "-n", "shop")
     stage.kubectl("get", "hooks", "-n", "shop")
-    fact = "a hook made two copies, and took one away when its original was deleted"
+    fact = "a hook made two copies, and deleted one when its original was deleted"
     stage.fact(fact)
     return fact
 
