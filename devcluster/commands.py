@@ -161,16 +161,16 @@ def status(context: click.Context, *, directory: Path) -> None:
     if not found:
         _note(f"Nothing runs in {directory}; `retrofit dev up` starts a cluster")
         context.exit(1)
-    table = Table("part", "pid", "state", "log", box=None, pad_edge=False)
-    layout = parts.Layout(directory=directory)
+    table = Table("part", "pid", "state", box=None, pad_edge=False)
     well = True
     for process in (member for group in found.groups() for member in group.members):
         says = _condition(process)
         well = well and says in {"running", "ready"}
-        table.add_row(process.name, str(process.pid), says, str(layout.log(process.name)))
-    console = Console(soft_wrap=True)
-    console.print(f"server      {found.server}\nkubeconfig  {found.kubeconfig}", highlight=False)
-    console.print(table)
+        table.add_row(process.name, str(process.pid), says)
+    click.echo(f"server      {found.server}")
+    click.echo(f"kubeconfig  {found.kubeconfig}")
+    click.echo(f"logs        {parts.Layout(directory=directory).logs}")
+    Console().print(table)
     context.exit(0 if well else 1)
 
 

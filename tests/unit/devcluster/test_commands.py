@@ -1,12 +1,14 @@
 """`retrofit dev`: messages where nothing runs, the names of logs, and progress while waiting."""
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from typing_extensions import override
 
+from devcluster import state
 from devcluster.follow import log_files, print_last
 from devcluster.progress import Progress
 from devcluster.waiting import wait_until
@@ -25,6 +27,19 @@ def test_commands_report_a_folder_where_nothing_runs(
     assert done.exit_code == code
     assert "Nothing runs in" in done.stderr or "there are: none" in done.stderr
     assert not (tmp_path / "absent").exists()
+
+
+def test_the_status_names_the_folder_of_the_logs_in_full(tmp_path: Path) -> None:
+    folder = tmp_path / "a-folder-with-a-name-as-long-as-those-that-temporary-folders-have"
+    folder.mkdir()
+    part = state.Process.of("kube-controller-manager", os.getpid())
+    group = state.Group(supervisor=part, members=(part,))
+    running = state.State(kubeconfig="k", server="s", cluster=group, programs=None)
+    state.save(folder, running)
+    done = CliRunner().invoke(retrofit, ["dev", "status", "--dir", str(folder)])
+    assert done.exit_code == 0
+    assert str(folder / "logs") in done.stdout
+    assert "…" not in done.stdout
 
 
 def test_lines_of_several_logs_are_prefixed_with_their_program(tmp_path: Path) -> None:
