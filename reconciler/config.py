@@ -94,8 +94,8 @@ class ProcessSettings:
     context: str = _setting("", "Context of the kubeconfig; empty: its current one.")
     policy_group: str = _setting(
         REPLACING.group,
-        "API group of policies and requests: Kyverno's, in whose place the programs work, or their"
-        " own, beside a Kyverno.",
+        "API group of policies and requests: kyverno.io, in whose place the programs work, or"
+        " kube-retrofit.dev, beside a Kyverno.",
         choices="|".join(INSTALLATIONS),
     )
     namespace: str = _name("namespace", "Namespace that holds UpdateRequests and settings.")
@@ -153,10 +153,11 @@ class ProcessSettings:
         100_000, "Number of waiting requests from which nothing more is recorded one by one."
     )
     namespace_share: int = _setting(
-        50, "Percent of both limits that the triggers of one namespace may take; 100: all."
+        50,
+        "Percent of both limits that the triggers of one namespace may take, from 20; 100: all.",
     )
     policy_share: int = _setting(
-        75, "Percent of both limits that the requests of one policy may take; 100: all."
+        75, "Percent of both limits that the requests of one policy may take, from 20; 100: all."
     )
     startup_timeout: float = _setting(
         0.0,
@@ -210,7 +211,7 @@ class AdmissionSettings(ProcessSettings):
         "", "Base URL of the webhook outside a cluster, instead of the Service."
     )
     webhook_timeout: float = _setting(
-        10.0, "Time that the API server waits; half of it is for recording.", duration=True
+        10.0, "Time that the API server waits; half of it is for one answer.", duration=True
     )
     drain_timeout: float = _setting(10.0, "Time to finish requests at the end.", duration=True)
     client_ca_file: str = _setting(
@@ -263,7 +264,7 @@ class ControllerSettings(ProcessSettings):
     reports: bool = _setting(default=True, meaning="Write results at targets into PolicyReports.")
     force_failure_policy_ignore: bool = _setting(
         default=False,
-        meaning="Put all policies under failurePolicy Ignore, whatever they say.",
+        meaning="Put all policies under failurePolicy: Ignore, whatever they say.",
     )
     filter_targets: bool = _setting(
         default=False, meaning="Skip targets that resourceFilters names, as triggers are."
@@ -305,7 +306,7 @@ class ControllerSettings(ProcessSettings):
     resync: float = _setting(30.0, "Pause between full lists of waiting requests.", duration=True)
     catch_up_interval: float = _setting(
         300.0,
-        "Pause between searches for triggers that were not recorded; 0: none.",
+        "Pause between searches for triggers that were not recorded; 0: only after outages.",
         duration=True,
     )
     ready_margin: float = _setting(

@@ -66,6 +66,24 @@ def test_every_flag_is_documented(title: str, settings: type[ProcessSettings]) -
     assert {*shared, *FLAG.findall(section(title))} == flags(settings)
 
 
+@pytest.mark.parametrize(
+    ("title", "settings"),
+    [("retrofit-admission", AdmissionSettings), ("retrofit-controller", ControllerSettings)],
+)
+def test_the_help_of_a_flag_says_what_the_page_says(
+    title: str, settings: type[ProcessSettings]
+) -> None:
+    rows = re.findall(
+        r"^\| `--([a-z-]+)` .* \| ([^|]+) \|$", section("Both programs"), re.MULTILINE
+    )
+    rows += re.findall(r"^\| `--([a-z-]+)` .* \| ([^|]+) \|$", section(title), re.MULTILINE)
+    page = {flag: re.sub(r"\[([^]]+)\]\([^)]*\)|`", r"\1", meaning) for flag, meaning in rows}
+    for item in dataclasses.fields(settings):
+        # The page may say more.
+        for clause in re.split(r"[;.](?: |$)", item.metadata["help"]):
+            assert clause in page[item.name.replace("_", "-")], item.name
+
+
 def test_every_state_outcome_and_source_of_a_request_is_documented() -> None:
     text = REQUEST.read_text()
     assert {word for word in (*State, *Outcome, *Source) if f"`{word}`" not in text} == set()
