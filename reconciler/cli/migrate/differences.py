@@ -53,8 +53,8 @@ def _of_rule(rule: Mapping[str, Any], move: Move) -> Iterator[str]:
         )
         if rule.get("skipBackgroundRequests") is not False:
             yield (
-                f"what {move.source.namespace}/{move.source.background_account} writes triggers it"
-                " from now on, for that is another program's account"
+                f"will be triggered by the writes of {move.source.namespace}/"
+                f"{move.source.background_account}, which is another program's account"
             )
     elif not target.stands_by:
         yield (
@@ -64,7 +64,7 @@ def _of_rule(rule: Mapping[str, Any], move: Move) -> Iterator[str]:
     if _mentions(rule, f"system:serviceaccount:{move.source.namespace}:"):
         yield (
             f"match or exclude names an account of namespace {move.source.namespace}: the programs"
-            f" work as accounts of namespace {target.namespace} from now on"
+            f" will work as accounts of namespace {target.namespace}"
         )
 
 

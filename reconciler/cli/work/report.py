@@ -153,11 +153,11 @@ def _cure(item: Trouble, label: str) -> str:
     if item.permission:
         return (
             f"grant the controller: {item.permission} (a ClusterRole with the label"
-            f" {label}); it goes on by itself"
+            f" {label}); the requests then continue by themselves"
         )
     if item.reason == Reason.PATCH_WAR:
         return (
-            "make one of the two stop writing the field; to go on before the next attempt:"
+            "make one of the two stop writing the field; to continue before the next attempt:"
             f" kubectl retrofit retry {item.policy}"
         )
     if item.state is State.FAILED:

@@ -207,7 +207,8 @@ class TestWhatIsSaid:
         said = run("-", text=POLICY).stderr
         assert "rule settings: works as ServiceAccount kube-retrofit/kube-retrofit-back" in said
         assert "rbac.kube-retrofit.dev/aggregate-to-background-controller" in said
-        assert "rule settings: what kyverno/kyverno-background-controller writes" in said
+        account = "kyverno/kyverno-background-controller"
+        assert f"rule settings: will be triggered by the writes of {account}" in said
         assert "rule label: changes objects before Kyverno's own rules do" in said
 
     def test_annotations_that_kyverno_ignores_are_reported(self):
