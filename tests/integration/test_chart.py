@@ -287,7 +287,7 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
 
     installed = tools.run("install", "kube-retrofit", str(CHART), *to)
     assert installed.returncode == 0, installed.stderr
-    assert "may change nothing of yours" in installed.stdout
+    assert "can change none of your objects" in installed.stdout
     before = versions()
     again = tools.run("upgrade", "kube-retrofit", str(CHART), *to)
     assert (again.returncode, versions()) == (0, before), again.stderr
