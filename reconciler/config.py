@@ -350,8 +350,9 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = _Duration()
     if name := item.metadata["name"]:
         default = None  # `build` sets it, because it depends on the installation.
-        names = (f"{getattr(other, name)} with {group}" for group, other in INSTALLATIONS.items())
-        shown = ", ".join(names)
+        names = {group: getattr(other, name) for group, other in INSTALLATIONS.items()}
+        if len({*names.values()}) > 1:
+            shown = ", ".join(f"{value} with {group}" for group, value in names.items())
     # A switch takes a value, so that flag and environment variable have the same syntax.
     switch = {"is_flag": False, "flag_value": True} if kind is bool else {}
     return {

@@ -22,9 +22,10 @@ def main() -> None:
 @main.command()
 @runner_options
 def start(**values: Any) -> None:
-    """Run the hooks of a folder, as the leader among the replicas of this program.
+    """Run the hooks of a folder.
 
-    Flags and variables are those of shell-operator; durations are written as 30s or 10m.
+    One replica leads; all of them answer the API server. Flags and variables are those of
+    shell-operator; durations are written as 30s or 10m.
     """
     try:
         settings = build(values)

@@ -218,13 +218,13 @@ _OPTIONS: Final = (
         "namespace",
         "POD_NAMESPACE",
         "",
-        "Namespace of Hooks and requests; empty: that of the Pod, or of the context.",
+        "Namespace of Hooks and requests; empty: that of the Pod, else default.",
     ),
     _option(
         "policy-group",
         "RETROFIT_POLICY_GROUP",
         REPLACING.group,
-        "API group of the requests: Kyverno's, or the one beside a Kyverno.",
+        "API group of the requests: Kyverno's, or kube-retrofit.dev, beside a Kyverno.",
         type=click.Choice([*INSTALLATIONS]),
     ),
     _option(
@@ -241,7 +241,7 @@ _OPTIONS: Final = (
     _flag(
         "log-proxy-hook-json",
         "LOG_PROXY_HOOK_JSON",
-        "Print JSON lines of hooks as they are, with what ran them added.",
+        "Print JSON lines of hooks as they are, with hook, binding, event, task and queue added.",
     ),
     _option(
         "debug-keep-tmp-files",

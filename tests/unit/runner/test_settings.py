@@ -50,6 +50,17 @@ def test_every_flag_is_documented_with_variable_and_default() -> None:
         assert not item.hidden or f"`{item.opts[0]}`" in section
 
 
+def test_the_help_of_a_flag_says_what_the_page_says() -> None:
+    section = PAGE.partition("\n## retrofit-hooks\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(--[a-z-]+)` .* \| ([^|]+) \|$", section, re.MULTILINE)
+    page = {flag: re.sub(r"\[([^]]+)\]\([^)]*\)|`", r"\1", meaning) for flag, meaning in rows}
+    for item in main.commands["start"].params:
+        if isinstance(item, click.Option) and not item.hidden:
+            # The page may say more.
+            for clause in re.split(r"[;.](?: |$)", item.help or ""):
+                assert clause in page[item.opts[0]], item.opts[0]
+
+
 def _default(item: click.Option) -> str:
     return "" if item.is_flag or item.multiple else str(item.default)
 
