@@ -204,7 +204,7 @@ async def test_retry_repeats_a_failed_request_once(rig: Rig) -> None:
     again = await desk(rig, "retry", place, "--failed")
     assert "repeated: 0 failed requests;" in again.stdout
     named = await desk(rig, "retry", failed.name, code=1)
-    assert "does its work again" in named.stderr
+    assert "repeats its work" in named.stderr
     assert len(await rig.requests()) == 2
 
 

@@ -152,9 +152,9 @@ def _successor(request: UpdateRequest) -> str:
 
 def _why_left(request: UpdateRequest) -> str:
     if request.retried:
-        return f"{request.retried} does its work again"
+        return f"{request.retried} repeats its work"
     if request.retry_requested and request.status.state is State.FAILED:
-        return f"{_successor(request)} will do its work again, as soon as the controller makes it"
+        return f"{_successor(request)} will repeat its work when the controller has created it"
     if request.status.state is State.PENDING:
         return "it has not failed, and waits for no attempt"
     return f"it ended as {request.status.state}"
