@@ -5,6 +5,7 @@ targets are never expanded: the copy would change controllers that the author ha
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 ANNOTATION: Final = "pod-policies.kyverno.io/autogen-controllers"
@@ -42,13 +43,16 @@ def generated(
     if not wanted or not _possible(rules.values()):
         return
     kinds = [text for name, text in _CONTROLLERS.items() if name in wanted]
+    taken = {str(rule["name"]) for rule in rules.values()}
     for index, rule in rules.items():
         if not _for_pods(rule):
             continue
         if kinds:
-            yield index, _expanded(rule, PREFIXES[0], kinds, _TEMPLATE)
+            name = _named(PREFIXES[0], rule["name"], taken)
+            yield index, _expanded(rule, name, kinds, _TEMPLATE)
         if _CRON_JOB in wanted:
-            yield index, _expanded(rule, PREFIXES[1], ["batch/v1/CronJob"], _CRON_TEMPLATE)
+            name = _named(PREFIXES[1], rule["name"], taken)
+            yield index, _expanded(rule, name, ["batch/v1/CronJob"], _CRON_TEMPLATE)
 
 
 def shown(rule: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,8 +122,21 @@ def _is_pod(kind: str) -> bool:
     return kind.rpartition("/")[2] == "Pod"
 
 
+def _named(prefix: str, rule: str, taken: set[str]) -> str:
+    """Return the name of a generated rule, and add it to those that are taken.
+
+    It is Kyverno's, unless another rule has it: requests refer to a rule by its name.
+    """
+    name = f"{prefix}{rule}"[:MAX_NAME]
+    if name in taken:
+        tail = blake2b(f"{prefix} {rule}".encode(), digest_size=4).hexdigest()
+        name = f"{name[: MAX_NAME - len(tail) - 1]}-{tail}"
+    taken.add(name)
+    return name
+
+
 def _expanded(
-    rule: Mapping[str, Any], prefix: str, kinds: list[str], path: tuple[str, ...]
+    rule: Mapping[str, Any], name: str, kinds: list[str], path: tuple[str, ...]
 ) -> Mapping[str, Any]:
     mutate = {
         name: _patched(value, path)
@@ -132,7 +149,7 @@ def _expanded(
             made[part] = _with_kinds(rule[part], kinds)
     moved = ".".join(path)
     replaced: dict[str, Any] = _replaced(made, moved)
-    return {**replaced, "name": f"{prefix}{rule['name']}"[:MAX_NAME]}
+    return {**replaced, "name": name}
 
 
 def _patched(value: Any, path: tuple[str, ...]) -> Any:

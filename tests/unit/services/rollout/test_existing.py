@@ -106,6 +106,30 @@ async def test_a_narrower_autogen_annotation_applies_at_once(world, make, settle
     assert only["match"]["any"][0]["resources"]["kinds"] == ["apps/v1/Deployment"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        (f"{'x' * 58}-one", f"{'x' * 58}-two", f"autogen-{'x' * 55}"),
+        ("r", "cronjob-r", "autogen-cronjob-r"),
+        ("r", "autogen-r", "autogen-r"),
+    ],
+    ids=["cut at 63 characters", "two prefixes", "written by the author"],
+)
+async def test_generated_rules_that_would_share_a_name_are_all_swept(
+    world, make, settled, first, second, kept
+):
+    policy = own(make, **{ANNOTATION_EXISTING: "true"})
+    (rule,) = policy["spec"]["rules"]
+    policy["spec"]["rules"] = [{**rule, "name": first}, {**rule, "name": second}]
+    policy = await settled(world.cluster.add(policy))
+    names = [item["name"] for item in status_of(policy, "autogen", "rules")]
+    swept = [item.spec.rule for item in await sweeps(world)]
+    assert swept == sorted([first, second, *names])
+    assert len(set(swept)) == 6
+    assert kept in swept
+    assert max(map(len, swept)) <= 63
+
+
 async def test_each_rule_sweeps_existing_objects_once(world, make, settled):
     policy = await settled(world.cluster.add(own(make, **{ANNOTATION_EXISTING: "true"})))
     assert status_of(policy, "phases") == ["admission", "existing"]
