@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Reason
@@ -16,6 +17,9 @@ from reconciler.errors import InvalidPolicy
 from reconciler.requests.lifecycle import Defer
 from reconciler.requests.limits import FAILURES, NO_LIMITS, Limits
 from reconciler.services.catalog.policy_store import PolicyStore
+
+_LATE: Final = 1.0
+"""Seconds by which a busy process may be late for a turn without lowering the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class _Line:
     Attributes:
         rate: Triggers per second.
         free: The end of the last turn.
-        taken: The end of the last turn that was taken.
+        taken: The end of the last turn that was taken; no other is taken before it.
     """
 
     rate: float
@@ -46,9 +50,12 @@ class _Line:
     taken: float = 0.0
     turns: dict[str, _Turn] = field(default_factory=dict)
 
-    def take(self, name: str) -> None:
+    def take(self, name: str, now: float) -> None:
+        """Use a turn; one that is taken late, as after a pause, moves all that follow it."""
         turn = self.turns.pop(name)
-        self.taken = max(self.taken, turn.end)
+        begin = now if now - turn.begin > _LATE else turn.begin
+        self.taken = max(self.taken, begin + turn.seconds)
+        self.free = max(self.free, self.taken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +109,11 @@ class Pacer:
         if name not in line.turns:
             line.turns[name] = self._turn(max(now, line.free), triggers / rate)
             line.free = line.turns[name].end
+        elif line.turns[name].begin <= now < line.taken:
+            _ = self._line_up(line)  # After a pause, many turns are due at once.
         turn = line.turns[name]
         if turn.begin <= now:
-            line.take(name)
+            line.take(name, now)
             return None
         message = f"the policy is limited to {rate * 60:g} triggers per minute"
         return Defer(reason=Reason.RATE_LIMITED, message=message, until=turn.until)
@@ -112,7 +121,7 @@ class Pacer:
     def take(self, policy: PolicyRef, name: str) -> None:
         """Use the turn of a request that has waited for it."""
         if (line := self._lines.get(policy)) is not None and name in line.turns:
-            line.take(name)
+            line.take(name, self.clock.monotonic())
 
     def forget(self, name: str) -> None:
         """Give back the turn of a request that no longer needs it."""
@@ -123,13 +132,27 @@ class Pacer:
         """Bring turns forward into those that were given back; return when the moved ones are."""
         moved: dict[str, float] = {}
         for line in self._lines.values():
-            line.free = line.taken
-            for name, turn in sorted(line.turns.items(), key=lambda item: item[1].begin):
-                begin = min(turn.begin, max(self.clock.monotonic(), line.free))
-                if begin < turn.begin:
-                    line.turns[name] = self._turn(begin, turn.seconds)
-                    moved[name] = begin
-                line.free = max(line.free, begin + turn.seconds)
+            moved |= self._line_up(line, forward=True)
+        return moved
+
+    def _line_up(self, line: _Line, *, forward: bool = False) -> Mapping[str, float]:
+        """Let turns follow each other from now on; return when the moved ones are.
+
+        Args:
+            line: The turns.
+            forward: No turn is moved back, so that one that stays unused, because its request
+                cannot be worked on, does not delay the others each time.
+        """
+        moved: dict[str, float] = {}
+        line.free = line.taken
+        for name, turn in sorted(line.turns.items(), key=lambda item: item[1].begin):
+            begin = max(self.clock.monotonic(), line.free)
+            if forward:
+                begin = min(begin, turn.begin)
+            if begin != turn.begin:
+                line.turns[name] = self._turn(begin, turn.seconds)
+                moved[name] = begin
+            line.free = max(line.free, begin + turn.seconds)
         return moved
 
     def _turn(self, begin: float, seconds: float) -> _Turn:

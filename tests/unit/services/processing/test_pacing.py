@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Source, State, UpdateRequest
-from reconciler.errors import Invalid
+from reconciler.errors import Invalid, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.requests.lifecycle import Defer, Done
 from tests.unit.services.conftest import START, Make, World
@@ -193,6 +193,64 @@ class TestRequests:
         world.clock.tick(10)
         await world.settle()
         assert len(await done(world)) == 2
+
+    @pytest.mark.parametrize(
+        ("closing", "reopening"),
+        [({"paused": "true"}, {"paused": None}), ({"window": "13:00-14:00"}, {})],
+        ids=["a pause", "a window"],
+    )
+    async def test_the_rate_holds_when_work_begins_again(
+        self, world, policy, limit, triggers, closing, reopening
+    ):
+        await limit(rate="6/m")
+        for name, trigger in zip("abcd", triggers(*"abcd"), strict=True):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        await limit(**closing)
+        (trigger,) = triggers("e")
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="e"))
+        await world.settle()
+        world.clock.tick(3600)
+        await limit(**reopening)
+        for expected in (2, 3, 4, 5):
+            await world.settle()
+            assert len(await done(world)) == expected
+            world.clock.tick(9)
+            await world.settle()
+            assert len(await done(world)) == expected
+            world.clock.tick(1)
+
+    async def test_a_request_that_missed_its_turn_delays_no_other_and_takes_no_second_one(
+        self, world, policy, limit, triggers
+    ):
+        await limit(rate="6/m")
+        for name, trigger in zip("abc", triggers(*"abc"), strict=True):
+            world.dispatcher.on_stored(await world.ask(policy, trigger, name=name))
+        await world.settle()
+        read = world.wire.get
+
+        async def refuse(kind, namespace, name):
+            if name == "b":
+                raise Unavailable("the API server does not answer", retry_after=300)
+            return await read(kind, namespace, name)
+
+        world.wire.get = refuse
+        world.clock.tick(10)
+        await world.settle()
+        assert await done(world) == {"a"}
+        world.clock.tick(5)
+        await world.dispatcher.resync()
+        world.clock.tick(5)
+        await world.settle()
+        assert await done(world) == {"a", "c"}
+        world.wire.get = read
+        world.dispatcher.wake(policy_named("p"))
+        world.clock.tick(1)
+        await world.settle()
+        assert await done(world) == {"a", "c"}
+        world.clock.tick(9)
+        await world.settle()
+        assert await done(world) == {"a", "b", "c"}
 
     async def test_an_invalid_limit_holds_requests_back(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
