@@ -84,6 +84,12 @@ def child_name(sweep: str, trigger_uid: str) -> str:
     return f"ur-{_hash(sweep, trigger_uid)}"
 
 
+def child_of(marker: str) -> str:
+    """Return the name of the request for a trigger of a sweep, from the marker on its targets."""
+    sweep, _, trigger_uid = marker.rpartition("/")
+    return child_name(sweep, trigger_uid)
+
+
 def recorded_name(request: str) -> str:
     """Return the name of the Secret with the recorded fields of a request."""
     return f"{request}-recorded"

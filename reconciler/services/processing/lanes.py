@@ -38,6 +38,7 @@ from reconciler.errors import (
     Invalid,
     NotFound,
 )
+from reconciler.requests.naming import child_of
 from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import MergeKeys, Reader, Writer
@@ -164,7 +165,9 @@ class Lanes:
             self.covered.keep(marker, None)
 
     def _needed(self, marker: str) -> bool:
-        return marker not in self.covered and self.unfinished(marker)
+        if marker not in self.covered and self.unfinished(marker):
+            return True
+        return "/" in marker and self.unfinished(child_of(marker))
 
     async def submit(self, key: TargetKey, job: Job) -> TargetResult:
         """Put work into a lane and wait for its result."""
@@ -344,6 +347,8 @@ async def _evaluate(
     guarded: frozenset[str],
 ) -> tuple[Object, list[TargetResult], list[str], list[Run]]:
     applied = set(_applied(obj))
+    # What a sweep applied for a trigger, the separate request of that trigger does not repeat.
+    applied |= {child_of(marker) for marker in applied if "/" in marker}
     current: Mapping[str, Any] = obj
     results: list[TargetResult] = []
     marked: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from reconciler.api.meta import Object, ref_of
-from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, Source, UpdateRequest
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.program import Program
 from reconciler.requests.lifecycle import Done, Skip
@@ -82,7 +82,7 @@ class SideBySide:
         # The sweep's own results must not make a trigger's targets look done, and its marker on
         # a target must distinguish the triggers.
         ref = ref_of(obj)
-        name = marker_of(request, obj)
+        name = marker_of(request, program.origin.generation, ref.uid)
         self.processor.lanes.covered.pop(name, None)
         blank = replace(request, name=name, status=RequestStatus())
         attempt = await self.processor.apply(blank, program, trigger, 0.0, verdict)
@@ -90,9 +90,13 @@ class SideBySide:
         return attempt
 
 
-def marker_of(sweep: UpdateRequest, obj: Object) -> str:
-    """Return the name that stands for one trigger of a sweep in the markers on its targets."""
-    return f"{sweep.name}/{ref_of(obj).uid}"
+def marker_of(sweep: UpdateRequest, generation: int, uid: str) -> str:
+    """Return the name that stands for one trigger of a sweep in the markers on its targets.
+
+    A manual run begins again with a newer generation of the rule, and its triggers with it.
+    """
+    run = f"/{generation}" if sweep.spec.source is Source.MANUAL else ""
+    return f"{sweep.name}{run}/{uid}"
 
 
 def has_failed(attempt: Attempt) -> bool:

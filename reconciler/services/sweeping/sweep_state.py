@@ -4,13 +4,14 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.api.meta import PolicyRef
+from reconciler.api.meta import Object, PolicyRef, ref_of
 from reconciler.api.updaterequest import Counts, SweepProgress, UpdateRequest
 from reconciler.config import render_duration
 from reconciler.errors import Conflict, NotFound
 from reconciler.requests.lifecycle import Done, count
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt
+from reconciler.services.sweeping.side_by_side import marker_of
 
 _REPORT_EVERY = 0.5
 """Seconds between two writes of the progress."""
@@ -25,7 +26,7 @@ class SweepState:
         begun: Monotonic time at which this run began, with `begun_at` triggers done.
         reported: Monotonic time of the last write.
         proven: Resources of which the API server accepted a change in this run.
-        unstored: Markers of the triggers that were worked on since the last write.
+        unstored: Markers of the triggers that were done since the last write.
     """
 
     progress: SweepProgress
@@ -52,6 +53,10 @@ class SweepState:
     def diverted(self) -> bool:
         """Return whether it stands for triggers that were not recorded one by one."""
         return self.request.spec.sequence > 0
+
+    def marker(self, trigger: Object) -> str:
+        """Return the name that stands for a trigger in the markers on its targets."""
+        return marker_of(self.request, self.progress.generation, ref_of(trigger).uid)
 
     def advance(self, **changes: Any) -> None:
         """Change the progress, which is written later."""

@@ -28,7 +28,7 @@ from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NotFound
 from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Fail, Retry, Skip
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
-from reconciler.requests.naming import child_name, labels
+from reconciler.requests.naming import child_name, child_of, labels
 from reconciler.requests.overload import Settling
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.ports.objects import Kinds, Reader
@@ -44,7 +44,7 @@ from reconciler.services.sweeping.listing import (
     left_of,
     list_key,
 )
-from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed, marker_of
+from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed
 from reconciler.services.sweeping.sweep_state import SweepState, summary_of
 from reconciler.services.sweeping.waiting import check_entries, common_wait
 
@@ -251,8 +251,6 @@ class Sweeper:
             return stuck
         worked = chunk[: state.progress.done - done]
         state.advance(cursor=f"{place.label}:{list_key(worked[-1])}")
-        if not program.converges:
-            state.unstored.extend(marker_of(state.request, obj) for obj in worked)
         stored = await state.report(self.requests, self.clock.monotonic())
         self.processor.lanes.cover(stored)
         current = await self._current(state.request.spec)
@@ -367,6 +365,8 @@ class Sweeper:
             fired += not isinstance(attempt.disposition, Skip)
             if has_failed(attempt):
                 failed.append((obj, attempt))
+            elif not program.converges:
+                state.unstored.append(state.marker(obj))
             state.add(attempt)
         await asyncio.gather(*(self._child(state, *item) for item in failed))
         done, total = state.progress.done + len(attempts), state.progress.total
@@ -405,11 +405,9 @@ class Sweeper:
     async def _child(self, state: SweepState, obj: Object, attempt: Attempt) -> None:
         spec, ref = state.request.spec, ref_of(obj)
         child = replace(spec, resource=ref, sweep=False, sequence=0)
-        parent = state.request.name
         if spec.source is Source.MANUAL:
             child = replace(child, policy_generation=state.progress.generation)
-            parent = f"{parent}/{state.progress.generation}"
-        name = child_name(parent, ref.uid)
+        name = child_of(state.marker(obj))
         marks = labels(policy=spec.policy.key, source=spec.source, trigger_uid=ref.uid)
         created = await self.requests.create(name, marks, child)
         again = isinstance(attempt.disposition, Retry)

@@ -475,6 +475,38 @@ class TestOneTarget:
             await world.settle()
 
 
+@pytest.mark.parametrize("source", [Source.POLICY_CHANGE, Source.MANUAL])
+async def test_a_trigger_that_failed_at_one_target_is_not_applied_again_at_another(
+    world, make, triggers, sweep, source
+):
+    append = "- {op: add, path: /list/-, value: '{{ request.object.metadata.name }}'}"
+    both = [make.target("s"), make.target("t")]
+    policy = world.install(make.policy(targets=both, json=append, on_change=True))
+    triggers(*(f"a/{name}" for name in TRIGGERS))
+    first, second = (world.cluster.add(make.object("Secret", name, list=[])) for name in "st")
+    await sweep(policy, source=source)
+
+    def refuse(before, _after):
+        world.clock.tick(1)
+        if before["metadata"]["name"] == "t":
+            raise Unavailable("no answer")
+
+    world.wire.before_change = refuse
+    world.dispatcher.sweep = replace(world.sweeper, page=5, parallel=1).run
+    await world.dispatcher.resync()
+    await world.settle()
+    assert (await world.status("sweep-1")).state is State.COMPLETED
+    assert (await world.read(first))["list"] == TRIGGERS
+    world.restart()
+    world.wire.before_change = lambda *_: None
+    world.clock.tick(600)
+    await world.dispatcher.resync()
+    await world.settle()
+    assert [item async for item in world.requests.waiting()] == []
+    assert (await world.read(first))["list"] == TRIGGERS
+    assert sorted((await world.read(second))["list"]) == TRIGGERS
+
+
 async def test_a_manual_run_starts_over_with_a_changed_rule(
     world, make, policy, triggers, sweep, go_on
 ):
