@@ -6,11 +6,10 @@ a fraction of an API call. Results are removed when their policy, rule or target
 first two at once, the last by a slow periodic check.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.api.kinds import policy_named
-from reconciler.api.meta import resource_version
+from reconciler.api.meta import PolicyRef, resource_version
 from reconciler.api.policyreport import (
     MAX_RESULTS,
     Key,
@@ -23,10 +22,12 @@ from reconciler.api.policyreport import (
 )
 from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
+from reconciler.dialects.registry import OPTIONAL_KINDS, policy_kind, policy_kinds
 from reconciler.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
+    Forbidden,
     NoKindMatch,
     NotFound,
     Throttled,
@@ -206,10 +207,9 @@ class Reports(WarnsOnce):
         stored = results_of(live)
         merged = merge_results(stored, changes, self.installation.reporter)
         rules = {key[:2] for key in merged}
-        known: dict[str, list[StoredPolicy]] = {}
-        for item in self.index.entries():
-            known.setdefault(item.ref.key, []).append(item)
-        wanted = {rule for rule in rules if await self._wanted(*rule, known.get(rule[0], []))}
+        for policy in {policy for policy, rule in rules if not self._is_wanted(policy, rule)}:
+            await self._look_for(policy)
+        wanted = {rule for rule in rules if self._is_wanted(*rule)}
         results = [raw for key, raw in merged.items() if key[:2] in wanted]
         if not results:
             self._known.discard(namespace)
@@ -230,20 +230,28 @@ class Reports(WarnsOnce):
         await self.store.put(namespace, report)
         self.written += 1
 
-    async def _wanted(self, text: str, rule: str, known: Sequence[StoredPolicy]) -> bool:
+    def _is_wanted(self, policy: str, rule: str) -> bool:
         """Return whether a policy of that key has the rule and reports enabled.
 
         A report does not say of which kind a policy is, so any of the known ones will do.
         """
-        if known:
-            reporting = (item for item in known if not _is_disabled(item))
-            return any(item.compiled is None or rule in _rules(item) for item in reporting)
-        try:
-            # At the start, the watch may not have delivered it yet.
-            await self.policies.get(policy_named(text, self.installation))
-        except NotFound:
-            return False
-        return True
+        known = map(self.index.entry, _named(policy, self.installation))
+        reporting = (item for item in known if item is not None and not _is_disabled(item))
+        return any(item.compiled is None or rule in _rules(item) for item in reporting)
+
+    async def _look_for(self, policy: str) -> None:
+        """Read the policies of that key which no watch has delivered, as at the start."""
+        for ref in _named(policy, self.installation):
+            if self.index.entry(ref) is not None:
+                continue
+            try:
+                await self.index.take_in(await self.policies.get(ref))
+            except NotFound:
+                continue
+            except (NoKindMatch, Forbidden):
+                # Without the kind, or the right to read it, nothing acts on an optional one.
+                if policy_kind(ref, self.installation) not in OPTIONAL_KINDS:
+                    raise
 
     async def _exists(self, key: Key) -> bool:
         _, _, api_version, kind, namespace, name, _ = key
@@ -320,6 +328,16 @@ class Reports(WarnsOnce):
     def _look_everywhere(self) -> None:
         for namespace in self._known:
             self._open(namespace)
+
+
+def _named(key: str, installation: Installation) -> Iterator[PolicyRef]:
+    """Yield the policies that may have a key, one of each kind."""
+    namespace, _, name = key.rpartition("/")
+    for kind in policy_kinds(installation):
+        if kind.namespaced == bool(namespace):
+            yield PolicyRef(
+                api_version=kind.api_version, kind=kind.kind, namespace=namespace, name=name
+            )
 
 
 def _is_disabled(policy: StoredPolicy | None) -> bool:

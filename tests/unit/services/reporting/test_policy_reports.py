@@ -18,7 +18,8 @@ from reconciler.api.updaterequest import (
     State,
     TargetStatus,
 )
-from reconciler.errors import Conflict, NoKindMatch, NotFound, Unavailable
+from reconciler.dialects.registry import OPTIONAL_KINDS, POLICY_KINDS
+from reconciler.errors import Conflict, Forbidden, NoKindMatch, NotFound, Unavailable
 from reconciler.installation import REPLACING
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
 from tests.calls import counted
@@ -75,9 +76,9 @@ def store() -> Store:
     return Store()
 
 
-@pytest.fixture
-def reports(world: World, make: type[Make], store: Store) -> Reports:
-    reports = Reports(
+def reports_of(world: World, store: Store) -> Reports:
+    """Return the reports of a new leader."""
+    return Reports(
         store=store,
         index=world.index,
         policies=world.policies,
@@ -86,6 +87,11 @@ def reports(world: World, make: type[Make], store: Store) -> Reports:
         clock=world.clock,
         warn=pytest.fail,
     )
+
+
+@pytest.fixture
+def reports(world: World, make: type[Make], store: Store) -> Reports:
+    reports = reports_of(world, store)
     world.install(make.policy())
     return reports
 
@@ -125,8 +131,9 @@ async def test_a_report_lists_the_outcome_of_each_target(store, reports, write):
     assert result["properties"] == {"patched-target": wanted}
 
 
-async def test_results_of_a_modrule_are_reported(world, store, reports, write):
-    rule = {
+def modrule():
+    """Return the ModRule ``a/p``, which runs on existing objects."""
+    return {
         "apiVersion": "api.kubemod.io/v1beta1",
         "kind": "ModRule",
         "metadata": {
@@ -140,11 +147,15 @@ async def test_results_of_a_modrule_are_reported(world, store, reports, write):
             "patch": [{"op": "add", "path": "/metadata/labels/a", "value": "b"}],
         },
     }
-    stored = world.install(rule)
+
+
+async def test_results_of_a_modrule_are_reported(world, store, reports, write):
+    stored = world.install(modrule())
     (program,) = world.index.get(policy_ref(stored)).in_background
     reports.add(replace(spec(rule=program.rule), policy=policy_ref(stored)), [came()])
     await write()
     assert store.results() == [("s", "pass", "mutated Secret/s in namespace a")]
+    world.remove(stored)
     world.index.on_deleted(stored)
     await write()
     assert store.results() is None
@@ -334,7 +345,8 @@ class TestGone:
         reports.add(spec("unknown"), [came(f"s{number}") for number in range(20)])
         with counted(type(world.policies).get) as calls:
             await write()
-        assert calls["get"] == 1
+        # A report does not say of which kind the policy was.
+        assert calls["get"] == sum(not kind.namespaced for kind in POLICY_KINDS)
         assert store.stored == {}
 
     async def test_a_policy_that_the_watch_has_not_delivered_yet_keeps_its_results(
@@ -344,6 +356,52 @@ class TestGone:
         reports.add(spec("late"), [came()])
         await write()
         assert len(store.results()) == 1
+
+    @pytest.mark.parametrize("namesake", [False, True], ids=["alone", "beside a Policy"])
+    async def test_a_modrule_that_the_watch_has_not_delivered_yet_keeps_its_results(
+        self, world, make, store, reports, write, namesake
+    ):
+        stored = world.install(modrule())
+        (program,) = world.index.get(policy_ref(stored)).in_background
+        reports.add(replace(spec(rule=program.rule), policy=policy_ref(stored)), [came()])
+        await write()
+        world.restart()
+        if namesake:
+            world.install(make.policy("p", namespace="a"))
+        following = reports_of(world, store)
+        world.clock.tick(10)
+        await following.write_due()  # It learns which reports there are.
+        world.clock.tick(10)
+        await following.write_due()
+        assert len(store.results()) == 1
+
+    @pytest.mark.parametrize(
+        "error", [Forbidden("no", permission="get modrules"), NoKindMatch("no", status=404)]
+    )
+    async def test_languages_that_are_not_installed_keep_no_results(
+        self, world, store, reports, write, error
+    ):
+        get = world.policies.get
+
+        async def refuse(ref):
+            if (ref.api_version, ref.kind) in {
+                (kind.api_version, kind.kind) for kind in OPTIONAL_KINDS
+            }:
+                raise error
+            return await get(ref)
+
+        world.policies.get = refuse
+        reports.add(spec("unknown"), [came()])
+        await write()
+        assert store.stored == {}
+
+    async def test_results_of_a_rule_are_removed_even_if_its_policy_is_delivered_late(
+        self, world, make, store, reports, write
+    ):
+        world.cluster.add(make.policy("late"))
+        reports.add(spec("late", rule="removed"), [came()])
+        await write()
+        assert store.stored == {}
 
     async def test_results_of_a_deleted_target_are_removed(
         self, world, make, store, reports, write
