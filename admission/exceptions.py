@@ -4,10 +4,12 @@ import asyncio
 from dataclasses import dataclass
 
 from admission.decide import AdmissionResponse
+from admission.informers import Informer
 from reconciler.api.meta import Object
-from reconciler.clock import Deadline
+from reconciler.clock import Clock, Deadline
 from reconciler.dialects.registry import compile_exception
 from reconciler.errors import InvalidPolicy
+from reconciler.kube.watch import Watch
 from reconciler.observe.logs import logger
 from reconciler.requests.draft import AdmissionRequest
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings, exception_key
@@ -51,6 +53,16 @@ class ExceptionFeed:
     """Updates the exception index."""
 
     index: ExceptionIndex
+
+    def informer(self, watch: Watch, clock: Clock) -> Informer:
+        """Return the informer for the exceptions."""
+        return Informer(
+            name="policyexceptions",
+            watch=watch,
+            on_event=self.on_event,
+            clock=clock,
+            prepare=self.index.prepare,
+        )
 
     def on_event(self, change: Change, obj: Object) -> None:
         """Apply one change."""

@@ -311,7 +311,7 @@ class Admission:
         )
         of_exceptions = next(
             (
-                self._informer("policyexceptions", kind, exceptions.on_event, beat=BEAT)
+                exceptions.informer(Watch(self.client, kind, self.clock, beat=BEAT), self.clock)
                 for kind in exception_kinds(self.settings)
             ),
             None,

@@ -32,6 +32,8 @@ class ExceptionInformer:
     async def run(self) -> None:
         """Watch the exceptions until cancelled."""
         async for change, obj in self.watch.events():
+            if change != "DELETED":
+                await self.index.prepare(obj)
             taken = self.index.on_event(change, obj)
             if taken.problem:
                 key = exception_key(obj)

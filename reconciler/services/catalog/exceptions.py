@@ -1,7 +1,9 @@
 """The in-memory index of honoured PolicyExceptions by policy, used by both servers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from reconciler.api.meta import Object
 from reconciler.dialects.registry import compile_exception
@@ -55,6 +57,9 @@ class Taken:
     problem: str = ""
 
 
+_NOTHING: Final = (None, "")
+
+
 async def at_once() -> None:
     """Return at once, for an index that is always up to date."""
 
@@ -72,6 +77,7 @@ class ExceptionIndex:
     caught_up: Callable[[], Awaitable[None]] = at_once
     _known: dict[str, PolicyException] = field(default_factory=dict)
     _by_policy: dict[str, tuple[PolicyException, ...]] = field(default_factory=dict)
+    _prepared: tuple[Object | None, PolicyException | str] = _NOTHING
 
     @classmethod
     def holding(cls, exceptions: Iterable[PolicyException]) -> "ExceptionIndex":
@@ -80,22 +86,35 @@ class ExceptionIndex:
         index._rebuild()
         return index
 
+    async def prepare(self, obj: Object) -> None:
+        """Compile an exception in a worker thread, before its change is applied."""
+        self._prepared = obj, await asyncio.to_thread(self._compile, obj)
+
     def on_event(self, change: Change, obj: Object) -> Taken:
         """Apply a change of an exception; one that is not honoured is left out of the index."""
         known = self._known.pop(exception_key(obj), None)
         touched = frozenset[str]() if known is None else known.policies
         problem = ""
         if change != "DELETED":
-            try:
-                problem = self.exception_settings.objection(obj["metadata"].get("namespace", ""))
-                compiled = None if problem else compile_exception(obj)
-            except InvalidPolicy as error:
-                compiled, problem = None, str(error)
-            if compiled is not None:
-                self._known[compiled.key] = compiled
-                touched |= compiled.policies
+            source, found = self._prepared
+            if source is not obj:
+                found = self._compile(obj)
+            self._prepared = _NOTHING
+            if isinstance(found, str):
+                problem = found
+            else:
+                self._known[found.key] = found
+                touched |= found.policies
         self._rebuild()
         return Taken(policies=tuple(sorted(touched)), problem=problem)
+
+    def _compile(self, obj: Object) -> PolicyException | str:
+        """Return an exception, or why it is not honoured."""
+        try:
+            objection = self.exception_settings.objection(obj["metadata"].get("namespace", ""))
+            return objection or compile_exception(obj)
+        except InvalidPolicy as error:
+            return str(error)
 
     def of(self, program: Program) -> tuple[PolicyException, ...]:
         """Return the exceptions that name a rule, by key."""

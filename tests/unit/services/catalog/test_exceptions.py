@@ -1,10 +1,18 @@
 """The index of exceptions, and rules that exceptions or earlier rules keep from acting."""
 
+import asyncio
+import contextlib
+
 import pytest
 
+from admission.exceptions import ExceptionFeed
 from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Outcome, Source
+from reconciler.clock import SystemClock
+from reconciler.controller.exceptions import ExceptionInformer
 from reconciler.errors import Unavailable
+from reconciler.installation import REPLACING
+from reconciler.observe.logs import logger
 from reconciler.requests.lifecycle import Done, Retry, Skip
 from reconciler.services.catalog.exceptions import DISABLED, ExceptionIndex, ExceptionSettings
 from tests.unit.services.conftest import Make, World
@@ -47,6 +55,52 @@ def trigger(world: World, make: type[Make]) -> Object:
 
 async def attempt(world, request):
     return await world.processor.attempt(request, 0.0)
+
+
+class Fed:
+    """A watch that has delivered one object."""
+
+    def __init__(self, obj):
+        self.obj, self.problem = obj, ""
+        self.synced = asyncio.Event()
+        self.progress = 0.0
+
+    async def events(self):
+        yield "ADDED", self.obj
+        self.synced.set()
+        await asyncio.Event().wait()
+
+
+def in_the_controller(index, watch):
+    return ExceptionInformer(
+        installation=REPLACING,
+        index=index,
+        watch=watch,
+        wake=lambda _policy: None,
+        log=logger("test"),
+    )
+
+
+def in_the_admission_server(index, watch):
+    return ExceptionFeed(index).informer(watch, SystemClock())
+
+
+@pytest.mark.parametrize("informer", [in_the_controller, in_the_admission_server])
+async def test_a_large_exception_does_not_block_the_event_loop(world, make, informer):
+    keys = (f"{{{{ request.object.data.k{number} }}}}" for number in range(1_500))
+    large = [{"key": key, "operator": "Equals", "value": "a"} for key in keys]
+    index = ExceptionIndex(exception_settings=ALL)
+    watch, turns = Fed(exception(conditions={"all": large})), 0
+    task = asyncio.create_task(informer(index, watch).run())
+    while not watch.synced.is_set():
+        await asyncio.sleep(0)
+        turns += 1
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert turns > 20
+    (program,) = world.index.apply(make.policy()).programs
+    assert [item.key for item in index.of(program)] == ["team/e"]
 
 
 class TestIndex:
