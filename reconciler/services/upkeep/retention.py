@@ -4,7 +4,8 @@ The watch provides these times. A list at the start finds what an earlier proces
 of requests kept per policy is limited; those that expire first are removed first.
 
 A call removes what the API server has when it arrives, which may be more than is known here. So
-requests are removed only some seconds after the last of them was finished.
+requests are removed only some seconds after the last of them was finished, and those above the
+limit once no other one can join them.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from reconciler.api.updaterequest import UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.errors import ClusterError
-from reconciler.requests.lifecycle import FINAL, second
+from reconciler.requests.lifecycle import FINAL, Retention, second
 from reconciler.requests.naming import plan_name
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import Requests
@@ -29,6 +30,7 @@ SETTLING: Final = timedelta(seconds=3)
 """How long the status of a finished request may take until it is stored and counted."""
 _PAUSE: Final = 1.0
 """Seconds between two rounds."""
+_AT_ONCE: Final = Retention(seconds={})
 _FORMER = "now"
 """What earlier versions wrote where requests are not kept."""
 
@@ -54,6 +56,7 @@ class FinishedRequestCollector:
         retries: Notified of every stored request, and settled before one is removed; its warnings
             go where those of the collector go.
         keep: Finished requests kept per policy.
+        retention: When the requests that end now are removed.
         before: Awaited before anything is removed, because removed requests cannot be counted.
             If it returns False, nothing is removed in this round.
     """
@@ -62,6 +65,7 @@ class FinishedRequestCollector:
     clock: Clock
     retries: Retries
     keep: int = 1000
+    retention: Retention = _AT_ONCE
     before: Callable[[], Awaitable[bool]] = _nothing
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
     _secrets: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -79,8 +83,14 @@ class FinishedRequestCollector:
     ) -> Self:
         """Return the collector of a controller with these settings."""
         retries = Retries(requests=requests, warn=warn)
-        keep = settings.retain_per_policy
-        return cls(requests=requests, clock=clock, retries=retries, keep=keep, before=before)
+        return cls(
+            requests=requests,
+            clock=clock,
+            retries=retries,
+            keep=settings.retain_per_policy,
+            retention=Retention.of(settings),
+            before=before,
+        )
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Notify `retries` of a stored request, and index it if the controller ended it."""
@@ -173,11 +183,16 @@ class FinishedRequestCollector:
     ) -> Iterable[tuple[str, str]]:
         """Yield bucket and policy of the requests to remove besides the expired ones."""
         kept: Counter[str] = Counter()
+        filling = {
+            self.retention.remove_after(state, moment)
+            for state in FINAL
+            for moment in (settled, self.clock.now())
+        }
         for key in sorted(self._buckets.keys() - expired, reverse=True):
             bucket = self._buckets[key]
             for policy, number in Counter(bucket.policies.values()).items():
                 over = kept[policy] and kept[policy] + number > self.keep
-                if over and bucket.filled <= settled:
+                if over and bucket.filled <= settled and key not in filling:
                     yield key, policy
                 else:
                     kept[policy] += number

@@ -7,8 +7,9 @@ import pytest
 
 from reconciler.api.meta import ANNOTATION_RETRY_FAILED
 from reconciler.api.updaterequest import RequestStatus, State, UpdateRequest
+from reconciler.config import ControllerSettings
 from reconciler.errors import Forbidden, NotFound, Unavailable
-from reconciler.requests.lifecycle import second
+from reconciler.requests.lifecycle import Retention, second
 from reconciler.requests.naming import plan_name, recorded_name, retry_name
 from reconciler.services.upkeep.retention import SETTLING, FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
@@ -155,6 +156,23 @@ async def test_requests_above_the_limit_are_removed_seconds_after_the_last_of_th
     world.clock.tick(1)
     await collector.collect()
     assert await left(world) == ["newer"]
+
+
+async def test_requests_above_the_limit_are_kept_while_others_may_still_join_them(world, make):
+    settings = ControllerSettings(retain_per_policy=1)
+    collector = FinishedRequestCollector.of(settings, world.requests, world.clock, pytest.fail)
+    retention = Retention.of(settings)
+    for name, state in (("ur-1", State.COMPLETED), ("ur-2", State.FAILED)):
+        request = await world.ask(POLICY, make.object(), name=name)
+        removal = retention.remove_after(state, START)
+        status = RequestStatus(state=state, finished=START, remove_after=removal)
+        collector.on_stored(await world.requests.write_status(request, status))
+    world.clock.tick(59)
+    await collector.collect()
+    assert await left(world) == ["ur-1", "ur-2"]
+    world.clock.tick(1 + SETTLING.total_seconds())
+    await collector.collect()
+    assert await left(world) == ["ur-2"]
 
 
 async def test_requests_that_cannot_be_removed_do_not_keep_the_others(world, collector, finished):
