@@ -81,7 +81,8 @@ class EventRecorder:
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Report an attempt whose status is stored; nothing is reported twice."""
         spec = request.spec
-        new = [item for item in attempt.targets if item not in request.status.targets]
+        known = frozenset(request.status.targets)
+        new = [item for item in attempt.targets if item not in known]
         if self.wants_success(MUTATED):
             self._applied(spec, new)
         if spec.sequence:

@@ -42,8 +42,6 @@ from reconciler.services.ports.reporting import ReportStore
 
 DISABLED = "reports.kyverno.io/disabled"
 """The label that disables reports for a policy."""
-MAX_WAITING = 20_000
-"""The largest number of results that wait to be written, over all namespaces."""
 _TICK = 1.0
 _FIRST = 1.0
 """Seconds from a first result to its report, so that results are written together."""
@@ -79,6 +77,7 @@ class Reports(WarnsOnce):
     Attributes:
         enabled: If false, nothing is written and nothing is read.
         installation: The installation whose policies the results are about.
+        most: The largest number of results that wait to be written, over all namespaces.
         written: The number of reports written.
         dropped: The number of results that were dropped because too many waited.
     """
@@ -91,9 +90,11 @@ class Reports(WarnsOnce):
     clock: Clock
     enabled: bool = True
     installation: Installation = REPLACING
+    most: int = 20_000
     written: int = 0
     dropped: int = 0
     _pending: dict[str, _Pending] = field(default_factory=dict)
+    _waiting: int = 0
     _next: dict[str, float] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
     _place: str = ""
@@ -155,6 +156,7 @@ class Reports(WarnsOnce):
                 await self.look_at_targets()
         except NoKindMatch as error:
             self._pending.clear()
+            self._waiting = 0
             message = (
                 "the cluster has no PolicyReport of wgpolicyk8s.io/v1alpha2; install it with"
                 " kubectl create -k crds/reports, or set --reports=false"
@@ -172,6 +174,7 @@ class Reports(WarnsOnce):
         due = [name for name, item in self._pending.items() if item.due <= now]
         for namespace in sorted(due, key=lambda name: self._pending[name].due)[:_PER_TICK]:
             pending = self._pending.pop(namespace)
+            self._waiting -= len(pending.changes)
             begun = self.clock.monotonic()
             self._next[namespace] = begun + _AGAIN
             try:
@@ -295,15 +298,17 @@ class Reports(WarnsOnce):
 
     def _put(self, namespace: str, key: Key, result: Result | None) -> None:
         changes = self._open(namespace).changes
+        before = len(changes)
         older = changes.pop(key, None)
         if result is not None and not result.changed and older is not None and older.changed:
             result = older  # it was changed, and has been correct since
         changes[key] = result
         if len(changes) > MAX_RESULTS:
             del changes[_least(changes)]
-        elif sum(len(item.changes) for item in self._pending.values()) > MAX_WAITING:
+        elif self._waiting + len(changes) - before > self.most:
             del changes[key]
             self.dropped += 1
+        self._waiting += len(changes) - before
 
     def _open(self, namespace: str) -> _Pending:
         pending = self._pending.get(namespace)
@@ -322,6 +327,7 @@ class Reports(WarnsOnce):
 
     def _give_back(self, namespace: str, changes: Changes) -> None:
         newer = self._open(namespace).changes
+        self._waiting += len(changes.keys() - newer.keys())
         for key, result in changes.items():
             newer.setdefault(key, result)
 

@@ -6,12 +6,17 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.kinds import policy_named
+from reconciler.api.meta import ObjectRef
+from reconciler.api.updaterequest import Outcome, Reason, RequestStatus, TargetStatus
 from reconciler.config import ControllerSettings
 from reconciler.errors import Forbidden, Invalid
 from reconciler.requests.background_drafts import aggregate_draft
+from reconciler.requests.lifecycle import MAX_TARGETS, Retry
 from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.processing.attempt import Attempt
 from reconciler.services.reporting.events import EventRecorder
 from reconciler.wiring.shared import success_events
+from tests.calls import counted
 from tests.stored import MemoryEvents
 from tests.unit.services.conftest import Make, World
 
@@ -228,3 +233,22 @@ def test_triggers_that_are_caught_up_are_reported_on_the_policy(events, event_re
         ),
     ]
     assert [item.regarding["uid"] for item in events.emitted] == ["uid", "uid"]
+
+
+async def test_thousands_of_targets_are_not_compared_with_each_other(world, make, event_recorder):
+    targets = tuple(
+        TargetStatus(
+            ref=ObjectRef(api_version="v1", kind="Secret", namespace="a", name=f"s-{number}"),
+            outcome=Outcome.FAILED,
+        )
+        for number in range(2_000)
+    )
+    stored = world.install(make.policy())
+    request = await world.ask(stored, make.object())
+    request = replace(request, status=RequestStatus(targets=targets[:MAX_TARGETS]))
+    retry = Retry(reason=Reason.FAILED, message="", retry_after=1.0)
+    with counted(TargetStatus.__eq__) as calls:
+        event_recorder.observe(
+            request, request.status, Attempt(disposition=retry, targets=targets)
+        )
+    assert calls["__eq__"] < 3 * len(targets)

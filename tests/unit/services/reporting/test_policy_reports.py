@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -252,6 +253,31 @@ async def test_writes_of_one_report_are_spaced_out(store, reports, write):
     await write(1)
     assert store.calls.count("put") == 2
     assert len(store.results()) == 5
+
+
+def test_results_in_thousands_of_namespaces_are_recorded_in_a_moment(reports):
+    results = [came(namespace=f"n-{number}") for number in range(6_000)]
+    begun = time.process_time()
+    reports.add(spec(), results)
+    reports.add(spec(), results)
+    assert time.process_time() - begun < 1.5
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_results_beyond_the_limit_of_waiting_ones_are_dropped(
+    reports, store, write, failing
+):
+    reports.most = 3
+    store.fault = Unavailable("no") if failing else None
+    for name in ("a", "a", "b", "c"):
+        reports.add(spec(), [came(name)])
+    with contextlib.suppress(Unavailable):
+        await write()
+    store.fault = None
+    reports.add(spec(), [came(name) for name in ("d", "e", "f")])
+    assert reports.dropped == (3 if failing else 0)
+    reports.add(spec(), [came("g")])
+    assert reports.dropped == (4 if failing else 1)
 
 
 async def test_the_reports_of_many_namespaces_take_turns(store, reports, write):
