@@ -31,6 +31,7 @@ from reconciler.errors import (
     NoKindMatch,
     NotFound,
     Throttled,
+    Unauthorized,
     Unavailable,
 )
 from reconciler.installation import REPLACING, Installation
@@ -182,7 +183,7 @@ class Reports(WarnsOnce):
                 self._rest(namespace, self.clock.monotonic() - begun)
             except (Conflict, AlreadyExists):
                 self._give_back(namespace, pending.changes)
-            except (Throttled, Unavailable):
+            except (Throttled, Unavailable, Unauthorized, Forbidden):
                 self._give_back(namespace, pending.changes)
                 raise
             except NotFound:

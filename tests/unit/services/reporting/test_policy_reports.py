@@ -20,7 +20,7 @@ from reconciler.api.updaterequest import (
     TargetStatus,
 )
 from reconciler.dialects.registry import OPTIONAL_KINDS, POLICY_KINDS
-from reconciler.errors import Conflict, Forbidden, NoKindMatch, NotFound, Unavailable
+from reconciler.errors import Conflict, Forbidden, NoKindMatch, NotFound, Unauthorized, Unavailable
 from reconciler.installation import REPLACING
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
 from tests.calls import counted
@@ -489,13 +489,21 @@ class TestFaults:
         await write()
         assert len(store.results()) == 2
 
-    async def test_results_are_kept_while_the_api_server_does_not_answer(
-        self, store, reports, write
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            Unavailable("no answer"),
+            Unauthorized("an expired token", status=401),
+            Forbidden("no", permission="create policyreports"),
+        ],
+    )
+    async def test_results_are_kept_while_they_cannot_be_written(
+        self, store, reports, write, fault
     ):
         reports.add(spec(), [came()])
         await write(0)
-        store.fault = Unavailable("no answer")
-        with pytest.raises(Unavailable):
+        store.fault = fault
+        with pytest.raises(type(fault)):
             await write()
         store.fault = None
         await write()
