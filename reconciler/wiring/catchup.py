@@ -1,5 +1,8 @@
 """Catch-up passes, wired to one cluster."""
 
+from collections import Counter
+
+from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Source
 from reconciler.kube.reader import KubeReader
 from reconciler.observe.observers import Observers
@@ -19,8 +22,9 @@ def catch_up_passes(base: Base, services: Services, observers: Observers) -> Cat
     worker = base.client.speaking_for(base.settings.background_user)
     cluster, dispatcher, page = base.cluster, services.dispatcher, base.settings.list_page
 
-    def waiting() -> int:
-        return sum(item.spec.source is Source.CATCH_UP for item in base.known.unended())
+    def waiting() -> Counter[PolicyRef]:
+        specs = (item.spec for item in base.known.unended())
+        return Counter(spec.policy for spec in specs if spec.source is Source.CATCH_UP)
 
     async def lost(loss: Loss) -> None:
         await store_loss(cluster.policies, loss)

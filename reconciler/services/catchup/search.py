@@ -81,12 +81,14 @@ class PassResult:
         lost: Objects that were counted, by rule.
         problems: Kinds that could not be listed, with the reason.
         unlisted: The reason for each rule that needs such a kind.
+        held_back: The policies that have too many waiting requests, so that more is to be found.
     """
 
     recorded: Counter[RuleKey] = field(default_factory=Counter)
     lost: dict[RuleKey, set[Changed]] = field(default_factory=lambda: defaultdict(set))
     problems: dict[str, str] = field(default_factory=dict)
     unlisted: dict[RuleKey, str] = field(default_factory=dict)
+    held_back: set[PolicyRef] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,9 @@ class Search:
     Attributes:
         lister: Lists the metadata of objects.
         reader: Reads whole objects.
-        waiting: Returns the number of catch-up requests that are not final.
-        most: The limit on that number; a pass ends early rather than store more.
+        waiting: Returns the number of catch-up requests that are not final, by policy.
+        most: The limit on that number; the search continues for the other policies only.
+        most_in_all: The limit over all policies; a pass ends early rather than store more.
     """
 
     lister: ObjectLister
@@ -106,8 +109,9 @@ class Search:
     processor: Processor
     scope: CatchUpScope
     recent: RecentRequests
-    waiting: Callable[[], int]
+    waiting: Callable[[], Counter[PolicyRef]]
     most: int = 1000
+    most_in_all: int = 10_000
 
     async def run(self, tasks: Sequence[Task], found: PassResult, *, doubt: bool) -> None:
         """Search all kinds of the rules once.
@@ -137,6 +141,13 @@ class Search:
                 failed = failed or error
         if failed is not None:
             raise failed
+        if found.held_back:
+            policies = ", ".join(sorted({str(policy) for policy in found.held_back}))
+            raise _overloaded(f"{self.most} catch-up requests of policy {policies}")
+
+
+def _overloaded(requests: str) -> Overloaded:
+    return Overloaded(f"{requests} are already waiting; others follow later")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +213,12 @@ class _Walk:
                     yield _Lead(task=task, obj=obj, moment=moment, digests=digests)
 
     async def _follow(self, leads: Sequence[_Lead]) -> None:
-        if leads and self.search.waiting() >= self.search.most:
-            msg = f"{self.search.most} catch-up requests are already waiting; others follow later"
-            raise Overloaded(msg)
+        search, waiting = self.search, self.search.waiting() if leads else Counter()
+        if waiting.total() >= search.most_in_all:
+            raise _overloaded(f"{search.most_in_all} catch-up requests")
+        full = {ref for ref, number in waiting.items() if number >= search.most}
+        self.found.held_back |= full & {lead.task.policy.ref for lead in leads}
+        leads = [lead for lead in leads if lead.task.policy.ref not in full]
         gate = asyncio.Semaphore(_PARALLEL)
 
         async def one(lead: _Lead) -> None:

@@ -1,11 +1,12 @@
 """Catch-up passes on an in-memory cluster, with a checkpoint that a test sets."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import Object, policy_ref
+from reconciler.api.meta import Object, PolicyRef, policy_ref
 from reconciler.api.updaterequest import Source, UpdateRequest, render_time
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.catchup.passes import CatchUpPasses
@@ -32,7 +33,7 @@ class Chase:
         self.reported: list[PassResult] = []
         self.said: list[str] = []
         self.losses: list[Loss] = []
-        self.waiting = 0
+        self.waiting = Counter[PolicyRef]()
         self.restart()
 
     def restart(self, known: Checkpoint | None = None) -> None:

@@ -458,12 +458,36 @@ async def test_changes_made_while_kyverno_is_at_work_are_not_found(leading, make
 
 async def test_a_pass_stores_no_requests_at_the_waiting_limit(leading, make):
     leading.add(trigger(make))
-    leading.waiting = 1000
-    with pytest.raises(Overloaded, match="already waiting"):
+    leading.waiting[policy_named("p")] = 1000
+    with pytest.raises(
+        Overloaded, match="1000 catch-up requests of policy p are already waiting"
+    ):
         await leading.pass_time(310)
-    leading.waiting = 999
+    leading.waiting[policy_named("p")] = 999
     await leading.pass_time(1)
     assert await leading.names() == ["t"]
+
+
+async def test_a_policy_at_the_waiting_limit_does_not_keep_the_others(leading, make):
+    await leading.install(make.policy("q", spec=IGNORE))
+    await leading.pass_time(310)
+    leading.add(trigger(make))
+    leading.waiting[policy_named("p")] = 1000
+    with pytest.raises(Overloaded):
+        await leading.pass_time(310)
+    (request,) = await leading.requests()
+    assert request.spec.policy == policy_named("q")
+    del leading.waiting[policy_named("p")]
+    await leading.pass_time(1)
+    assert len(await leading.requests()) == 2
+
+
+async def test_the_waiting_requests_of_all_policies_together_are_limited(leading, make):
+    leading.waiting.update({policy_named(f"other-{number}"): 999 for number in range(11)})
+    leading.add(trigger(make))
+    with pytest.raises(Overloaded, match="already waiting"):
+        await leading.pass_time(310)
+    assert await leading.names() == []
 
 
 async def test_an_interval_of_zero_leaves_only_the_search_after_an_outage(leading, make):
