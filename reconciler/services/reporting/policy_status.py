@@ -34,7 +34,7 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.config import parse_duration
-from reconciler.errors import ClusterError, Conflict, NotFound
+from reconciler.errors import ClusterError, Conflict, NotFound, Throttled, Unavailable
 from reconciler.requests.figures import FIRED_NOTHING, share
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
@@ -138,8 +138,8 @@ class Progress(WarnsOnce):
         """Write all changed figures now; those that fail are retried at the next tick.
 
         Returns:
-            False if one was not written because its policy has changed since it was read. The
-            watch delivers the change soon.
+            False if one was not written, and soon will be: its policy has changed since it was
+            read, which the watch delivers, or the API server did not answer.
         """
         async with self._lock:
             return await self._write_dirty(self.clock.monotonic(), len(self._dirty))
@@ -162,6 +162,8 @@ class Progress(WarnsOnce):
                 current = False
             except ClusterError as error:
                 self._dirty.add(key)
+                # What is refused for good must not keep all finished requests.
+                current = current and not isinstance(error, Throttled | Unavailable)
                 problem = f"cannot write the counts in a policy's status: {error}"
         self.tell(problem)
         return current

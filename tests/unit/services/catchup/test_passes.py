@@ -459,9 +459,7 @@ async def test_changes_made_while_kyverno_is_at_work_are_not_found(leading, make
 async def test_a_pass_stores_no_requests_at_the_waiting_limit(leading, make):
     leading.add(trigger(make))
     leading.waiting[policy_named("p")] = 1000
-    with pytest.raises(
-        Overloaded, match="1000 catch-up requests of policy p are already waiting"
-    ):
+    with pytest.raises(Overloaded, match="1000 catch-up requests of policy p are already waiting"):
         await leading.pass_time(310)
     leading.waiting[policy_named("p")] = 999
     await leading.pass_time(1)

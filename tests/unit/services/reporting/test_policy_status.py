@@ -8,6 +8,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import State
+from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.reporting.policy_status import Progress
@@ -122,6 +123,26 @@ async def test_figures_are_written_once_the_watch_delivers_a_concurrent_edit(
     edited = await world.edit(policy, labels={"team": "a"})
     assert not await progress.flush()
     world.index.apply(edited)
+    assert await progress.flush()
+    assert (await figures(world, progress, policy))["triggers"] == 1
+
+
+async def test_figures_that_the_api_server_did_not_take_are_reported_as_not_written(
+    world, make, progress, in_force
+):
+    policy = await in_force(progress, make.policy())
+    world.cluster.add(make.object("Secret", "s"))
+    await figures(world, progress, policy)
+    await work(world, policy, *triggers(world, make, "one"))
+    write = world.policies.write_status
+
+    async def fail(*_):
+        raise Unavailable("no answer")
+
+    world.policies.write_status = fail
+    progress.warn = lambda _: None
+    assert not await progress.flush()
+    world.policies.write_status = write
     assert await progress.flush()
     assert (await figures(world, progress, policy))["triggers"] == 1
 
