@@ -35,7 +35,7 @@ class AttemptLog:
         spec, policy = request.spec, self.metrics.labels.policy(request.spec.policy.key)
         self.metrics.attempts.labels(policy, status.state.value).inc()
         # The other targets were reported with an earlier attempt.
-        new = [item for item in attempt.targets if item not in request.status.targets]
+        new = attempt.news(request.status)
         self._targets(spec, new)
         self.audit.worked(spec, new, request.name)
         if status.state in FINAL:

@@ -26,8 +26,7 @@ class Observers:
         self.attempt_log.observe(request, status, attempt)
         self.event_recorder.observe(request, status, attempt)
         self.progress.observe(request, status)
-        earlier = request.status.targets
-        self.reports.add(request.spec, [item for item in attempt.targets if item not in earlier])
+        self.reports.add(request.spec, attempt.news(request.status))
 
     def on_recovered(self, request: UpdateRequest) -> None:
         """Report a finished request that is stored when this process becomes the leader."""

@@ -18,6 +18,7 @@ from reconciler.api.updaterequest import (
     Outcome,
     Reason,
     RequestSpec,
+    RequestStatus,
     Source,
     SweepProgress,
     TargetStatus,
@@ -106,6 +107,11 @@ class Attempt:
     counts: Counts | None = None
     sweep: SweepProgress | None = None
     program: Program | None = None
+
+    def news(self, status: RequestStatus) -> list[TargetStatus]:
+        """Return the results that an earlier status does not list."""
+        known = frozenset(status.targets)
+        return [item for item in self.targets if item not in known]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,8 +81,7 @@ class EventRecorder:
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Report an attempt whose status is stored; nothing is reported twice."""
         spec = request.spec
-        known = frozenset(request.status.targets)
-        new = [item for item in attempt.targets if item not in known]
+        new = attempt.news(request.status)
         if self.wants_success(MUTATED):
             self._applied(spec, new)
         if spec.sequence:
