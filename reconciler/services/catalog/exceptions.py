@@ -1,6 +1,7 @@
 """The in-memory index of honoured PolicyExceptions by policy, used by both servers."""
 
 import asyncio
+import bisect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -82,8 +83,10 @@ class ExceptionIndex:
     @classmethod
     def holding(cls, exceptions: Iterable[PolicyException]) -> "ExceptionIndex":
         """Return an index of a fixed set of honoured exceptions."""
-        index = cls(_known={item.key: item for item in exceptions})
-        index._rebuild()
+        index = cls()
+        for item in exceptions:
+            index._replace(index._known.get(item.key), item)
+            index._known[item.key] = item
         return index
 
     async def prepare(self, obj: Object) -> None:
@@ -93,7 +96,7 @@ class ExceptionIndex:
     def on_event(self, change: Change, obj: Object) -> Taken:
         """Apply a change of an exception; one that is not honoured is left out of the index."""
         known = self._known.pop(exception_key(obj), None)
-        touched = frozenset[str]() if known is None else known.policies
+        new: PolicyException | None = None
         problem = ""
         if change != "DELETED":
             source, found = self._prepared
@@ -103,10 +106,8 @@ class ExceptionIndex:
             if isinstance(found, str):
                 problem = found
             else:
-                self._known[found.key] = found
-                touched |= found.policies
-        self._rebuild()
-        return Taken(policies=tuple(sorted(touched)), problem=problem)
+                new = self._known[found.key] = found
+        return Taken(policies=tuple(sorted(self._replace(known, new))), problem=problem)
 
     def _compile(self, obj: Object) -> PolicyException | str:
         """Return an exception, or why it is not honoured."""
@@ -123,12 +124,16 @@ class ExceptionIndex:
         found = self._by_policy.get(program.origin.policy.key, ())
         return tuple(item for item in found if item.concerns(program))
 
-    def _rebuild(self) -> None:
-        by_policy: dict[str, list[PolicyException]] = {}
-        for _, item in sorted(self._known.items()):
-            for policy in item.policies:
-                by_policy.setdefault(policy, []).append(item)
-        self._by_policy = {policy: tuple(items) for policy, items in by_policy.items()}
+    def _replace(self, old: PolicyException | None, new: PolicyException | None) -> set[str]:
+        """Put an exception in place of another; return the keys of the policies that they name."""
+        touched = {policy for item in (old, new) if item is not None for policy in item.policies}
+        for policy in touched:
+            items = [item for item in self._by_policy.pop(policy, ()) if item is not old]
+            if new is not None and policy in new.policies:
+                bisect.insort(items, new, key=lambda item: item.key)
+            if items:
+                self._by_policy[policy] = tuple(items)
+        return touched
 
 
 def exception_key(obj: Object) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -104,6 +105,17 @@ async def test_a_large_exception_does_not_block_the_event_loop(world, make, info
 
 
 class TestIndex:
+    def test_thousands_of_exceptions_are_taken_in_in_a_moment(self, world, make):
+        index = ExceptionIndex(exception_settings=ALL)
+        each = [exception(f"e-{number:04}", policy=f"p-{number % 50}") for number in range(4_000)]
+        begun = time.process_time()
+        for item in reversed(each):
+            index.on_event("ADDED", item)
+        assert time.process_time() - begun < 4.0
+        (program,) = world.index.apply(make.policy("p-7")).programs
+        found = [item.key for item in index.of(program)]
+        assert found == [f"team/e-{number:04}" for number in range(7, 4_000, 50)]
+
     @pytest.mark.parametrize(
         ("exception_settings", "namespace", "problem"),
         [
