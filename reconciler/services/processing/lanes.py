@@ -51,7 +51,8 @@ from reconciler.services.processing.results import NOT_FOUND, VANISHED, TargetRe
 
 MAX_TOGETHER = 50
 """The most requests in one patch, which bounds how much a conflict evaluates again."""
-
+_MOST_MARKERS = 1500
+"""The newest markers on a target, about 110 KiB: annotations must not exceed 256 KiB."""
 
 Exempt = Callable[[Kind, Mapping[str, Any]], Awaitable[str]]
 """Returns why an exception excludes an object, empty where none does."""
@@ -432,5 +433,6 @@ def _mark(obj: Object, names: list[str], needed: Callable[[str], bool]) -> Objec
     older = [name for name in _applied(obj) if name not in names and needed(name)]
     meta = dict(obj.get("metadata") or {})
     annotations = meta.get("annotations") or {}
-    meta["annotations"] = {**annotations, ANNOTATION_APPLIED: ",".join((*older, *names))}
+    kept = (*older, *names)[-_MOST_MARKERS:]
+    meta["annotations"] = {**annotations, ANNOTATION_APPLIED: ",".join(kept)}
     return {**obj, "metadata": meta}

@@ -294,6 +294,19 @@ class TestMarker:
         await submit(job(program, {"v": "z"}, name="ur-3"))
         assert self.applied(await world.read(target)) == "ur-2,ur-3"
 
+    async def test_the_names_do_not_outgrow_what_the_api_server_accepts(
+        self, world, rule, job, submit, target
+    ):
+        program = rule(json=APPEND)
+        waiting = [f"sweep-{number:032}/{number:036}" for number in range(4_000)]
+        marks = {ANNOTATION_APPLIED: ",".join(waiting)}
+        await world.edit(target, annotations=marks)
+        await submit(job(program, {"v": "x"}, name="ur-1"))
+        applied = self.applied(await world.read(target))
+        assert len(applied) < 128 * 1024
+        assert applied.endswith(f"{waiting[-1]},ur-1")
+        assert applied.count(",") > 1_000
+
     async def test_converging_rules_leave_no_marker(self, world, rule, job, submit, target):
         index = rule(name="index", json="- {op: replace, path: /spec/list, value: [a]}")
         probed = rule(name="probed", json="- {op: add, path: /spec/list/0, value: a}")
