@@ -349,16 +349,15 @@ async def _evaluate(
 ) -> tuple[Object, list[TargetResult], list[str], list[Run]]:
     applied = set(_applied(obj))
     # What a sweep applied for a trigger, the separate request of that trigger does not repeat.
-    applied |= {child_of(marker) for marker in applied if "/" in marker}
+    swept = {child_of(marker) for marker in applied if "/" in marker}
     current: Mapping[str, Any] = obj
     results: list[TargetResult] = []
     marked: list[str] = []
     runs: list[Run] = []
     for job in batch:
-        if job.request in applied and not job.program.converges:
-            results.append(
-                TargetResult(outcome=Outcome.UNCHANGED, message="applied before a restart")
-            )
+        if job.request in applied | swept and not job.program.converges:
+            when = "by the sweep" if job.request in swept else "before a restart"
+            results.append(TargetResult(outcome=Outcome.UNCHANGED, message=f"applied {when}"))
             continue
         older = current
         current, result, repeats = await _evaluate_one(

@@ -505,6 +505,9 @@ async def test_a_trigger_that_failed_at_one_target_is_not_applied_again_at_anoth
     assert [item async for item in world.requests.waiting()] == []
     assert (await world.read(first))["list"] == TRIGGERS
     assert sorted((await world.read(second))["list"]) == TRIGGERS
+    ended = [item async for item in world.requests.finished() if not item.spec.sweep]
+    results = {target.ref.name: target.message for item in ended for target in item.status.targets}
+    assert results == {"s": "applied by the sweep", "t": ""}
 
 
 async def test_a_manual_run_starts_over_with_a_changed_rule(
