@@ -167,6 +167,8 @@ class FinishedRequestCollector:
         bucket = self._buckets.get(key)
         policies = {} if bucket is None else bucket.policies
         gone = [name for name, owner in policies.items() if policy in ("", owner)]
+        if any(map(self.retries.wants, gone)):
+            return  # Without it, the work that a user asked for would be lost.
         # Secrets first: a remaining request leads to its Secret, but not the other way round.
         for name in self._secrets.keys() & set(gone):
             for owner, former in self._secrets[name].items():

@@ -42,6 +42,10 @@ class Retries(WarnsOnce):
         """Forget a deleted request."""
         self._wanted.pop(request.name, None)
 
+    def wants(self, name: str) -> bool:
+        """Return whether the retry of a request is yet to be created."""
+        return name in self._wanted
+
     async def run(self) -> None:
         """Create the requested retries until cancelled."""
         await repeat(self._settle_changed, woken=self._changed, at_once=False)

@@ -348,6 +348,28 @@ async def test_a_requested_retry_is_stored_before_the_request_is_removed(
     assert again.name == retry_name(request.uid, sweep=False)
 
 
+async def test_a_request_whose_retry_cannot_be_stored_yet_is_kept(world, collector, finished):
+    request = await finished("ur-1", 1, notice=False)
+    await finished("ur-2", 2)
+    await world.requests.write_status(request, replace(request.status, state=State.FAILED))
+    await world.requests.annotate("ur-1", {ANNOTATION_RETRY_FAILED: "now"})
+    await collector.resync()
+    create, said = world.requests.create, []
+
+    async def fail(*_):
+        raise Unavailable("no answer")
+
+    world.requests.create, collector.retries.warn = fail, said.append
+    world.clock.tick(300)
+    await collector.collect()
+    assert await left(world) == ["ur-1"]
+    assert said == ["ur-1 cannot be retried yet: no answer"]
+    world.requests.create = create
+    await collector.collect()
+    assert await left(world) == []
+    assert len([item async for item in world.requests.waiting()]) == 1
+
+
 async def test_requests_are_counted_before_they_are_removed(world, collector, finished):
     counted = []
 
