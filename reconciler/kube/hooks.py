@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.api.meta import Kind, Object, policy_ref, resource_version
+from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
 from reconciler.clock import Clock
 from reconciler.errors import NoKindMatch, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
@@ -100,11 +100,14 @@ def _head(kind: Kind) -> dict[str, str]:
     return {"apiVersion": kind.api_version, "kind": kind.kind}
 
 
+def _kind_of(ref: PolicyRef) -> Kind:
+    return next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
+
+
 async def write_hook_status(client: Client, hook: Object, status: Mapping[str, Any]) -> Object:
     """Merge into the status of exactly this version of a hook; return the stored object."""
     ref = policy_ref(hook)
-    kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
-    statuses = client.resource(replace(kind, subresource="status"))
+    statuses = client.resource(replace(_kind_of(ref), subresource="status"))
     patch = guarded({"status": dict(status)}, resource_version(hook))
     answer: Object = await statuses.merge(patch, ref.name, ref.namespace)
     return answer
@@ -151,6 +154,14 @@ class KubeHooks:
                     item async for item in self._reader.items(kind, namespace=self._namespace)
                 ]
         return found
+
+    async def find(self, ref: PolicyRef) -> Object | None:
+        """Return a hook as it is stored now; None if it is known not to exist."""
+        # A list, because the program may list hooks, and need not get them.
+        page = await self._reader.list_page(
+            _kind_of(ref), namespace=ref.namespace, fields=f"metadata.name={ref.name}"
+        )
+        return next(iter(page.items), None)
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of exactly this version of a hook; return the stored object."""

@@ -38,9 +38,9 @@ class FoundHooks:
     registered: tuple[RegisteredHook, ...]
 
     @property
-    def specs(self) -> dict[PolicyRef, Mapping[str, Any]]:
-        """Return the specs of the Hooks that are run."""
-        return {hook.ref: hook.spec for hook in self.registered if not hook.refused}
+    def specs(self) -> dict[PolicyRef, Mapping[str, Any] | None]:
+        """Return the specs of the Hooks that are run, and None for one that is refused."""
+        return {hook.ref: None if hook.refused else hook.spec for hook in self.registered}
 
     @property
     def answering(self) -> tuple[AnsweredHook, ...]:

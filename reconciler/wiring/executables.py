@@ -43,7 +43,7 @@ class ExecutableHooks:
         *,
         namespace: str,
         installation: Installation,
-        specs: Mapping[PolicyRef, Mapping[str, Any]],
+        specs: Mapping[PolicyRef, Mapping[str, Any] | None],
         runs: Runs,
         called: CalledHooks,
         jq: JqWorkers,
@@ -58,7 +58,8 @@ class ExecutableHooks:
             clock: Clock of this machine.
             namespace: Namespace of the program's Hooks and requests.
             installation: Installation of the requests.
-            specs: Specs of the program's Hooks; a stored Hook that differs is not run.
+            specs: Specs of the program's Hooks; a stored Hook that differs is not run, nor one
+                whose executable is refused, which has None.
             runs: Runs the hooks.
             called: Registers hooks at the API server.
             jq: Evaluates the filters of bindings.
@@ -78,8 +79,8 @@ class ExecutableHooks:
         )
 
         def runs_here(obj: Object) -> bool | None:
-            spec = specs.get(policy_ref(obj))
-            return None if spec is None else spec == obj.get("spec")
+            ref = policy_ref(obj)
+            return specs[ref] == obj["spec"] if ref in specs else None
 
         parts = HookParts(
             client=client,

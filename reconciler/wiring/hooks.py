@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from secrets import SystemRandom
-from typing import Final
 
 from reconciler.clock import Clock
 from reconciler.hooks.declared import DeclaredHook
@@ -26,8 +25,6 @@ from reconciler.services.ports.objects import Kinds, Reader, Writer
 from reconciler.services.ports.reporting import Events
 from reconciler.services.ports.requests import Requests
 from reconciler.services.upkeep.retention import FinishedRequestCollector
-
-_MOST_RECORDED: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +73,11 @@ def hooks_of(parts: HookParts) -> Hooks:
     )
     active: dict[HookRef, ActiveHook] = {}
     dispatcher = HookDispatcher(
-        requests=requests, hooks=active, clock=parts.clock, jitter=SystemRandom().random
+        requests=requests,
+        hooks=active,
+        clock=parts.clock,
+        find=objects.find,
+        jitter=SystemRandom().random,
     )
     orders = Orders(term=parts.term)
     runner = OperationRunner(
@@ -97,7 +98,6 @@ def hooks_of(parts: HookParts) -> Hooks:
             order=orders.next,
             stored=dispatcher.add,
             warn=parts.warn,
-            most=_MOST_RECORDED,
         ),
         informer=InformerDeps(
             kinds=parts.kinds,

@@ -392,6 +392,33 @@ def test_retry_runs_a_blocked_queue_before_its_next_scheduled_attempt(runner: Ru
     runner.settle(lambda: not runner.hook("waits.sh")["status"]["message"], "nothing is held up")
 
 
+def test_requests_of_a_refused_executable_wait_until_it_is_accepted_again(runner: Runner) -> None:
+    runner.put("waits.sh", WAITS)
+    runner.start()
+    runner.settle(lambda: ready(runner.hook("waits.sh")) == "True", "the hook is Ready")
+    runner.make_sources(range(1))
+    runner.settle(lambda: runner.hook("waits.sh")["status"]["failed"] >= 1, "a run failed")
+    runner.stop()
+
+    runner.cluster.kubectl("create", "configmap", "cured", "-n", runner.namespace)
+    runner.put("waits.sh", BROKEN)
+    runner.put("copies.sh", COPIES)
+    runner.start()
+    runner.settle(lambda: ready(runner.hook("waits.sh")) == "False", "the hook is refused")
+    runner.settle(lambda: ready(runner.hook("copies.sh")) == "True", "the other hook is Ready")
+    runner.make_sources(range(1, 2))
+    behind = f"waits behind Hook {runner.namespace}/waits.sh: it is invalid, or"
+    runner.settle(
+        lambda: runner.hook("copies.sh")["status"]["message"].startswith(behind),
+        "the other hook says what it waits for",
+    )
+    runner.stop()
+
+    runner.put("waits.sh", WAITS)
+    runner.start()
+    runner.settle(lambda: {"done", "copy-source-1"} <= runner.maps(), "both hooks ran")
+
+
 @pytest.fixture
 def other_group(installed_cluster: Cluster) -> Iterator[None]:
     """The CRDs of the installation beside a Kyverno."""

@@ -6,10 +6,11 @@ ClusterHooks share their queues.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, NotFound
@@ -18,7 +19,7 @@ from reconciler.hooks.plan import parse_plan
 from reconciler.hooks.ports import HookRef
 from reconciler.hooks.queues import Bucket, Pause, Queue, Run, Task
 from reconciler.hooks.records import contexts_of, may_fail
-from reconciler.requests.lifecycle import Done, Retry, Skip
+from reconciler.requests.lifecycle import Defer, Done, Retry, Skip
 from reconciler.services.hooks.active import ActiveHook
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import RunOutcome
@@ -65,7 +66,9 @@ class HookDispatcher:
 
     Attributes:
         hooks: The active hooks.
-        stored: UIDs of the stored hooks of this program; requests wait for one that is not active.
+        stored: UIDs of the hooks that are known to be stored; requests wait for one that is not
+            active. Empty for a hook of another program.
+        find: Reads a hook; None if it does not exist.
         jitter: Returns the share by which a pause is extended, within [0, 1).
         ran: Emits each run that has ended.
     """
@@ -73,6 +76,7 @@ class HookDispatcher:
     requests: HookRequests
     hooks: Mapping[HookRef, ActiveHook]
     clock: Clock
+    find: Callable[[HookRef], Awaitable[Object | None]]
     jitter: Callable[[], float]
     stored: dict[HookRef, str] = field(default_factory=dict)
     ran: Signal[[RunReport]] = field(default_factory=Signal)
@@ -219,8 +223,9 @@ class HookDispatcher:
         ref = covered[0].spec.policy
         try:
             if hook is None or hook.declared.uid != covered[0].spec.policy_uid:
-                await self._give_up(covered, Reason.POLICY_GONE, f"{ref.kind} {ref} is gone")
-            elif not (contexts := [item for item in run.contexts if hook.knows(item)]):
+                await self._without_hook(line, covered)
+                return
+            if not (contexts := [item for item in run.contexts if hook.knows(item)]):
                 said = f"{ref.kind} {ref} no longer has a binding {covered[0].spec.rule!r}"
                 await self._give_up(covered, Reason.RULE_GONE, said)
             else:
@@ -228,13 +233,38 @@ class HookDispatcher:
                 return
             line.queue = line.queue.succeed()
         except ClusterError as error:
-            line.failure = f"cannot store the result: {error}"
-            now = self.clock.monotonic()
-            line.queue = line.queue.again(now, jitter=self.jitter())
-            line.again = self.clock.now() + timedelta(seconds=line.queue.retry_at - now)
+            self._again(line, f"cannot store the result: {error}")
         finally:
             self._forget(line, [task.order for task in run.tasks])
             self._woken.set()
+
+    def _again(self, line: _Line, failure: str) -> None:
+        line.failure, now = failure, self.clock.monotonic()
+        line.queue = line.queue.again(now, jitter=self.jitter())
+        line.again = self.clock.now() + timedelta(seconds=line.queue.retry_at - now)
+
+    async def _without_hook(self, line: _Line, covered: Sequence[UpdateRequest]) -> None:
+        """End the requests of a hook that is deleted; let them wait while that is not known.
+
+        A watch also reports hooks as deleted that it may no longer read.
+        """
+        ref, uid = covered[0].spec.policy, covered[0].spec.policy_uid
+        named = f"{ref.kind} {ref}"
+        try:
+            known = self.stored[ref] if ref in self.stored else _uid(await self.find(ref))
+        except ClusterError as error:
+            unknown = f"it is not known whether {named} still exists: {error}"
+        else:
+            unknown = f"{named} is stored, but not followed yet" if known == uid else ""
+        if unknown:
+            defer = Defer(reason=Reason.FAILED, message=unknown)
+            await self.requests.end(covered[0].name, defer)
+            self._again(line, unknown)
+            return
+        elsewhere = self.stored.get(ref) == ""
+        gone = f"{named} is run by another program now" if elsewhere else f"{named} is gone"
+        await self._give_up(covered, Reason.POLICY_GONE, gone)
+        line.queue = line.queue.succeed()
 
     async def _attempt(
         self,
@@ -364,6 +394,10 @@ class HookDispatcher:
         if line.queue.failures and line.again is not None:
             return f"{line.failure}; next attempt at {line.again:%H:%M:%S} UTC", ref
         return "", None
+
+
+def _uid(hook: Object | None) -> str:
+    return "" if hook is None else str(hook["metadata"].get("uid", ""))
 
 
 def _first(line: _Line) -> UpdateRequest:

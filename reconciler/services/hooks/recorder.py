@@ -54,7 +54,7 @@ class RecorderDeps:
     order: Callable[[], int]
     stored: Callable[[UpdateRequest], Awaitable[None]]
     warn: Callable[[str], None]
-    most: int
+    most: int = 512 * 1024
 
 
 @dataclass(slots=True, kw_only=True)

@@ -158,10 +158,7 @@ class Hooks:
             self.accounts.on_stored(ref, obj)
             return
         runs_here = self.deps.runs_here(obj)
-        if runs_here is None:
-            self.dispatcher.stored.pop(ref, None)
-        else:
-            self.dispatcher.stored[ref] = seen[0]
+        self.dispatcher.stored[ref] = "" if runs_here is None else seen[0]
         await self._stop(ref)
         self._seen[ref] = seen
         self.dispatcher.wake()

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, PolicyRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,10 @@ class HookObjects(Protocol):
     """The `Hook` and `ClusterHook` objects of a program."""
 
     def events(self) -> AsyncIterator[tuple[str, Object]]:
-        """Yield ADDED, MODIFIED and DELETED with the object, forever; none if not served."""
+        """Yield ADDED, MODIFIED and DELETED with the object, forever; none if not served.
+
+        Hooks that the program may no longer read are reported as deleted, too.
+        """
         ...
 
     def look(self) -> None:
@@ -74,6 +77,14 @@ class HookObjects(Protocol):
 
     async def stored(self) -> list[Object]:
         """Return all stored hooks; none if the kinds are not served."""
+        ...
+
+    async def find(self, ref: PolicyRef) -> Object | None:
+        """Return a hook as it is stored now; None if it is known not to exist.
+
+        Raises:
+            NoKindMatch: The kind is not served, so that its objects may still be stored.
+        """
         ...
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:

@@ -18,6 +18,7 @@ from tests.skipping import SkippingLoop
 from tests.unit.services.hooks.test_endings import NAME, SEEDS, create, hook
 from tests.unit.services.hooks.world import (
     LABELS,
+    PLACE,
     Ending,
     LabelsByJq,
     Objects,
@@ -39,6 +40,7 @@ class Edited(Objects):
 
     def __init__(self, world: World) -> None:
         super().__init__(world.cluster, HOOKS, Ending())
+        self._world = world
         self._edits: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
         self._generation = 1
 
@@ -48,8 +50,10 @@ class Edited(Objects):
             yield await self._edits.get()
 
     async def edit(self, spec: Mapping[str, Any], change: str = "MODIFIED") -> None:
-        """Report the first hook with another spec."""
+        """Report the first hook with another spec, or as deleted."""
         obj = (await self.stored())[0]
+        if change == "DELETED":
+            self._world.cluster.delete(HOOKS, PLACE, obj["metadata"]["name"])
         self._generation += 1
         obj["metadata"]["generation"] = self._generation
         obj["spec"] = dict(spec)

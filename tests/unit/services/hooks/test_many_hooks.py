@@ -126,7 +126,9 @@ async def test_the_requests_of_all_hooks_are_counted_in_one_pass() -> None:
     world = test_plans.World()
     requests, clock = world.requests, SystemClock()
     hooks = Counted()
-    dispatcher = HookDispatcher(requests=world.known, hooks=hooks, clock=clock, jitter=float)
+    dispatcher = HookDispatcher(
+        requests=world.known, hooks=hooks, clock=clock, find=test_plans.nowhere, jitter=float
+    )
     made: Sequence[ActiveHook] = [active(declared(place), requests, clock) for place in "abcde"]
     for number, hook in enumerate(made):
         hooks[hook.declared.ref] = hook

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from reconciler.api.meta import CONFIG_MAPS, ObjectRef
+from reconciler.api.meta import CONFIG_MAPS, Object, ObjectRef
 from reconciler.api.updaterequest import Reason, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.errors import InvalidPolicy
@@ -47,6 +47,10 @@ def create(name: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
     meta = {"name": name, "namespace": "shop"}
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data or {}}
     return {"operation": "Create", "object": obj}
+
+
+async def nowhere(_hook: HookRef) -> Object | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class World:
             requests=self.known,
             hooks={DECLARED.ref: self._active()},
             clock=self.clock,
+            find=nowhere,
             jitter=float,
         )
 

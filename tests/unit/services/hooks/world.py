@@ -23,6 +23,7 @@ from reconciler.api.meta import (
     NAMESPACES,
     Kind,
     Object,
+    PolicyRef,
     policy_ref,
     resource_version,
 )
@@ -389,6 +390,10 @@ class Objects:
     async def stored(self) -> list[Object]:
         return list((await self._cluster.list_page(self._kind)).items)
 
+    async def find(self, ref: PolicyRef) -> Object | None:
+        found = (item for item in await self.stored() if policy_ref(item) == ref)
+        return next(found, None)
+
     async def events(self) -> AsyncIterator[tuple[str, Object]]:
         await asyncio.Event().wait()
         yield "", {}
@@ -424,9 +429,11 @@ def process(
         ended=lambda _: None,
     )
     active: dict[Any, Any] = {}
-    dispatcher = HookDispatcher(requests=requests, hooks=active, clock=clock, jitter=lambda: 0.0)
-    orders, jq = Orders(term=lambda: term), jq or LabelsByJq()
     objects = Objects(cluster, world.hooks, trouble)
+    dispatcher = HookDispatcher(
+        requests=requests, hooks=active, clock=clock, find=objects.find, jitter=lambda: 0.0
+    )
+    orders, jq = Orders(term=lambda: term), jq or LabelsByJq()
     runner = OperationRunner(
         kinds=cluster,
         reader=cluster,
