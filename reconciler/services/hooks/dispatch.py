@@ -353,7 +353,8 @@ class HookDispatcher:
         line = self._lines.setdefault((spec.policy.namespace, spec.queue), _Line())
         task = Task(
             order=spec.order,
-            hook=f"{spec.policy.kind} {spec.policy}",
+            # A hook that was created again is another one.
+            hook=f"{spec.policy.kind} {spec.policy} {spec.policy_uid}",
             contexts=tuple(contexts),
             allow_failure=may,
         )

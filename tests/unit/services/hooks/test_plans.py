@@ -131,7 +131,7 @@ class World:
     async def _stored(self, request: object) -> None:
         raise AssertionError(request)
 
-    async def record(self, order: int) -> None:
+    async def record(self, order: int, uid: str = "u1") -> None:
         name = f"s{order}"
         shown = {"object": {"metadata": {"name": name, "namespace": "shop"}}}
         context = Context(type=ContextType.EVENT, binding="sources", event="Added", shown=shown)
@@ -144,7 +144,7 @@ class World:
             resource=ObjectRef(api_version="v1", kind="ConfigMap", namespace="shop", name=name),
             watched="w",
         )
-        identity = HookIdentity(ref=DECLARED.ref, uid="u1", generation=1)
+        identity = HookIdentity(ref=DECLARED.ref, uid=uid, generation=1)
         await self.requests.create(f"r{order}", {}, spec_of(identity, [record], order))
 
     async def plan(self, order: int, *documents: dict[str, Any]) -> None:
@@ -177,6 +177,18 @@ async def test_requests_that_a_plan_does_not_name_are_run_on_their_own() -> None
     await world.plan(1)
     await world.finish()
     assert await world.names() == {"copy-s1", "copy-s2", "copy-s3"}
+
+
+async def test_requests_of_a_hook_that_was_created_again_do_not_end_with_those_before() -> None:
+    world = World()
+    await world.record(1, uid="u0")
+    await world.record(2)
+    await world.finish()
+    assert {item.name: item.status.reason for item in world.ended} == {
+        "r1": Reason.POLICY_GONE,
+        "r2": Reason.APPLIED,
+    }
+    assert await world.names() == {"copy-s2"}
 
 
 @pytest.mark.parametrize("operation", ["MergePatch", "JSONPatch"])
