@@ -68,6 +68,7 @@ class HookRun:
     operations: OperationRunner
     ref: HookRef
     config: HookConfig
+    _away: bool = False
 
     async def attempt(
         self,
@@ -150,10 +151,11 @@ class HookRun:
         while True:
             result = await self.operations.carry_out(operation, uncertain=step.uncertain)
             # An API server that has just started refuses everything until it has read the roles.
-            starting = step.uncertain and isinstance(result.error, Forbidden)
+            starting = self._away and isinstance(result.error, Forbidden)
             step = _noted(step, result)
             pause = next(pauses, None)
-            if pause is None or not (starting or _is_away(result.error)):
+            self._away = _is_away(result.error) or (starting and pause is not None)
+            if pause is None or not self._away:
                 return step, result
             await asyncio.sleep(max(_asked(result.error), pause))
 

@@ -187,6 +187,17 @@ def test_an_api_server_that_has_not_read_the_rights_yet_does_not_fail_a_run() ->
     assert made == ["first", "second", "third"]
 
 
+def test_a_missing_right_to_create_objects_with_generated_names_takes_no_pauses() -> None:
+    async def seconds() -> float:
+        refused = [Forbidden("no right", permission="create configmaps", status=403)] * MANY
+        await World(refused).attempt()
+        return asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        begun = runner.get_loop().time()
+        assert runner.run(seconds()) - begun < 0.1
+
+
 def test_a_right_lost_in_an_outage_does_not_hold_up_later_operations() -> None:
     refused = [Forbidden("no right", permission="create configmaps", status=403)] * MANY
     outcome, made = attempted(World([Unavailable("no answer"), *refused]))
