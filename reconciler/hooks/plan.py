@@ -106,7 +106,8 @@ class Plan:
             if step.outcome:
                 continue
             place = _place(operation) if operation.type in _REPEATABLE | _MADE else None
-            if closed or place is None or place in touched or len(touched) == _TOGETHER:
+            full = len(touched) == _TOGETHER
+            if closed or place is None or full or any(_may_be_one(place, it) for it in touched):
                 found.append([])
                 touched.clear()
             found[-1].append(index)
@@ -152,6 +153,14 @@ def _place(operation: Operation) -> tuple[str, str] | None:
     if not isinstance(meta, Mapping):
         return None
     return str(meta.get("namespace") or ""), str(meta.get("name") or "")
+
+
+def _may_be_one(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Return whether two places may be those of one object.
+
+    Its kind may be written in several ways, and a Hook need not name its own namespace.
+    """
+    return one[1] == other[1] and (one[0] == other[0] or not (one[0] and other[0]))
 
 
 def _step(document: Any, operation: Operation, place: str) -> Step:

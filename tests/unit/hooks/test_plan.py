@@ -88,6 +88,11 @@ def test_steps_that_can_be_repeated_in_order_are_stored_together() -> None:
     gone = {"operation": "Delete", "kind": "pods", "name": "b"}
     assert shares(create(name="b"), gone, create(name="c")) == [[0], [1, 2]]
     assert shares(MERGE, JSON, create(name="c"), create(name="d")) == [[0], [1], [2, 3]]
+    # A Hook need not name its own namespace.
+    assert shares({**gone, "namespace": "shop"}, create(name="b")) == [[0], [1]]
+    assert shares(gone, create(name="b", namespace="shop")) == [[0], [1]]
+    elsewhere = [create(name="b", namespace=name) for name in ("shop", "till")]
+    assert shares(*elsewhere) == [[0, 1]]
     text = {"operation": "Create", "object": "kind: Pod"}
     assert shares(MERGE, text, create(name="c")) == [[0], [1], [2]]
 
