@@ -71,6 +71,25 @@ async def test_a_blocked_queue_reports_its_error_and_blocks_no_other_queue(rig: 
     await until(rig, "taken", "first-behind")
 
 
+async def test_a_queue_continues_when_the_hook_that_blocks_it_is_deleted(rig: Rig) -> None:
+    await rig.create(seed(rig.namespace, "taken"))
+    binding = seeds(executeHookOnEvent=["Added"])
+    stuck = {"foreach": EACH, "operations": [labelled("taken")]}
+    behind = {"foreach": EACH, "operations": [labelled("{{ element.name }}-behind")]}
+    await rig.create(hook(rig.namespace, "stuck", kubernetes=[binding], run=stuck))
+    await rig.create(hook(rig.namespace, "behind", kubernetes=[binding], run=behind))
+    await following(rig, "stuck", "behind")
+    await rig.create(seed(rig.namespace, "first"))
+
+    async def silent() -> object:
+        status = await status_of(rig, "stuck")
+        return "" if status.get("failed") else status
+
+    await rig.settle(silent, within=10.0)
+    await rig.delete("Hook", "stuck")
+    await until(rig, "first-behind")
+
+
 async def test_hooks_run_at_start_on_schedule_and_for_groups_with_snapshots(rig: Rig) -> None:
     await rig.create(seed(rig.namespace, "there"))
     start = {"foreach": "contexts[?binding=='onStartup']", "operations": [labelled("started")]}
