@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.api.meta import Object, PolicyRef
-from reconciler.errors import AlreadyExists, Conflict, NotFound
+from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from reconciler.hooks.declared import HOOKS
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.registration import HookRegistry
@@ -65,13 +65,25 @@ class HookRegistrar:
         )
 
     async def settle(self) -> None:
-        """Create, restore and remove Hook objects as needed."""
+        """Create, restore and remove Hook objects as needed.
+
+        A failure at one does not stop the others.
+
+        Raises:
+            ClusterError: The first failure.
+        """
         stored = {obj["metadata"]["name"]: obj for obj in await self.registry.stored()}
+        errors: list[ClusterError] = []
         for hook in self.hooks:
-            await self._settle(hook, stored.pop(hook.ref.name, None))
+            try:
+                await self._settle(hook, stored.pop(hook.ref.name, None))
+            except ClusterError as error:
+                errors.append(error)
         for name, obj in stored.items():
             if _is_marked(obj):
                 await self.registry.delete(name)
+        if errors:
+            raise errors[0]
 
     async def _settle(self, hook: RegisteredHook, stored: Object | None) -> None:
         wanted = hook.render()

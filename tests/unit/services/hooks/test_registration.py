@@ -1,7 +1,9 @@
 """The Hook objects of executables: creation, restoration and removal."""
 
+import pytest
+
 from reconciler.api.meta import Object, PolicyRef
-from reconciler.errors import AlreadyExists, Conflict
+from reconciler.errors import AlreadyExists, Conflict, Invalid
 from reconciler.services.hooks.registration import HookRegistrar, RegisteredHook
 
 MARK = {"app.kubernetes.io/managed-by": "retrofit-hooks"}
@@ -15,12 +17,15 @@ class Registry:
         self.refused: dict[str, str] = {}
         self.writes = 0
         self.conflicts = 0
+        self.unwanted = ""
 
     async def stored(self) -> list[Object]:
         return list(self.hooks.values())
 
     async def create(self, hook: Object) -> Object:
         name = hook["metadata"]["name"]
+        if name == self.unwanted:
+            raise Invalid(f"{name} is refused", status=422)
         if name in self.hooks:
             raise AlreadyExists(name, status=409)
         return self._write(hook)
@@ -86,3 +91,13 @@ async def test_only_hooks_that_registration_created_are_removed() -> None:
     registry = Registry(mine, other)
     await registration(registry).settle()
     assert list(registry.hooks) == ["declared"]
+
+
+async def test_a_hook_that_cannot_be_registered_does_not_keep_the_others_from_it() -> None:
+    former = registered("former.sh").render()
+    registry = Registry(former)
+    registry.unwanted = "a.sh"
+    work = registration(registry, registered("a.sh"), registered("b.sh"))
+    with pytest.raises(Invalid, match=r"a\.sh is refused"):
+        await work.settle()
+    assert list(registry.hooks) == ["b.sh"]
