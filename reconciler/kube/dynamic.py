@@ -167,4 +167,7 @@ def _segment(text: str) -> str:
     # The API server decodes %2F before it splits a path, so quoting does not protect.
     if text in {".", ".."} or "/" in text or "%" in text:
         raise Invalid(f"{text!r} is not a name")
-    return quote(text, safe=_SAFE)
+    try:
+        return quote(text, safe=_SAFE)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{text!r} is not a name") from error

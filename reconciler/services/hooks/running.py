@@ -27,6 +27,7 @@ from reconciler.hooks.operations import OBJECTS, Operation, after_failure, read_
 from reconciler.hooks.plan import (
     Plan,
     Step,
+    encode,
     needs_plan,
     planned,
 )
@@ -95,6 +96,7 @@ class HookRun:
         try:
             result = await self.runs.run(self.ref, self.config, contexts())
             documents = list(result.operations)
+            encode(documents)
             operations = tuple(
                 replace(item, after_secrets=after_secrets) for item in read_operations(documents)
             )

@@ -48,6 +48,13 @@ async def test_a_name_that_would_change_the_path_is_refused(api, client, namespa
     assert not api.seen
 
 
+@pytest.mark.parametrize(("namespace", "name"), [("a", "\ud800"), ("\udfff", "a")])
+async def test_a_name_that_is_no_text_is_refused(api, client, namespace, name):
+    with pytest.raises(Invalid, match="is not a name"):
+        await client.resource(DEPLOYMENTS).get(name, namespace)
+    assert not api.seen
+
+
 async def test_verbs_of_the_dynamic_client_send_the_expected_requests(api, client):
     for verb in ("GET", "PUT", "PATCH", "DELETE"):
         api.answer(f"{verb} {PATH}", {"data": {}})

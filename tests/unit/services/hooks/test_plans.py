@@ -59,16 +59,21 @@ class Copies:
 
     Attributes:
         data: The data of the copies.
+        delete: The names of objects to delete instead.
         meanwhile: Called during each run.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
+    delete: Sequence[str] = ()
     meanwhile: Callable[[], None] = lambda: None
 
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
     ) -> RunResult:
         self.meanwhile()
+        if self.delete:
+            gone = {"operation": "Delete", "kind": "ConfigMap", "namespace": "shop"}
+            return RunResult(operations=[{**gone, "name": name} for name in self.delete])
         names = [context["object"]["metadata"]["name"] for context in contexts]
         return RunResult(operations=[create(f"copy-{name}", self.data) for name in names])
 
@@ -250,6 +255,23 @@ async def test_operations_that_cannot_be_written_as_json_fail_only_their_run(
     assert request.status.reason is Reason.HOOK_FAILED
     assert "cannot be written as JSON" in request.status.message
     assert await world.names() == set()
+
+
+@pytest.mark.parametrize("names", [("\ud800",), ("\ud800", "other")], ids=["one", "two"])
+async def test_a_name_that_no_object_can_have_fails_only_its_run(names: tuple[str, ...]) -> None:
+    world = World(Copies(delete=names))
+    await world.record(1)
+    await world.dispatcher.load()
+    work = asyncio.ensure_future(world.dispatcher.run())
+    try:
+        await until(lambda: work.done() or world.account.runs)
+        assert not work.done()
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+    (request,) = [item async for item in world.requests.waiting()]
+    assert request.status.reason is Reason.HOOK_FAILED
+    assert "cannot be written as JSON" in request.status.message
 
 
 @pytest.mark.parametrize("deleted", [("r1",), ("r1", "r2"), ("r2",)])
