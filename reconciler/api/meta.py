@@ -14,6 +14,8 @@ GROUPS = tuple(INSTALLATIONS)
 PREFIX = "kube-retrofit.dev/"
 _OWN_GROUPS = (*GROUPS, "api.kubemod.io", "policy.kcloudlabs.io")
 _BELOW_OWN_GROUPS = tuple(f".{group}" for group in _OWN_GROUPS)
+_LONGEST_VERSION = 20
+"""The digits of the largest number of 64 bits."""
 _RECORDED = frozenset(item.recorded for item in INSTALLATIONS.values())
 FIELD_MANAGER = "kube-retrofit"
 EXISTING_MANAGER = f"{FIELD_MANAGER}-existing"
@@ -188,7 +190,7 @@ def resource_version(obj: Mapping[str, Any]) -> str:
 
 def version_number(version: str) -> int:
     """Return a resourceVersion as the number by which it is compared; 0 if it is not one."""
-    return int(version) if version.isdecimal() else 0
+    return int(version) if version.isdecimal() and len(version) <= _LONGEST_VERSION else 0
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
 _EVERY: Final = 1.0
+_YEARS: Final = range(2000, 3000)
 _UNLISTED: Final = "its objects are not listed yet"
 _LONGEST_MESSAGE: Final = 500
 _MOST_LEFT: Final = 500
@@ -100,24 +101,24 @@ class HookAccount:
         """Return the account that the status of a stored hook holds."""
         status = obj.get("status") or {}
         due = (
-            ((item.get("binding", ""), item.get("crontab", "")), parse_time(item.get("last")))
+            ((_text(item, "binding"), _text(item, "crontab")), _moment(item.get("last")))
             for item in _list(status, "schedules")
         )
         return cls(
             object=obj,
             cursors={
-                (item.get("binding", ""), item.get("namespace", "")): Cursor(
-                    watched=item.get("watched", ""),
-                    version=item.get("resourceVersion", ""),
+                (_text(item, "binding"), _text(item, "namespace")): Cursor(
+                    watched=_text(item, "watched"),
+                    version=_text(item, "resourceVersion"),
                     partial=item.get("partial") is True,
                     left=item.get("left") is True,
                 )
                 for item in _list(status, "cursors")
             },
             schedules={key: moment for key, moment in due if moment is not None},
-            started=int(status.get("startedGeneration", 0)),
-            runs=int(status.get("runs", 0)),
-            failed=int(status.get("failed", 0)),
+            started=_count(status, "startedGeneration"),
+            runs=_count(status, "runs"),
+            failed=_count(status, "failed"),
             last_run=parse_time(status.get("lastRun")),
         )
 
@@ -316,7 +317,23 @@ def _ready(obj: Object, problem: str, generation: int, now: datetime) -> dict[st
 
 
 def _list(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    return [item for item in raw.get(name) or () if isinstance(item, dict)]
+    # Users with rights on the status may have put anything there.
+    found = raw.get(name)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _text(raw: Mapping[str, Any], name: str) -> str:
+    return raw[name] if isinstance(raw.get(name), str) else ""
+
+
+def _count(raw: Mapping[str, Any], name: str) -> int:
+    return raw[name] if isinstance(raw.get(name), int) else 0
+
+
+def _moment(raw: Any) -> datetime | None:
+    """Return a time from which a schedule can be searched, None for any other value."""
+    found = parse_time(raw)
+    return found if found is not None and found.year in _YEARS else None
 
 
 @dataclass(slots=True, kw_only=True)

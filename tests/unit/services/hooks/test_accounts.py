@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import Object, policy_ref
+from reconciler.api.meta import Object, policy_ref, version_number
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, Unavailable
+from reconciler.hooks.crontab import parse_crontab
 from reconciler.hooks.declared import CLUSTER_HOOKS, HOOKS, compile_hook
 from reconciler.hooks.records import Passed
 from reconciler.services.hooks.accounts import HookAccount, HookAccounts
@@ -37,6 +38,39 @@ async def test_the_status_that_makes_a_hook_ready_also_records_its_schedules() -
     assert [(item["binding"], item["crontab"]) for item in status["schedules"]] == [
         ("tick", "0 * * * *")
     ]
+
+
+CURSOR = {"binding": "pods", "namespace": "", "watched": "w", "resourceVersion": "3"}
+DUE = {"binding": "tick", "crontab": "* * * * *", "last": "2026-01-01T00:00:00Z"}
+ODD = (None, 3, 1.5, True, "x", "9" * 5000, [1], {"a": 1}, "9999-12-31T23:59:59Z")
+ODD_STATUSES = [
+    *({name: odd} for name in ("cursors", "schedules", "conditions") for odd in ODD),
+    *({name: [odd]} for name in ("cursors", "schedules", "conditions") for odd in ODD),
+    *({"cursors": [{**CURSOR, name: odd}]} for name in CURSOR for odd in ODD),
+    *({"schedules": [{**DUE, name: odd}]} for name in DUE for odd in ODD),
+    *({name: odd} for name in ("startedGeneration", "runs", "failed", "lastRun") for odd in ODD),
+]
+
+
+def test_a_status_that_a_user_has_edited_harms_only_the_progress_of_its_hook() -> None:
+    run = {"operations": [{"operation": "Delete", "kind": "Pod", "name": "a"}]}
+    bindings = {
+        "kubernetes": [{"name": "pods", "kind": "Pod"}],
+        "schedule": [{"name": "tick", "crontab": "* * * * *"}],
+    }
+    meta = {"namespace": PLACE, "name": "a", "generation": 1}
+    spec = {**bindings, "run": run}
+    obj = {"apiVersion": HOOKS.api_version, "kind": HOOKS.kind, "metadata": meta, "spec": spec}
+    hook, now = compile_hook(obj), SystemClock().now()
+    for status in ODD_STATUSES:
+        account = HookAccount.of({**obj, "status": status})
+        account.keep(hook.config)
+        account.begin(hook.config, now)
+        for cursor in account.cursors.values():
+            assert version_number(cursor.version) in {0, 3}, status
+        for moment in account.schedules.values():
+            assert parse_crontab("* * * * *", location="").next(moment), status
+        assert account.render(now)["runs"] in {0, 1, 3}, status
 
 
 class Failing:
