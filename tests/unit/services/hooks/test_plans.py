@@ -274,6 +274,21 @@ async def test_a_name_that_no_object_can_have_fails_only_its_run(names: tuple[st
     assert "cannot be written as JSON" in request.status.message
 
 
+async def test_the_progress_of_a_plan_is_stored_although_it_makes_the_plan_larger() -> None:
+    world = World()
+    await world.record(1)
+    gone = {"operation": "Delete", "kind": "ConfigMap", "namespace": "shop", "name": "x" * 10}
+    documents = [gone] * 9000
+    await world.plan(1, *documents)
+    plan = await world.known.read_plan("r1")
+    assert plan is not None
+    done = replace(plan, steps=tuple(replace(step, outcome="Deleted") for step in plan.steps))
+    await world.known.store_plan("r1", done)
+    stored = (await world.requests.get("r1")).status.plan
+    assert stored is not None
+    assert stored["operations"][-1]["outcome"] == "Deleted"
+
+
 @pytest.mark.parametrize("deleted", [("r1",), ("r1", "r2"), ("r2",)])
 async def test_a_request_that_is_deleted_during_its_failing_run_is_given_up(
     deleted: tuple[str, ...],
