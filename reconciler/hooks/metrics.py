@@ -6,6 +6,7 @@ is kept in memory until the program ends or its group is replaced.
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,11 +15,12 @@ from typing import Any, Final
 
 from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, InvalidPolicy
-from reconciler.hooks.values import refuse_constant
+from reconciler.hooks.values import named, refuse_constant
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 _HOOK: Final = "hook"
+_FIELDS: Final = ("name", "action", "value", "add", "set", "labels", "buckets", "group")
 _MOST: Final = 1000
 """Maximum number of series of one hook."""
 _LONGEST: Final = 1024
@@ -83,7 +85,7 @@ def _documents(text: str) -> Iterator[Any]:
         except (ValueError, RecursionError) as error:
             reason = "is not a complete JSON object: write one object for each operation"
             raise InvalidPolicy(f"metrics[{index}]", reason) from error
-        yield value
+        yield named(value, _FIELDS) if isinstance(value, Mapping) else value
         place, index = len(text) - len(rest) + length, index + 1
 
 
@@ -140,10 +142,9 @@ def _text(raw: Mapping[str, Any], name: str, location: str) -> str:
 def _number(value: Any, location: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidPolicy(location, f"expected a number, got {kind_of(value)}")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise InvalidPolicy(location, "is too large") from error
+    if abs(value) > sys.float_info.max:
+        raise InvalidPolicy(location, "is too large")
+    return float(value)
 
 
 def _labels(raw: Any, location: str) -> Labels:

@@ -15,7 +15,7 @@ from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, Invalid, InvalidPolicy, read_each
 from reconciler.hooks.bindings import SECRETS
 from reconciler.hooks.programs import check_program
-from reconciler.hooks.values import refuse_constant
+from reconciler.hooks.values import named, refuse_constant
 from reconciler.languages import goyaml
 from reconciler.languages.jmespath import braces
 from reconciler.languages.jmespath.yamltext import decode_documents
@@ -291,7 +291,7 @@ def _documents(text: str) -> list[Any]:
     try:
         while rest := text[place:].lstrip():
             value, length = decoder.raw_decode(rest)
-            found.append(value)
+            found.append(named(value, _FIELDS) if isinstance(value, Mapping) else value)
             place = len(text) - len(rest) + length
     except (ValueError, RecursionError):
         found = [None]

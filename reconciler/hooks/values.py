@@ -8,7 +8,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -101,6 +101,12 @@ def refuse_constant(text: str) -> Any:
     """
     msg = f"{text} is not valid JSON"
     raise ValueError(msg)
+
+
+def named(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return an object of JSON whose fields have these names, which Go reads in any case."""
+    known = {name.lower(): name for name in names}
+    return {known.get(name.lower(), name): value for name, value in raw.items()}
 
 
 def result_of(results: Sequence[Any]) -> Any:

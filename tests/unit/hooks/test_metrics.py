@@ -40,6 +40,17 @@ def test_several_operations_in_one_text_are_parsed() -> None:
     assert parse_metrics(" \n") == ()
 
 
+def test_the_fields_of_an_operation_are_named_in_any_case() -> None:
+    assert parse_metrics('{"Name":"a","SET":1,"Labels":{"B":"C"}}') == (
+        MetricOperation(action=Action.SET, name="a", value=1, labels=(("B", "C"),)),
+    )
+
+
+def test_a_value_that_is_too_large_for_a_number_is_refused() -> None:
+    with pytest.raises(InvalidPolicy, match="is too large"):
+        parse_metrics('{"name":"a","set":1e400}')
+
+
 def test_empty_buckets_and_null_labels_are_read_as_in_the_original() -> None:
     (found,) = parse_metrics(
         '{"name":"h","action":"observe","value":3,"buckets":[],"labels":{"a":null}}'

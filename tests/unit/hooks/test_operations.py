@@ -33,6 +33,12 @@ def test_several_documents_in_yaml_or_json_are_parsed(text: str) -> None:
     ] * 2
 
 
+def test_the_fields_of_json_are_named_in_any_case_and_those_of_yaml_are_not() -> None:
+    (found,) = parse_operations('{"Operation":"Delete","KIND":"Pod","Name":"A"}')
+    assert (found.type, found.kind, found.name) == (OperationType.DELETE, "Pod", "A")
+    assert places("{Operation: Delete, kind: Pod, name: a}") == ["operations[0].operation"]
+
+
 @pytest.mark.parametrize("text", ["", " \n", "# nothing\n"])
 def test_an_empty_text_has_no_operations(text: str) -> None:
     assert parse_operations(text) == ()
