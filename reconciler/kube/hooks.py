@@ -100,14 +100,11 @@ def _head(kind: Kind) -> dict[str, str]:
     return {"apiVersion": kind.api_version, "kind": kind.kind}
 
 
-def _kind_of(ref: PolicyRef) -> Kind:
-    return next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
-
-
 async def write_hook_status(client: Client, hook: Object, status: Mapping[str, Any]) -> Object:
     """Merge into the status of exactly this version of a hook; return the stored object."""
     ref = policy_ref(hook)
-    statuses = client.resource(replace(_kind_of(ref), subresource="status"))
+    kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
+    statuses = client.resource(replace(kind, subresource="status"))
     patch = guarded({"status": dict(status)}, resource_version(hook))
     answer: Object = await statuses.merge(patch, ref.name, ref.namespace)
     return answer
@@ -157,11 +154,14 @@ class KubeHooks:
 
     async def find(self, ref: PolicyRef) -> Object | None:
         """Return a hook as it is stored now; None if it is known not to exist."""
-        # A list, because the program may list hooks, and need not get them.
-        page = await self._reader.list_page(
-            _kind_of(ref), namespace=ref.namespace, fields=f"metadata.name={ref.name}"
-        )
-        return next(iter(page.items), None)
+        for kind in self._kinds:
+            if kind.kind == ref.kind:
+                # A list, because the program may list hooks, and need not get them.
+                page = await self._reader.list_page(
+                    kind, namespace=ref.namespace, fields=f"metadata.name={ref.name}"
+                )
+                return next(iter(page.items), None)
+        return None
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of exactly this version of a hook; return the stored object."""
