@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.meta import Object, policy_ref, version_number
+from reconciler.api.meta import Object, PolicyRef, policy_ref, version_number
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, Unavailable
 from reconciler.hooks.crontab import parse_crontab
@@ -89,6 +89,9 @@ class Failing:
 
     async def stored(self) -> list[Object]:
         return []
+
+    async def find(self, ref: PolicyRef) -> Object | None:
+        raise AssertionError(ref)
 
     async def events(self) -> AsyncIterator[tuple[str, Object]]:
         yield "", {}

@@ -52,7 +52,7 @@ def failing() -> Object:
     return hook(run={"foreach": "contexts[?type=='Event']", "operations": operations})
 
 
-async def _lost(problem: Exception) -> tuple[World, list[str], list[Reason]]:
+async def _lost(problem: Exception) -> tuple[World, list[str], list[str]]:
     """Let a hook become unreadable while its run waits, and come back.
 
     Returns what its requests said meanwhile.
