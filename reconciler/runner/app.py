@@ -192,6 +192,7 @@ class Program:
             namespace=namespace,
             name=self.settings.configuration,
             endpoints=servers.endpoints,
+            complete=not any(hook.refused for hook in found.registered),
             warn=self.log.warning,
         )
         hooks = ExecutableHooks.of(

@@ -33,6 +33,7 @@ class CalledHooks:
         namespace: str,
         name: str,
         endpoints: tuple[Callable[[], Endpoint], Callable[[], Endpoint]],
+        complete: bool,
         warn: Callable[[str], None],
     ) -> Self:
         """Return the registration for the hooks of a program.
@@ -43,6 +44,7 @@ class CalledHooks:
             namespace: Namespace of the program.
             name: Name of the webhook configurations and of the ClusterRole that owns them.
             endpoints: Return the endpoints of the servers for admission and conversion.
+            complete: No executable is refused.
             warn: Called with a sentence for the log.
         """
         admission, conversion = endpoints
@@ -53,6 +55,7 @@ class CalledHooks:
                 namespace=namespace,
                 endpoint=admission,
                 asked=hooks.asked,
+                complete=complete,
                 warn=warn,
             ),
             conversions=HookConversions(

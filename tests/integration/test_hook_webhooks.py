@@ -250,6 +250,14 @@ def test_configurations_are_restored_and_removed_with_their_hooks(asked: Asked) 
         lambda: asked.configuration(kind).get("webhooks") == before, "it is as it was"
     )
     asked.runner.stop(signal.SIGKILL)
+    asked.runner.put("fail.sh", "#!/bin/sh\nexit 1\n")
+    asked.start()
+    asked.runner.settle(
+        lambda: ready(asked.runner.hook("fail.sh")) == "False", "the executable is refused"
+    )
+    asked.ready("team.sh")
+    assert "failed calling webhook" in asked.put("short")
+    asked.runner.stop(signal.SIGKILL)
     (asked.runner.hooks / "fail.sh").unlink()
     asked.start()
     asked.runner.settle(lambda: not asked.configuration(kind), "it is gone")

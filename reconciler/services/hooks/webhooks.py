@@ -41,6 +41,7 @@ class HookWebhooks:
         namespace: The program's own.
         endpoint: Returns where the bindings are called; raises `NotInstalled` while unknown.
         asked: All admission bindings.
+        complete: No executable is refused, whose bindings would be unknown.
         warn: Called with a sentence for the log.
         assessed: Emits why a binding of a hook, by its key, is not called; empty if it is.
     """
@@ -50,6 +51,7 @@ class HookWebhooks:
     namespace: str
     endpoint: Callable[[], Endpoint]
     asked: Sequence[AskedBinding]
+    complete: bool
     warn: Callable[[str], None]
     assessed: Signal[[HookRef, str, str]] = field(default_factory=Signal)
     _problems: dict[tuple[HookRef, str], str] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class HookWebhooks:
             asked = [item for item in self.asked if item.mutating is mutating]
             if asked:
                 await self._keep(ref, asked)
-            else:
+            elif self.complete:
                 await self._remove(ref)
 
     async def _keep(self, ref: ConfigurationRef, asked: Sequence[AskedBinding]) -> None:
@@ -99,23 +101,39 @@ class HookWebhooks:
         if live is not None and (reason := self._why_foreign(live)):
             raise Conflict(f"{ref} {reason}: choose another name with {_NAME_FLAG}", status=409)
         left, refused = list(asked), dict[str, str]()
+        kept = self._unknown(live, asked)
         try:
-            await self._put(ref, live, left)
+            await self._put(ref, live, left, kept)
         except Invalid:
             refused = await self._refused(ref, asked)
             if not refused:
                 raise
             left = [item for item in asked if item.binding.name not in refused]
-            await self._put(ref, live, left)
+            await self._put(ref, live, left, kept)
         self._assess(left, "")
         for item in asked:
             if reason := refused.get(item.binding.name, ""):
                 self._assess((item,), f"{item.binding.name}: the API server refuses it: {reason}")
 
+    def _unknown(self, live: Object | None, asked: Sequence[AskedBinding]) -> list[Object]:
+        """Return the stored webhooks that may be those of a refused executable.
+
+        They stay, so that their failure policies decide. Without them nothing would be reviewed.
+        """
+        if live is None or self.complete or not _is_marked(live, self.namespace):
+            return []
+        names = {item.binding.name for item in asked}
+        return [item for item in live.get("webhooks") or () if item["name"] not in names]
+
     async def _put(
-        self, ref: ConfigurationRef, live: Object | None, asked: Sequence[AskedBinding]
+        self,
+        ref: ConfigurationRef,
+        live: Object | None,
+        asked: Sequence[AskedBinding],
+        kept: Sequence[Object],
     ) -> None:
         written, body = self._written.get(ref), await self._body(ref, asked)
+        body = {**body, "webhooks": [*body["webhooks"], *kept]}
         if live is not None and is_in_step(live, body, written):
             self._written[ref] = Written(body=body, stored=live)
             return

@@ -97,7 +97,9 @@ class World:
             raise NotInstalled("no certificate yet")
         return Endpoint(service="svc", ca_bundle=self.bundle)
 
-    def keeper(self, text: str = BOTH, namespace: str = "shop") -> HookWebhooks:
+    def keeper(
+        self, text: str = BOTH, namespace: str = "shop", *, complete: bool = True
+    ) -> HookWebhooks:
         hook = AnsweredHook(ref=REF, name="hook.sh", config=load_config(text))
         made = HookWebhooks(
             webhooks=self.stored,
@@ -105,6 +107,7 @@ class World:
             namespace=namespace,
             endpoint=self.endpoint,
             asked=hook.asked,
+            complete=complete,
             warn=self.said.append,
         )
         made.assessed.subscribe(self._tell)
@@ -240,6 +243,27 @@ async def test_a_configuration_that_no_hook_needs_is_removed(world: World) -> No
     await world.keeper("configVersion: v1\nonStartup: 1").settle()
     assert world.stored.found == {}
     assert world.said[0] == f"removed {FIRST}, which no hook needs any longer"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "configVersion: v1\nonStartup: 1",
+        BOTH.replace("- {name: two.example.com, " + RULES + "}", ""),
+    ],
+    ids=["all", "one"],
+)
+async def test_while_an_executable_is_refused_no_webhook_is_removed(
+    world: World, text: str
+) -> None:
+    await world.keeper().settle()
+    before = {ref: stored["webhooks"] for ref, stored in world.stored.found.items()}
+    keeper = world.keeper(text, complete=False)
+    for _ in range(2):
+        await keeper.settle()
+    assert {ref: stored["webhooks"] for ref, stored in world.stored.found.items()} == before
+    assert world.stored.writes == 2
+    assert world.said == []
 
 
 async def test_without_admission_hooks_no_rights_are_needed(world: World) -> None:
