@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -113,7 +114,15 @@ async def write_hook_status(client: Client, hook: Object, status: Mapping[str, A
 class KubeHooks:
     """Hooks of one namespace; without one, ClusterHooks and the Hooks of all namespaces."""
 
-    def __init__(self, client: Client, kinds: Kinds, clock: Clock, namespace: str = "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        kinds: Kinds,
+        clock: Clock,
+        namespace: str = "",
+        *,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._client = client
         self._namespace = namespace
         self._reader = KubeReader(client)
@@ -122,6 +131,13 @@ class KubeHooks:
             Watch.of_optional(client, kind, clock, kinds, namespace=namespace)
             for kind in self._kinds
         ]
+        self._warn = warn
+        for watch in self._watches:
+            watch.turned.subscribe(partial(self._tell, watch))
+
+    def _tell(self, watch: Watch) -> None:
+        if watch.absent and watch.problem:
+            self._warn(f"hooks cannot be read, so none of them runs: {watch.problem}")
 
     async def events(self) -> AsyncIterator[tuple[str, Object]]:
         """Yield ADDED, MODIFIED and DELETED with the object, without end."""

@@ -64,7 +64,7 @@ class HookParts:
 
 def hooks_of(parts: HookParts) -> Hooks:
     """Return the hooks of a program."""
-    objects = KubeHooks(parts.client, parts.kinds, parts.clock, parts.hooks_in)
+    objects = KubeHooks(parts.client, parts.kinds, parts.clock, parts.hooks_in, warn=parts.warn)
     requests = HookRequests(
         requests=parts.requests,
         clock=parts.clock,

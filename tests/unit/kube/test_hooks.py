@@ -1,0 +1,73 @@
+"""The hooks of a program, as the API server stores them."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from reconciler.api.meta import PolicyRef
+from reconciler.errors import Forbidden, NoKindMatch
+from reconciler.hooks.declared import HOOKS
+from reconciler.kube.hooks import KubeHooks
+from tests.unit.kube.test_watch import listed, named
+
+ROUTE = "GET /apis/kube-retrofit.dev/v1alpha1/namespaces/shop/hooks"
+
+
+class Served:
+    """A discovery that finds every kind."""
+
+    async def find(self, api_version, kind):
+        return [HOOKS]
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def hooks(client, clock, said):
+    return KubeHooks(client, Served(), clock, "shop", warn=said.append)
+
+
+def ref(kind="Hook", name="a"):
+    return PolicyRef(api_version=HOOKS.api_version, kind=kind, namespace="shop", name=name)
+
+
+async def test_a_hook_is_known_not_to_exist_only_after_the_api_server_said_so(api, hooks):
+    api.answer(ROUTE, listed(5, named("a", 1)), listed(6), (403, b"no"), (404, b"404 not found"))
+    found = await hooks.find(ref())
+    assert found is not None
+    assert found["metadata"]["name"] == "a"
+    assert await hooks.find(ref()) is None
+    for error in (Forbidden, NoKindMatch):
+        with pytest.raises(error):
+            await hooks.find(ref())
+    assert {item.query["fieldSelector"] for item in api.seen} == {"metadata.name=a"}
+
+
+async def test_a_hook_of_a_kind_that_the_program_does_not_run_does_not_exist(api, hooks):
+    assert await hooks.find(ref(kind="ClusterHook")) is None
+    assert not api.seen
+
+
+async def test_hooks_that_can_no_longer_be_read_are_reported(api, hooks, clock, said):
+    async def refused(_request):
+        clock.seconds += 6.0
+        return web.Response(status=403, body=b"no")
+
+    api.answer(ROUTE, listed(5, named("a", 1)), refused)
+    seen = asyncio.Queue()
+
+    async def follow():
+        async for change, _ in hooks.events():
+            seen.put_nowait(change)
+
+    following = asyncio.create_task(follow())
+    async with asyncio.timeout(20):
+        assert [await seen.get() for _ in range(2)] == ["ADDED", "DELETED"]
+    following.cancel()
+    await asyncio.wait({following})
+    (line,) = said
+    assert line.startswith("hooks cannot be read, so none of them runs: ")
