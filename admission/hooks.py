@@ -8,10 +8,12 @@ from admission.checks import FORBIDDEN, UNAVAILABLE, ValidationDeps, refuse, war
 from admission.decide import AdmissionResponse
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline
+from reconciler.dialects.finding import Finding
 from reconciler.errors import ClusterError, Interrupted, InvalidPolicy
 from reconciler.hooks.declared import DeclaredHook, compile_hook
 from reconciler.services.authoring.lint import Level, hook_findings
 from reconciler.services.authoring.rights import HookLack, HookRights, Need, cluster_role
+from reconciler.services.catalog.protection import Protection
 from reconciler.services.hooks.compiling import compile_programs
 from reconciler.services.ports.access import Access
 
@@ -25,14 +27,14 @@ async def check_hook(obj: Object, deps: ValidationDeps, deadline: Deadline) -> A
     """
     try:
         async with deps.turn(deadline):
-            hook = await asyncio.to_thread(compile_hook, obj)
+            hook, findings = await asyncio.to_thread(_compiled, obj, deps.protection)
         if hook.executable:
             return AdmissionResponse()
         async with asyncio.timeout(deadline.left):
             if hook.programs:
                 async with deps.jq() as jq:
                     await compile_programs(hook.programs, jq)
-            return await _checked(obj, hook, deps)
+            return await _checked(obj, hook, findings, deps)
     except InvalidPolicy as error:
         return refuse(obj, [str(item) for item in (error, *error.others)])
     except TooManyRights as error:
@@ -44,8 +46,14 @@ async def check_hook(obj: Object, deps: ValidationDeps, deadline: Deadline) -> A
         return refuse(obj, [reason], code=UNAVAILABLE)
 
 
-async def _checked(obj: Object, hook: DeclaredHook, deps: ValidationDeps) -> AdmissionResponse:
-    findings = hook_findings(hook, deps.protection)
+def _compiled(obj: Object, guard: Protection) -> tuple[DeclaredHook, tuple[Finding, ...]]:
+    hook = compile_hook(obj)
+    return hook, () if hook.executable else hook_findings(hook, guard)
+
+
+async def _checked(
+    obj: Object, hook: DeclaredHook, findings: Sequence[Finding], deps: ValidationDeps
+) -> AdmissionResponse:
     if wrong := [item for item in findings if item.level is Level.ERROR]:
         return refuse(obj, [f"{item.location}: {item.text}" for item in wrong])
     lack = await _lack(hook, deps)

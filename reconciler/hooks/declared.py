@@ -33,6 +33,8 @@ _FOREACH: Final = "contexts"
 """The default of foreach, with one element for each context."""
 _MOST: Final = 10_000
 """Maximum number of operations of one run."""
+_MOST_LISTED: Final = 100
+"""Maximum number of bindings of each kind, each of which needs a watch, and of templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,8 @@ def compile_hook(obj: Object) -> DeclaredHook:
     if not isinstance(spec, Mapping):
         raise InvalidPolicy("spec", f"expected an object, got {kind_of(spec)}")
     run, executable = None, spec.get("executable", "")
+    if not executable:
+        _check_lengths(spec)
     with ErrorList() as errors:
         config = errors.attempt(_config, spec)
         if not isinstance(executable, str):
@@ -162,6 +166,21 @@ def compile_hook(obj: Object) -> DeclaredHook:
         run=run,
         executable=executable,
     )
+
+
+def _check_lengths(spec: Mapping[str, Any]) -> None:
+    """Refuse long lists before they are compiled."""
+    run = spec.get("run")
+    lists = {
+        "kubernetes": spec.get("kubernetes"),
+        "schedule": spec.get("schedule"),
+        "run.operations": run.get("operations") if isinstance(run, Mapping) else None,
+    }
+    with ErrorList() as errors:
+        for name, found in lists.items():
+            if isinstance(found, list) and len(found) > _MOST_LISTED:
+                reason = f"has {len(found)} items, more than {_MOST_LISTED}: write several hooks"
+                errors.add(InvalidPolicy(f"spec.{name}", reason))
 
 
 def _config(spec: Mapping[str, Any]) -> HookConfig:

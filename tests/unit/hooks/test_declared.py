@@ -52,6 +52,18 @@ CREATE = {"operation": "Create", "object": {"apiVersion": "v1", "kind": "Pod"}}
 JSON_PATCH = {"operation": "JSONPatch", "kind": "Pod", "name": "x"}
 
 
+def test_a_hook_lists_a_hundred_bindings_and_operations_at_most() -> None:
+    tick = {"crontab": "* * * * *"}
+    hook(kubernetes=PODS * 100, schedule=[tick] * 100, run={"operations": [DELETE] * 100})
+    many: dict[str, Any] = {"kubernetes": PODS * 101, "schedule": [tick] * 101}
+    assert places(**many, run={"operations": [DELETE] * 101}) == [
+        "spec.kubernetes",
+        "spec.schedule",
+        "spec.run.operations",
+    ]
+    hook(executable="pods.sh", kubernetes=PODS * 101)
+
+
 def test_a_cluster_hook_can_select_namespaces_by_label() -> None:
     (binding,) = hook("", kubernetes=[BY_LABEL], run=RUN).config.kubernetes
     assert binding.selection.namespace_labels is not None
