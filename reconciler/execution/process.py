@@ -34,7 +34,7 @@ class Ended:
     Attributes:
         code: As ``returncode``: a negative value is the signal that ended it.
         late: It exceeded its time limit.
-        left_behind: Processes that it had started were still running, and were killed.
+        left_behind: It ended, but processes that it had started were running, and were killed.
         user: CPU seconds in user mode, of it and the children that it waited for.
         system: CPU seconds in kernel mode, likewise.
         most_memory: Peak of its resident memory, in bytes.
@@ -105,7 +105,7 @@ class HookProcess:
                 if not watch.is_over:
                     self._signal(signal.SIGKILL)
                 status, usage = self._reap()
-                left_behind = _is_alive(self._pid)
+                left_behind = not late and _is_alive(self._pid)
                 self._signal(signal.SIGKILL)
                 await self._drain()
         return Ended(

@@ -154,6 +154,15 @@ async def test_processes_left_behind_by_a_hook_are_ended(
     await until(lambda: not any(is_running(int(pid)) for _, pid in said))
 
 
+async def test_a_hook_that_is_ended_at_its_time_limit_has_left_nothing_behind(
+    executables: Executables, tmp_path: Path
+) -> None:
+    child = "(trap '' TERM; while :; do sleep 0.05; done) > /dev/null 2>&1 &"
+    answer, _ = await run(executables, script(tmp_path, child, "wait"), seconds=0.2)
+    assert answer.ended is not None
+    assert (answer.ended.late, answer.ended.left_behind) == (True, False)
+
+
 async def test_a_process_that_leaves_the_group_does_not_delay_the_run(
     executables: Executables, tmp_path: Path
 ) -> None:
