@@ -1,7 +1,7 @@
 """The hooks of a program, and the work that it does for them while it leads."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,6 +58,11 @@ class Orders:
         return self._last
 
 
+async def compile_in_thread(hook: Object) -> DeclaredHook:
+    """Compile a hook; the largest takes seconds, for which nothing else should have to wait."""
+    return await asyncio.to_thread(compile_hook, hook)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookDeps:
     """Dependencies of the service.
@@ -65,6 +70,7 @@ class HookDeps:
     Attributes:
         runs_of: Returns the adapter that runs a hook.
         uncalled: Returns why the API server does not call a binding, by its key; empty if it does.
+        compile: Compiles a hook.
     """
 
     objects: HookObjects
@@ -78,6 +84,7 @@ class HookDeps:
     orders: Orders
     clock: Clock
     warn: Callable[[str], None]
+    compile: Callable[[Object], Awaitable[DeclaredHook]] = compile_in_thread
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,7 +175,7 @@ class Hooks:
         if not runs_here:
             return
         try:
-            declared = compile_hook(obj)
+            declared = await self.deps.compile(obj)
         except InvalidPolicy as error:
             self._refuse(obj, error)
             return

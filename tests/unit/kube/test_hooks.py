@@ -5,10 +5,12 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from reconciler.api.meta import PolicyRef
+from reconciler.api.meta import Kind, PolicyRef
 from reconciler.errors import Forbidden, NoKindMatch
 from reconciler.hooks.declared import HOOKS
+from reconciler.kube.client import Client
 from reconciler.kube.hooks import KubeHooks
+from tests.unit.kube.conftest import StillClock
 from tests.unit.kube.test_watch import listed, named
 
 ROUTE = "GET /apis/kube-retrofit.dev/v1alpha1/namespaces/shop/hooks"
@@ -17,17 +19,20 @@ ROUTE = "GET /apis/kube-retrofit.dev/v1alpha1/namespaces/shop/hooks"
 class Served:
     """A discovery that finds every kind."""
 
-    async def find(self, api_version, kind):
-        return [HOOKS]
+    async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
+        return (HOOKS,)
+
+    async def named(self, api_version: str, name: str) -> Kind | None:
+        return HOOKS
 
 
 @pytest.fixture
-def said():
+def said() -> list[str]:
     return []
 
 
 @pytest.fixture
-def hooks(client, clock, said):
+def hooks(client: Client, clock: StillClock, said: list[str]) -> KubeHooks:
     return KubeHooks(client, Served(), clock, "shop", warn=said.append)
 
 

@@ -29,7 +29,7 @@ from reconciler.api.meta import (
 )
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.errors import EvaluationError, Gone, Interrupted, NotFound, Unavailable
-from reconciler.hooks.declared import HOOK_KINDS, HOOKS
+from reconciler.hooks.declared import HOOK_KINDS, HOOKS, DeclaredHook, compile_hook
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
 from reconciler.requests.lifecycle import Retention
@@ -469,9 +469,15 @@ def process(
         orders=orders,
         clock=clock,
         warn=print,
+        compile=at_once,
     )
     accounts = HookAccounts(hooks=objects, clock=clock, warn=print)
     return Hooks(deps=deps, accounts=accounts, dispatcher=dispatcher, active=active)
+
+
+async def at_once(hook: Object) -> DeclaredHook:
+    """Compile a hook without a thread, for which idle time cannot be skipped."""
+    return compile_hook(hook)
 
 
 class NoIsolation:
