@@ -5,25 +5,16 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from reconciler.api.meta import Kind, PolicyRef
+from reconciler.api.meta import PolicyRef
 from reconciler.errors import Forbidden, NoKindMatch
 from reconciler.hooks.declared import HOOKS
 from reconciler.kube.client import Client
 from reconciler.kube.hooks import KubeHooks
+from reconciler.memory.cluster import MemoryCluster
 from tests.unit.kube.conftest import StillClock
 from tests.unit.kube.test_watch import listed, named
 
 ROUTE = "GET /apis/kube-retrofit.dev/v1alpha1/namespaces/shop/hooks"
-
-
-class Served:
-    """A discovery that finds every kind."""
-
-    async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
-        return (HOOKS,)
-
-    async def named(self, api_version: str, name: str) -> Kind | None:
-        return HOOKS
 
 
 @pytest.fixture
@@ -33,7 +24,9 @@ def said() -> list[str]:
 
 @pytest.fixture
 def hooks(client: Client, clock: StillClock, said: list[str]) -> KubeHooks:
-    return KubeHooks(client, Served(), clock, "shop", warn=said.append)
+    kinds = MemoryCluster()
+    kinds.serve(HOOKS)
+    return KubeHooks(client, kinds, clock, "shop", warn=said.append)
 
 
 def ref(kind="Hook", name="a"):
