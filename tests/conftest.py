@@ -21,7 +21,7 @@ from devcluster.programs import ADMISSION, CONTROLLER, Programs, start_programs
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 from tests.conformance.report import ConformanceReport
-from tests.distribution import Distribution, group_of, place_of
+from tests.distribution import ASIDE_NICENESS, Distribution, group_of, is_aside, place_of
 from tests.faults.rig import SHORT_LEASE, SHORT_WAR, audit_log
 from tests.sharing import Shared
 from tests.usedrights import UsedRights, audited
@@ -72,8 +72,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(50_000, 50, 50)
     full = config.getoption("conformance_report")
     config.pluginmanager.register(ConformanceReport(full=full), "conformance-report")
-    if not hasattr(config, "workerinput"):
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
         config.pluginmanager.register(UsedRights.of(config), "used-rights")
+    elif is_aside(worker["workerid"], worker["workercount"]):
+        os.nice(ASIDE_NICENESS)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,23 +2,28 @@
 
 Cluster tests wait more than they compute, so workers run them in parallel, each on control planes
 of its own. The files of a group share a control plane and therefore a worker. Any other file is a
-group of its own.
+group of its own, and needs no control plane. Such files only compute: the last of four workers or
+more runs nothing else, with a low priority, on the CPU that the tests that wait do not use.
 """
 
 import os
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from typing_extensions import override
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from devcluster.binaries import locate, read_source
 from reconciler.errors import InvalidSetting
 
 _CHAINSAW = "tests/conformance/chainsaw/test_chainsaw.py"
 _CHAINSAW_PARTS = 2
+_FEWEST_WITH_ONE_ASIDE = 4
+ASIDE_NICENESS = 5
 # By prefix of the file's path; the longest matching prefix counts. Slow groups start early, as the
 # last group to end determines the length of the run. Groups take from 6 to 0.5 minutes.
 GROUPS = {
@@ -106,6 +111,17 @@ def place_of(nodeid: str) -> int:
     return _ORDER.get("chainsaw" if group.startswith("chainsaw-") else group, len(_ORDER))
 
 
+def is_aside(worker: str, workers: int) -> bool:
+    """Return whether a worker, by its id, runs only tests that need no control plane."""
+    return workers >= _FEWEST_WITH_ONE_ASIDE and worker == f"gw{workers - 1}"
+
+
+def next_group(queue: Iterable[str], *, aside: bool) -> str | None:
+    """Return the group of the queue that a worker starts next, or None if none is left for it."""
+    # The name of a group without a control plane is the path of its file.
+    return next((group for group in queue if not aside or "/" in group), None)
+
+
 def _part(nodeid: str) -> int:
     return zlib.crc32(nodeid.encode()) % _CHAINSAW_PARTS
 
@@ -124,6 +140,16 @@ class Distribution(LoadScopeScheduling):
         group = group_of(nodeid)
         # A cluster that the user names has one installation, and therefore one worker.
         return "cluster" if self._one_cluster and place_of(nodeid) < len(_ORDER) else group
+
+    @override
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        aside = is_aside(node.gateway.id, self.numnodes)
+        group = next_group(self.workqueue, aside=aside)
+        if group is None:
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(group, last=False)
+        super()._assign_work_unit(node)
 
 
 def _names_a_cluster() -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.architecture.conftest import ROOT
-from tests.distribution import GROUPS, group_of, place_of
+from tests.distribution import GROUPS, group_of, is_aside, next_group, place_of
 
 CASE = "tests/conformance/chainsaw/test_chainsaw.py::test_case[{}]"
 
@@ -29,3 +29,18 @@ def test_cases_of_one_file_are_divided_and_keep_their_position() -> None:
 
 def test_files_without_a_group_come_last() -> None:
     assert place_of("tests/unit/test_config.py::test") == len(GROUPS)
+
+
+@pytest.mark.parametrize(("workers", "aside"), [(2, []), (3, []), (4, ["gw3"]), (6, ["gw5"])])
+def test_the_last_of_four_workers_or_more_stands_aside(workers: int, aside: list[str]) -> None:
+    names = [f"gw{number}" for number in range(workers)]
+    assert [name for name in names if is_aside(name, workers)] == aside
+
+
+def test_a_worker_that_stands_aside_gets_only_tests_without_a_control_plane() -> None:
+    alone, file = group_of(CASE.format(0)), "tests/unit/test_config.py"
+    queue = ["live", "cluster", alone, file, "tests/unit/test_clock.py"]
+    assert next_group(queue, aside=True) == file
+    assert next_group(queue[:3], aside=True) is None
+    assert next_group(queue, aside=False) == "live"
+    assert next_group(queue[3:], aside=False) == file
