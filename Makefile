@@ -69,7 +69,7 @@ lint: $(READY) ## Check style, formatting and the import contracts
 	$(BIN)/lint-imports --no-logo
 
 types: $(READY) ## Check the types
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 conformance: $(READY) control-plane ## Run the live conformance tests, with a table per folder
 	$(BIN)/pytest tests/conformance/chainsaw --conformance-report $(PYTEST_ARGS)
