@@ -247,6 +247,43 @@ def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
     assert "TZ" not in json.dumps(found[admission])
 
 
+def test_a_disruption_budget_by_unavailable_pods_replaces_the_one_by_available_pods(
+    tools: Tools,
+) -> None:
+    found = tools.render("--set=controller.podDisruptionBudget.maxUnavailable=1")
+    name = ("PodDisruptionBudget", "kyverno", "kyverno-background-controller")
+    assert found[name]["spec"]["maxUnavailable"] == 1
+    assert "minAvailable" not in found[name]["spec"]
+
+
+def test_a_spread_with_a_selector_of_its_own_keeps_it(tools: Tools) -> None:
+    selector = {"matchLabels": {"team": "platform"}}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": selector,
+    }
+    found = tools.render(
+        f"--set-json=admission.podSpec.topologySpreadConstraints={json.dumps([spread])}"
+    )
+    name = ("Deployment", "kyverno", "kyverno-admission-controller")
+    (rendered,) = found[name]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert rendered["labelSelector"] == selector
+
+
+def test_an_image_that_is_called_latest_is_pulled_as_the_values_say(tools: Tools) -> None:
+    """Without a pull policy, Kubernetes would pull it each time that a Pod starts."""
+    found = tools.render("--set=image.tag=latest", "--set=ui=true")
+    policies = [
+        container.get("imagePullPolicy")
+        for (kind, _, _), item in found.items()
+        if kind == "Deployment"
+        for container in item["spec"]["template"]["spec"]["containers"]
+    ]
+    assert policies == ["IfNotPresent"] * 3
+
+
 def test_an_unknown_value_is_refused_with_its_name(tools: Tools) -> None:
     here = "--namespace=kyverno"
     assert "dialects/klingon" in tools.refusal(here, "--set=dialects={klingon}")

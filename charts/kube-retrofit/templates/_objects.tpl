@@ -29,7 +29,12 @@ yes
 {{- include "kube-retrofit.deployment" . -}}
 {{- else -}}
 {{- if eq $object.kind "PodDisruptionBudget" -}}
-{{- $_ := mergeOverwrite $object.spec (include "kube-retrofit.program" . | fromYaml).podDisruptionBudget -}}
+{{- $budget := (include "kube-retrofit.program" . | fromYaml).podDisruptionBudget -}}
+{{- if hasKey $budget "maxUnavailable" -}}
+{{- /* A budget has one of the two. */ -}}
+{{- $_ := unset $object.spec "minAvailable" -}}
+{{- end -}}
+{{- $_ := mergeOverwrite $object.spec $budget -}}
 {{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name (index . 0).Release.Namespace) -}}
 {{- $_ := mergeOverwrite $object.data $values.config -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}
@@ -68,7 +73,8 @@ yes
 {{- $image := $root.Values.image -}}
 {{- $container := first $pod.containers -}}
 {{- $_ := set $container "image" (printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion)) -}}
-{{- if ne $image.pullPolicy "IfNotPresent" -}}
+{{- /* IfNotPresent is Kubernetes' default as well, but for this tag. */ -}}
+{{- if or (ne $image.pullPolicy "IfNotPresent") (eq $image.tag "latest") -}}
 {{- $_ := set $container "imagePullPolicy" $image.pullPolicy -}}
 {{- end -}}
 {{- with $image.pullSecrets -}}
@@ -117,6 +123,8 @@ yes
 {{- $_ := mergeOverwrite $template.spec $program.podSpec -}}
 {{- range $template.spec.topologySpreadConstraints -}}
 {{- /* Without a selector it would spread no Pod, so the Pods of this program are selected. */ -}}
-{{- $_ := merge . (dict "labelSelector" $object.spec.selector) -}}
+{{- if not .labelSelector -}}
+{{- $_ := set . "labelSelector" $object.spec.selector -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
