@@ -116,7 +116,8 @@ def named(environ: Mapping[str, str]) -> Binaries | Path | None:
     value = environ.get(VARIABLE)
     if not value:
         return None
-    path = Path(value).expanduser()
+    # Programs are started from other folders too, and linked there.
+    path = Path(value).expanduser().absolute()
     if path.is_dir():
         found = in_folder(path, f"{VARIABLE}={value}")
         if found:
@@ -126,8 +127,8 @@ def named(environ: Mapping[str, str]) -> Binaries | Path | None:
     if not path.is_file():
         raise InvalidSetting(f"{VARIABLE}: {value} does not exist")
     if os.access(path, os.X_OK):
-        return in_bundle(path.absolute(), f"{VARIABLE}={value}")
-    return path.absolute()
+        return in_bundle(path, f"{VARIABLE}={value}")
+    return path
 
 
 def installed(environ: Mapping[str, str]) -> Binaries | None:
@@ -155,7 +156,7 @@ def _on_path(names: Iterable[str], folders: list[str]) -> Iterable[tuple[str, tu
     for name in names:
         file = shutil.which(name, path=os.pathsep.join(folders))
         if file:
-            yield name, (file,)
+            yield name, (str(Path(file).absolute()),)
 
 
 def _runs(path: Path) -> bool:

@@ -105,6 +105,16 @@ def test_a_bundle_receives_the_name_of_the_program_as_an_argument(tmp_path: Path
         assert there.command("kube-scheduler") == (str(bundle), "kube-scheduler")
 
 
+@pytest.mark.parametrize("name", ["RETROFIT_CONTROL_PLANE", "KUBEBUILDER_ASSETS", "PATH"])
+def test_a_relative_folder_is_found_from_every_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`retrofit dev up` links kubectl in another folder, and a test may change its own."""
+    programs(tmp_path / "bin", *NEEDED)
+    monkeypatch.chdir(tmp_path)
+    assert found({"HOME": str(tmp_path), name: "bin"}) == str(tmp_path / "bin/etcd")
+
+
 def test_a_kubeconfig_can_be_named_in_place_of_binaries(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("kind: Config\n")
