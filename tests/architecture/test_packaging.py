@@ -127,13 +127,15 @@ def install(programs: Path, *wheels: Path | str) -> None:
 
 
 def retrofit(programs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the program of a virtual environment, with the packages of no other place."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.run(
         [programs / "retrofit", *words],
         capture_output=True,
         text=True,
         check=False,
         cwd=programs,
-        env={**os.environ, **variables},
+        env={**environment, **variables},
     )
 
 
