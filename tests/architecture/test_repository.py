@@ -99,6 +99,32 @@ def test_the_makefile_keeps_to_make_3_81(feature: str) -> None:
     assert [line for line in code if feature in line] == []
 
 
+def test_ci_tries_nothing_again_after_its_time(tmp_path: Path) -> None:
+    script = tmp_path / ".ci/run"
+    script.parent.mkdir()
+    text = (ROOT / ".ci/run").read_text()
+    assert "80 * 60" in text
+    script.write_text(text.replace("80 * 60", "3"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("make", "jq", "chromium", "python3"):
+        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{tmp_path}/calls"\n')
+        (programs / name).chmod(0o755)
+    with (programs / "make").open("a") as file:
+        file.write("exec sleep 30\n")
+    done = subprocess.run(
+        ["bash", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+    )
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call for call in calls if call.startswith("make")] == ["make check"]
+    assert done.returncode == 124
+    assert "stopped after 80 minutes" in done.stderr
+
+
 def test_ci_requires_the_conformance_data() -> None:
     script = (ROOT / ".ci/run").read_text()
     assert "export CONFORMANCE_REQUIRED=1" in script
