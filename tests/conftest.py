@@ -88,7 +88,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Distrib
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need a cluster; on workers, order the tests by the order of their groups."""
     for item in items:
-        if _CLUSTER_FIXTURES & set(getattr(item, "fixturenames", ())):
+        given = getattr(item, "callspec", None)
+        fixtures = set(getattr(item, "fixturenames", ())) - set(given.params if given else ())
+        if _CLUSTER_FIXTURES & fixtures:
             item.add_marker(pytest.mark.cluster)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place_of(item.nodeid))

@@ -96,3 +96,10 @@ def test_no_test_replaces_a_part_of_the_product(texts: dict[str, str]) -> None:
 )
 def test_a_replaced_part_of_the_product_would_be_found(call: str) -> None:
     assert replaced(ast.parse(f"from reconciler import clock\n{call}")) == [call]
+
+
+@pytest.mark.parametrize("namespace", ["shop"])
+def test_a_parameter_with_the_name_of_a_cluster_fixture_needs_no_cluster(
+    namespace: str, request: pytest.FixtureRequest
+) -> None:
+    assert request.node.get_closest_marker("cluster") is None
