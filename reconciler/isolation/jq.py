@@ -228,11 +228,14 @@ class _Worker:
         if process.stdin is not None:
             process.stdin.close()
         try:
-            return await asyncio.wait_for(process.wait(), _PATIENCE if patience else 0)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            return await process.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _PATIENCE if patience else 0)
+        finally:
+            # A caller that is cancelled meanwhile must not leave it behind, either.
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        return await process.wait()
 
     async def _start(self) -> asyncio.subprocess.Process:
         limits = (self._limits.seconds, self._limits.memory, self._limits.answer)
