@@ -102,8 +102,8 @@ def test_schedules_do_not_wait_for_a_hook_whose_events_cannot_be_recorded() -> N
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         others, own = runner.run(play_schedules())
     assert others >= 9
-    # What it missed meanwhile runs once.
-    assert own == 1
+    # The ten that it missed meanwhile run once. The next one may be due by now.
+    assert 1 <= own <= 2
 
 
 class Counted(dict[HookRef, ActiveHook]):
