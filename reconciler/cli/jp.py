@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 import click
-import orjson
 
 from reconciler.cli.desk.files import STDIN, read_all
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.terminal import bare_stream
 from reconciler.clock import SystemClock
 from reconciler.engine.environment import EvaluationEnvironment
@@ -79,7 +79,7 @@ def query(expressions: tuple[str, ...], source: str, *, compact: bool, unquoted:
             # A program takes the text as it is, control characters included.
             click.echo(value, file=None if sys.stdout.isatty() else bare_stream(sys.stdout))
         else:
-            click.echo(_json(value, compact=compact))
+            click.echo(json_of(value, compact=compact))
 
 
 _PARSE_EPILOG = """\b
@@ -130,13 +130,6 @@ def _read(source: str) -> Any:
     if len(documents) > 1:
         raise InvalidSetting(f"{documents[1].place}: a second document; only one can be queried")
     return documents[0].value if documents else None
-
-
-def _json(value: Any, *, compact: bool) -> str:
-    try:
-        return orjson.dumps(value, option=0 if compact else orjson.OPT_INDENT_2).decode()
-    except TypeError:  # an integer beyond 64 bits
-        return json.dumps(value, ensure_ascii=False, indent=None if compact else 2)
 
 
 def _tree_lines(node: Tree, depth: int) -> Iterable[str]:

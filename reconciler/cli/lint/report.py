@@ -1,5 +1,6 @@
 """Output of findings as text, JSON, SARIF or GitHub workflow commands."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,11 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import orjson
-
 from reconciler.cli.desk.address import is_address
 from reconciler.cli.lint.positions import Position
 from reconciler.cli.lint.rules import RULES
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.words import number
 from reconciler.services.authoring.lint import Finding, Level
@@ -79,7 +79,7 @@ def as_json(rows: Iterable[Row]) -> str:
         }
         for row in rows
     ]
-    return _dumps(listed)
+    return json_of(listed)
 
 
 def as_sarif(rows: Iterable[Row]) -> str:
@@ -103,7 +103,7 @@ def as_sarif(rows: Iterable[Row]) -> str:
         ],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
-    return _dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+    return json_of({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _location(row: Row) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _uri(file: str) -> str:
     if is_address(file):
         return quote(file, safe=_IN_ADDRESSES)
     path = Path(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
 
 
 def as_github(rows: Iterable[Row]) -> str:
@@ -160,7 +160,3 @@ def summary(rows: Sequence[Row], looked_at: str) -> str:
 def printable(text: str) -> str:
     """Return a text with control characters replaced, so that a terminal does not execute them."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
-
-
-def _dumps(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

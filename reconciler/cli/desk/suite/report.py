@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TextIO
 from xml.etree import ElementTree as ET
 
-import orjson
-
 from reconciler.cli.desk.emit import paint
 from reconciler.cli.desk.suite.check import End, Row, TestRun
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.screen import Screen, screen_of
 from reconciler.cli.output.words import number
 
@@ -93,7 +92,7 @@ def show_json(outcome: Outcome, stream: TextIO) -> None:
         "broken": list(outcome.broken),
         "counts": {end.value: outcome.counts[end] for end in End},
     }
-    stream.write(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n")
+    stream.write(json_of(document) + "\n")
 
 
 def show_junit(outcome: Outcome, stream: TextIO) -> None:
