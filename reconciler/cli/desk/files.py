@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +64,19 @@ def read_all(names: Iterable[str], *, base: Path | None = None) -> Iterator[Docu
         yield from content.documents()
 
 
+def read_one(name: str, *, base: Path | None = None) -> tuple[Any, str]:
+    """Return the only document of a file, and the name of the file for messages.
+
+    Raises:
+        InvalidSetting: The file cannot be read, or does not hold one document.
+    """
+    found = list(read_all([name], base=base))
+    place = name if base is None else str(base / name)
+    if len(found) != 1:
+        raise InvalidSetting(f"{place}: expected one document, found {len(found)}")
+    return found[0].value, place
+
+
 def read_contents(names: Iterable[str], *, base: Path | None = None) -> Iterator[Content]:
     """Yield the contents of files without parsing them; arguments as of `read_all`."""
     for name in names:
@@ -117,7 +131,7 @@ def no_matter(_source: str) -> None:
 def objects(
     documents: Iterable[Document], pass_over: Callable[[str], None] = no_matter
 ) -> Iterator[tuple[Document, Object]]:
-    """Yield the Kubernetes objects in documents, and the items of a List instead of the List.
+    """Yield the Kubernetes objects in documents, and the items of Lists instead of the Lists.
 
     Other documents in folders, such as the settings of tools, are skipped.
 
@@ -130,14 +144,35 @@ def objects(
             namespace, label or annotation of the wrong type.
     """
     for document in documents:
-        value = document.value
-        if document.found and not _is_object(value):
+        if document.found and not _is_object(document.value):
             pass_over(document.source)
-        elif isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
-            for item in _items(document):
-                yield document, checked(item, document.place, document.size)
+            continue
+        for path, value in flattened(document.value):
+            place = f"{document.place}: {path}" if path else document.place
+            if _is_list(value) and "items" in value:
+                raise InvalidSetting(f"{place}: items of a List must be a list")
+            yield document, checked(value, place, document.size)
+
+
+def flattened(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects in the value of a document, each with its path there.
+
+    As for kubectl, the items of a List within a List come last.
+    """
+    left = deque([("", value)])
+    while left:
+        path, item = left.popleft()
+        # A kind of this name without items is no List.
+        items = item.get("items", item) if _is_list(item) else item
+        if isinstance(items, list | None) and items is not item:
+            within = f"{path}.items" if path else "items"
+            left.extend((f"{within}[{index}]", each) for index, each in enumerate(items or ()))
         else:
-            yield document, checked(value, document.place, document.size)
+            yield path, item
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, dict) and str(value.get("kind", "")).endswith("List")
 
 
 def _is_object(value: Any) -> bool:
@@ -175,15 +210,6 @@ def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:
     if not path.exists():
         raise InvalidSetting(f"{path}: there is no such file")
     return [(path, False)]
-
-
-def _items(document: Document) -> list[Any]:
-    items = document.value.get("items")
-    if "items" in document.value and not isinstance(items, list | None):
-        raise InvalidSetting(f"{document.place}: items of a List must be a list")
-    if items is None:
-        return [] if "items" in document.value else [document.value]
-    return list(items)
 
 
 def checked(value: Any, place: str, size: int = 0) -> Object:

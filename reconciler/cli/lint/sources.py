@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import GROUPS, Object, split_api_version
 from reconciler.cli.desk.documents import Document, parse_documents
-from reconciler.cli.desk.files import objects, read_contents
+from reconciler.cli.desk.files import flattened, objects, read_contents
 from reconciler.cli.lint.positions import Position, Positions
 from reconciler.dialects.registry import KNOWN_KINDS
 from reconciler.errors import InvalidSetting
@@ -100,7 +100,7 @@ def _behind(content: bytes, line: int) -> tuple[bytes, int]:
 def _of_document(
     document: Document, kinds: Collection[str], file: _File
 ) -> Iterator[Source | Broken]:
-    for prefix, value in _values(document.value):
+    for prefix, value in flattened(document.value):
         if not _is_one(value, kinds):
             continue
         try:
@@ -125,16 +125,6 @@ def _is_one(value: Any, kinds: Collection[str]) -> bool:
     # Other projects also have a kind Policy, and other dialects have their own exceptions.
     api_version = value.get("apiVersion")
     return not isinstance(api_version, str) or split_api_version(api_version)[0] in _GROUPS
-
-
-def _values(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the objects in a document, each with its path in it."""
-    if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
-        yield "", value
-        return
-    items = value.get("items")
-    for index, item in enumerate(items if isinstance(items, list) else ()):
-        yield f"items[{index}]", item
 
 
 def _broken(file: str, error: InvalidSetting) -> Broken:

@@ -1,5 +1,6 @@
 """Sources of files: folders that also hold other files, and URLs."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -97,6 +98,35 @@ def test_a_folder_without_any_object_is_an_error(desk: Desk) -> None:
     done = desk.run("apply", "p.yaml", "-r", "charts")
     assert done.exit_code == 2
     assert "charts: no object found" in done.stderr
+
+
+def listed(*items: str) -> str:
+    return f"apiVersion: v1\nkind: List\nitems:\n- {'- '.join(map(nested, items))}"
+
+
+def nested(text: str) -> str:
+    return text.replace("\n", "\n  ").rstrip(" ")
+
+
+def test_lists_may_hold_lists(desk: Desk) -> None:
+    """As for kubectl, which also reads what an inner List holds last."""
+    first, second, third = (OBJECT.replace("name: c", f"name: {name}") for name in "cde")
+    desk.write("p.yaml", listed(listed(listed(POLICY))))
+    desk.write("s.yaml", SECRET)
+    desk.write("cm.yaml", listed(first, listed(second), third))
+    done = desk.run("apply", "p.yaml", "-r", "cm.yaml", "-t", "s.yaml", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    names = [item["metadata"]["name"] for item in json.loads(done.stdout)["items"]]
+    assert names == ["c", "s", "e", "d"]
+    desk.write("bad.yaml", listed(SECRET, listed(SECRET, POLICY.replace("rules:", "rulez:"))))
+    done = desk.run("lint", "bad.yaml")
+    assert "bad.yaml:17:7: error [invalid] p: spec.rulez: unknown field" in done.stdout
+    desk.write("bad.yaml", listed(SECRET, listed(OBJECT, OBJECT.replace("name: c", "name: 5"))))
+    done = desk.run("apply", "p.yaml", "-r", "bad.yaml")
+    assert "bad.yaml:1: items[1].items[1]: metadata.name is not a string" in done.stderr
+    desk.write("bad.yaml", "{kind: List, items: [" * 101)
+    done = desk.run("apply", "p.yaml", "-r", "bad.yaml")
+    assert "nested deeper than 200 levels" in done.stderr
 
 
 PAGES = {"/p.yaml": POLICY, "/cm.yaml": OBJECT, "/page": "<!DOCTYPE html><html></html>"}
