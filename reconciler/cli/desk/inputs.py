@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.file_objects import Answers, FileObjects, Key, Scopes
-from reconciler.cli.desk.files import checked, no_matter, objects, read_all
+from reconciler.cli.desk.files import checked, no_matter, objects, read_all, read_one
 from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all, holds_policy
 from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
@@ -79,7 +79,7 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     named = [*paths.policies, *paths.resources, *paths.targets, *paths.contexts]
     if named.count("-") > 1:
         raise InvalidSetting("standard input (-) can be read once only")
-    values = DeskValues() if paths.values is None else read_values(*_single(paths.values))
+    values = DeskValues() if paths.values is None else read_values(*read_one(paths.values))
     values = replace(values, fixed=read_settings(paths.settings))
     passed_over: set[str] = set()
     given, plain = _arguments(paths, passed_over.add)
@@ -107,7 +107,7 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
         triggers=triggers,
         file_objects=FileObjects([*held, *seen, *values.namespaces], answers, cue_of(paths.cue)),
         values=values,
-        user=None if paths.user is None else read_user(*_single(paths.user)),
+        user=None if paths.user is None else read_user(*read_one(paths.user)),
         exceptions=exceptions,
         unplaced=scopes.moved,
         passed_over=passed_over,
@@ -122,10 +122,14 @@ def _arguments(paths: Paths, pass_over: Callable[[str], None]) -> tuple[_Found, 
     """Return the objects of plain arguments: of files with policies, and those with triggers."""
     policies: _Found = []
     triggers: _Found = []
+    empty: list[str] = []
     for name in paths.policies:
         found = list(objects(read_all([name]), pass_over))
+        empty += [] if found else [name]
         named = paths.resources or any(holds_policy(obj) for _, obj in found)
         (policies if named else triggers).extend(found)
+    if policies and empty and not (triggers or paths.resources):
+        raise InvalidSetting(f"{' '.join(empty)}: no object found")
     return policies, triggers
 
 
@@ -165,13 +169,6 @@ def read_exceptions(
         except InvalidPolicy as error:
             raise InvalidSetting(f"{document.place}: {error}") from error
     return tuple(found)
-
-
-def _single(name: str) -> tuple[Any, str]:
-    found = list(read_all([name]))
-    if len(found) != 1:
-        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
-    return found[0].value, name
 
 
 def _context(names: Iterable[str]) -> tuple[list[Object], Answers]:

@@ -436,6 +436,9 @@ def test_an_invalid_policy_is_reported_with_the_place_of_the_error(
         (["*.absent", "-r", "cm.yaml"], 2, "*.absent: no file fits"),
         (["-", "-r", "-"], 2, "standard input (-) can be read once only"),
         (["p.yaml"], 2, "name the triggers: after the policy, with --resource FILE"),
+        (["p.yaml", "empty.yaml"], 2, "empty.yaml: no object found"),
+        (["p.yaml", "empty.yaml", "--cluster"], 2, "empty.yaml: no object found"),
+        (["empty.yaml"], 2, "empty.yaml: no policy found"),
         (["cm.yaml"], 2, "cm.yaml: no policy found"),
         (["p.yaml", "cm.yaml", "-n", "x"], 2, "--namespace needs --cluster"),
         (["p.yaml", "cm.yaml", "-i", "-o", "diff"], 2, "--stdin is -o yaml: leave -o diff"),
@@ -447,6 +450,7 @@ def test_invalid_arguments_are_reported_with_an_exit_code(
     desk: Desk, policy: Policy, words: list[str], code: int, message: str
 ) -> None:
     desk.write("cm.yaml", OBJECT)
+    desk.write("empty.yaml", "---\n")
     policy(LABEL)
     done = desk.run("apply", *words)
     assert done.exit_code == code
