@@ -1,7 +1,7 @@
 """A progress bar for long reads of a cluster, shown only on a terminal."""
 
 import sys
-from typing import Self, TextIO
+from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
@@ -11,9 +11,9 @@ from reconciler.cli.output.screen import screen_of
 class Bar:
     """A transient progress bar on standard error; disabled where that is not a terminal."""
 
-    def __init__(self, *, stream: TextIO | None = None, hidden: bool = False) -> None:
-        """Set the stream, by default standard error; ``hidden`` disables the bar."""
-        stream = stream or sys.stderr
+    def __init__(self, *, hidden: bool = False) -> None:
+        """Set the stream; ``hidden`` disables the bar."""
+        stream = sys.stderr
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -1,15 +1,14 @@
 """The options of `retrofit explain`, and the plan of an explanation that reads files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import click
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.file_objects import FileObjects, Scopes
-from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.files import objects, read_all, read_one
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
 from reconciler.cli.desk.policies import bind_account, check_settings, placed_policy, rule_names
@@ -18,7 +17,6 @@ from reconciler.cli.explain.object_source import FileObjectSource, ObjectSource
 from reconciler.cli.explain.request import Request
 from reconciler.dialects.registry import compile_policy, is_policy
 from reconciler.engine.exceptions import PolicyException
-from reconciler.engine.match import UserInfo
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.services.catalog.settings import Filters
@@ -82,7 +80,7 @@ class ExplainOptions:
 
     def desk(self) -> DeskValues:
         """Return the values for variables, of the values file and of ``--set``."""
-        values = DeskValues() if self.values is None else read_values(*_single(self.values))
+        values = DeskValues() if self.values is None else read_values(*read_one(self.values))
         return replace(values, fixed=read_settings(self.settings))
 
     def policy_exceptions(self) -> tuple[PolicyException, ...]:
@@ -98,7 +96,7 @@ class ExplainOptions:
                 operation=UPDATE if old and self.operation is None else self.operation,
                 obj=obj,
                 old=old,
-                user=None if self.userinfo is None else _user(self.userinfo),
+                user=None if self.userinfo is None else read_user(*read_one(self.userinfo)),
             )
             for obj in triggers
         ]
@@ -175,14 +173,3 @@ def _one(name: str | None, scopes: Scopes) -> Object | None:
     if len(found) != 1:
         raise InvalidSetting(f"{name}: expected one object, found {len(found)}")
     return found[0]
-
-
-def _user(name: str) -> tuple[UserInfo, Mapping[str, Any]]:
-    return read_user(*_single(name))
-
-
-def _single(name: str) -> tuple[Any, str]:
-    found = list(read_all([name]))
-    if len(found) != 1:
-        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
-    return found[0].value, name

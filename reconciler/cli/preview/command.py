@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import orjson
 
 from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.emit import render_yaml
-from reconciler.cli.desk.files import read_all
+from reconciler.cli.desk.files import read_one
 from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.live import address_of, cluster_options
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_of_flag, operation_option
 from reconciler.cli.desk.stored import exception_namespace
 from reconciler.cli.desk.summary import passed_over
 from reconciler.cli.desk.values import read_user
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.preview.baseline import read_baseline, write_baseline
@@ -24,7 +24,6 @@ from reconciler.cli.preview.data import data_of
 from reconciler.cli.preview.policies import read_files, split_names
 from reconciler.cli.preview.report import Report, lines_of
 from reconciler.cli.preview.run import Wish, run
-from reconciler.errors import InvalidSetting
 
 _FORMATS = ("table", "json", "yaml")
 _LIMIT = 20
@@ -128,10 +127,7 @@ def preview(
 
 
 def _user(name: str) -> Mapping[str, Any]:
-    found = list(read_all([name]))
-    if len(found) != 1:
-        raise InvalidSetting(f"{name}: expected one document, found {len(found)}")
-    user, info = read_user(found[0].value, name)
+    user, info = read_user(*read_one(name))
     return {
         "userInfo": info,
         "roles": list(user.roles or ()),
@@ -142,7 +138,7 @@ def _user(name: str) -> Mapping[str, Any]:
 def _show(report: Report, output: str) -> None:
     match output:
         case "json":
-            click.echo(orjson.dumps(data_of(report), option=orjson.OPT_INDENT_2).decode())
+            click.echo(json_of(data_of(report)))
         case "yaml":
             click.echo(render_yaml(data_of(report)), nl=False)
         case _:

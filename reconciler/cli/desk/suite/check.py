@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.emit import unified_diff
 from reconciler.cli.desk.file_objects import FileObjects, Key, Scopes, key_of
-from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.files import objects, read_all, read_one
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import word_of
 from reconciler.cli.desk.policies import PolicySet, compile_all
@@ -24,7 +24,6 @@ from reconciler.cli.output.words import nearest
 from reconciler.dialects.kyverno.autogen import PREFIXES
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import equal
-from reconciler.errors import InvalidSetting
 
 NO_MATCH = "the rule does not match it, or finds no target"
 _COPIES = ("", *PREFIXES)
@@ -140,7 +139,7 @@ def _stage(test: TestFile, folder: Path, operation: str | None, cue: str) -> _St
             cue_of(cue),
         ),
         values=values,
-        user=None if not test.user else read_user(*_single(test.user, folder)),
+        user=None if not test.user else read_user(*read_one(test.user, base=folder)),
         operation=operation,
         exceptions=read_exceptions(files["exceptions"], base=folder),
         chained=False,
@@ -158,15 +157,8 @@ def _values(test: TestFile, folder: Path) -> DeskValues:
     if test.values is not None:
         return read_values(test.values, f"{test.path}: values", head=False)
     if test.variables:
-        return read_values(*_single(test.variables, folder))
+        return read_values(*read_one(test.variables, base=folder))
     return DeskValues()
-
-
-def _single(name: str, folder: Path) -> tuple[Any, str]:
-    found = list(read_all([name], base=folder))
-    if len(found) != 1:
-        raise InvalidSetting(f"{folder / name}: expected one document, found {len(found)}")
-    return found[0].value, str(folder / name)
 
 
 @dataclass(frozen=True, slots=True)
