@@ -18,6 +18,8 @@ NOTHING = "no patches applied"
 UNSETTLED = "applying it again changes the object again"
 """The message of a rule that does not run on an existing object, as it would not converge."""
 
+_FAILS_AGAIN = "applying it again fails"
+
 GUARDED = frozenset({"ownerReferences", "finalizers"})
 """Fields of ``metadata`` that decide when and by whom an object is deleted."""
 
@@ -101,9 +103,10 @@ def change(
     again = Phase.EXISTING in program.phases
     if again:
         context = context.bind(**later_environment_entry(context.data))
-    repeats = _repeats(program, index, context, after, keys)
-    if again and repeats:
-        return _skip(obj, UNSETTLED)
+    unsettled = _why_unsettled(program, index, context, after, keys)
+    if again and unsettled is not None:
+        return _skip(obj, unsettled.reason, unsettled.bare)
+    repeats = unsettled is not None
     return TargetChange(
         status=RuleStatus.PASS, message=_mutated(after), after=after, repeats=repeats
     )
@@ -117,20 +120,23 @@ def _error(obj: Mapping[str, Any], message: str, bare: str = "") -> TargetChange
     return TargetChange(status=RuleStatus.ERROR, message=message, bare=bare, after=obj)
 
 
-def _repeats(
+def _why_unsettled(
     program: Program, index: int, context: Context, after: Mapping[str, Any], keys: KeyTable
-) -> bool:
+) -> Unmet | None:
+    """Return why a rule does not converge on its own result, None where it does."""
     match program.mutation.convergence:
         case Convergence.YES:
-            return False
+            return None
         case Convergence.NO:
-            return True
+            return Unmet(reason=UNSETTLED)
         case Convergence.PROBED:
             try:
                 again = program.mutation.apply(index, context, after, keys)
-            except (EvaluationError, InvalidPolicy):
-                return True
-            return not isinstance(again, Unmet) and not equal(after, again)
+            except (EvaluationError, InvalidPolicy) as error:
+                bare = f"{_FAILS_AGAIN}: {error.without_values}"
+                return Unmet(reason=f"{_FAILS_AGAIN}: {error}", bare=bare)
+            settled = isinstance(again, Unmet) or equal(after, again)
+            return None if settled else Unmet(reason=UNSETTLED)
 
 
 def _why_refused(

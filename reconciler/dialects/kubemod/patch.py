@@ -99,6 +99,7 @@ class Edit:
         path: Without a select, placeholders in it are plain text.
     """
 
+    location: str
     name: OperationName
     select: Selection | None
     path: PathTemplate
@@ -111,20 +112,18 @@ class Edit:
             EvaluationError: A value or a path cannot be computed.
         """
         if self.select is None:
-            value = self.value.of(view)
-            return [Operation(name=self.name, path=self.path.constant, value=value)]
+            return [self._operation(self.path.constant, self.value.of(view))]
         found = [
-            Operation(
-                name=self.name,
-                path=self.path.filled(hit.keys),
-                value=self.value.of(view, hit.value, hit.keys),
-            )
+            self._operation(self.path.filled(hit.keys), self.value.of(view, hit.value, hit.keys))
             for hit in self.select.hits(view.full(), view.context.allowance)
         ]
         if self.name == "remove":
             # A removal shifts the elements behind it, so the last one is removed first.
             found.sort(key=lambda operation: _order(operation.path), reverse=True)
         return found
+
+    def _operation(self, path: Pointer, value: Any) -> Operation:
+        return Operation(name=self.name, path=path, value=value, location=self.location)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +246,7 @@ def _edit(raw: Any, location: str) -> Edit:
         written = text_in(fields, "value", location, errors)
         value = errors.attempt(read_value, written, f"{location}.value")
     return Edit(
+        location=location,
         name=_OPERATIONS[str(name)],
         select=select,
         path=path or PathTemplate(location=location, parts=()),

@@ -80,12 +80,14 @@ class Operation:
     Attributes:
         source: ``from`` of move and copy, else empty.
         value: For add, replace and test; shared with the resulting document, never changed.
+        location: Of the operation in its policy, for errors; may be empty.
     """
 
     name: OperationName
     path: Pointer
     source: Pointer = ()
     value: Any = None
+    location: str = ""
 
 
 def compile_operations(value: Any, *, location: str) -> tuple[Operation, ...]:
@@ -146,7 +148,13 @@ def apply_operations(
     """
     patcher = _Patcher(profile, allowance)
     for operation in operations:
-        document = patcher.apply(document, operation)
+        try:
+            document = patcher.apply(document, operation)
+        except EvaluationError as error:
+            if not operation.location:
+                raise
+            bare = f"{operation.location}: the operation does not apply"
+            raise EvaluationError(f"{operation.location}: {error}").bare(bare) from error
     return document
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.api.rights import Need
+from reconciler.dialects.kubemod import KUBEMOD
 from reconciler.dialects.kubemod.view import References, View
 from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.evaluate import change
 from reconciler.engine.loads import NeedsLoad
-from reconciler.engine.outcome import Convergence
+from reconciler.engine.outcome import Convergence, RuleStatus
 from reconciler.engine.program import Phase
 from tests.unit.dialects.kubemod.modrules import (
     POD,
@@ -319,6 +320,23 @@ def test_last_applied_is_patched_in_requests_but_not_in_existing_objects() -> No
         existing = change(program, index, context_of(pod, operation), pod).after
         assert existing["metadata"]["annotations"] == pod["metadata"]["annotations"]
         assert labels(existing)["b"] == 2
+
+
+def test_a_patch_that_fails_at_its_own_result_says_which_operation_and_why() -> None:
+    rule = patching(
+        {"op": "add", "path": "/metadata/labels/seen", "value": "yes"},
+        {"op": "replace", "path": "/metadata/labels/app", "value": "other"},
+        {"op": "remove", "path": "/metadata/labels/app"},
+        annotations={"kube-retrofit.dev/existing": "true"},
+    )
+    (program,), pod = KUBEMOD.compile(rule).on_existing, make_pod()
+    found = change(program, 0, context_of(pod, ""), pod)
+    assert (found.status, found.after) == (RuleStatus.SKIP, pod)
+    assert found.message == (
+        "applying it again fails: spec.patch[1]: replace operation does not apply:"
+        " doc is missing key: /metadata/labels/app: missing value"
+    )
+    assert found.bare == "applying it again fails: spec.patch[1]: the operation does not apply"
 
 
 def test_last_applied_is_written_in_the_format_of_kubectl() -> None:
