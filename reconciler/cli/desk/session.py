@@ -261,14 +261,15 @@ class Session:
     def _run(self, work: "_Work", obj: Mapping[str, Any], labels: Mapping[str, str]) -> RuleRun:
         operation, program = work.operation.name, work.step.program
         values = {path: value for path, value in work.values.items() if path != _OPERATION}
-        group, version = split_api_version(obj["apiVersion"])
+        group, version, kind, subresource = self.values.request_kind(obj)
         meta = obj["metadata"]
         name, namespace = str(meta.get("name") or ""), str(meta.get("namespace") or "")
         user, info = self.user or (None, None)
         subject = Subject(
             group=group,
             version=version,
-            kind=obj["kind"],
+            kind=kind,
+            subresource=subresource,
             name=name,
             namespace=namespace,
             obj=obj,
@@ -282,7 +283,7 @@ class Session:
             old_object=obj if operation in (UPDATE, DELETE) else None,
             name=name,
             namespace=namespace,
-            kind=(group, version, obj["kind"]),
+            kind=(*split_api_version(obj["apiVersion"]), obj["kind"]),
             user_info=info,
             roles=(user.roles or ()) if user else (),
             cluster_roles=(user.cluster_roles or ()) if user else (),

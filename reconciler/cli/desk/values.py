@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.fields import read_fields
 from reconciler.cli.desk.files import checked
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
@@ -27,8 +27,15 @@ _FIELDS = (
 _HEAD = ("apiVersion", "kind", "metadata")
 _POLICY_FIELDS = ("name", "resources", "targetResources", "rules")
 _OBJECT_FIELDS = ("name", "namespace", "kind", "values")
+_KIND_FIELDS = (
+    *("name", "kind", "group", "version", "namespaced", "singularName", "verbs"),
+    *("shortNames", "categories", "storageVersionHash"),
+)
 _FIXED = ("target", "element", "elementIndex")
 _AUTOGEN = ("", *PREFIXES)
+
+RequestKind = tuple[str, str, str, str]
+"""Group, version, kind and subresource."""
 
 Values = Mapping[str, Any]
 """Values by dotted path, such as ``request.operation`` or ``settings.data."a.b"``."""
@@ -74,6 +81,7 @@ class DeskValues:
     Attributes:
         fixed: Values of the command line.
         namespace_labels: Labels by the name of the namespace.
+        subresources: What requests with an object of a kind are for, where it is a subresource.
     """
 
     general: Values = field(default_factory=dict)
@@ -81,6 +89,12 @@ class DeskValues:
     policies: Mapping[str, PolicyValues] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namespaces: tuple[Object, ...] = ()
+    subresources: Mapping[tuple[str, str, str], RequestKind] = field(default_factory=dict)
+
+    def request_kind(self, obj: Mapping[str, Any]) -> RequestKind:
+        """Return what the request with an object is for."""
+        own = (*split_api_version(obj["apiVersion"]), obj["kind"])
+        return self.subresources.get(own, (*own, ""))
 
     def of_trigger(self, policy: str, rule: str, obj: Mapping[str, Any]) -> Values:
         """Return the values for a rule and its trigger."""
@@ -233,7 +247,32 @@ def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
             checked(item, f"{location}: namespaces[{index}]")
             for index, item in enumerate(_list(fields, "namespaces", location))
         ),
+        subresources=_subresources(fields, location),
     )
+
+
+def _subresources(fields: Values, location: str) -> dict[tuple[str, str, str], RequestKind]:
+    found: dict[tuple[str, str, str], RequestKind] = {}
+    for index, item in enumerate(_list(fields, "subresources", location)):
+        place = f"{location}: subresources[{index}]"
+        given = read_fields(item, place, allowed=("subresource", "parentResource"))
+        own, written = _kind(given, "subresource", place)
+        subresource = written.rpartition("/")[2]
+        if subresource == written:
+            raise InvalidSetting(f"{place}.subresource.name: expected RESOURCE/SUBRESOURCE")
+        parent, _ = _kind(given, "parentResource", place)
+        found[own] = (*parent, subresource)
+    return found
+
+
+def _kind(fields: Values, name: str, location: str) -> tuple[tuple[str, str, str], str]:
+    """Return group, version and kind, and the name of the resource."""
+    place = f"{location}.{name}"
+    given = read_fields(fields.get(name), place, allowed=_KIND_FIELDS)
+    version, kind, resource = (
+        reading.string(given.get(key), f"{place}.{key}") for key in ("version", "kind", "name")
+    )
+    return (str(given.get("group") or ""), version, kind), resource
 
 
 def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectValues, ...]:

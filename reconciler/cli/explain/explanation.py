@@ -89,7 +89,8 @@ class Explanation:
         loads = Loads(self.object_source)
         concerning = [item for item in self.exceptions if item.concerns(program)]
         plain = loads.of(request.context(given))
-        run = RuleRun.of(program, request.subject(labels), plain, concerning)
+        subject = request.subject(labels, self.desk.request_kind(obj))
+        run = RuleRun.of(program, subject, plain, concerning)
         if not self._matches(run, raw, writer):
             return step.skip("", matched=False)
         objects = [*self.object_source.known, obj, *([request.old] if request.old else [])]

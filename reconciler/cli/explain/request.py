@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.session import with_values
-from reconciler.cli.desk.values import Values
+from reconciler.cli.desk.values import RequestKind, Values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.environment import environment_entry
@@ -43,17 +43,19 @@ class Request:
             return None
         return self.old or self.obj
 
-    def subject(self, labels: Mapping[str, str] | None) -> Subject:
+    def subject(self, labels: Mapping[str, str] | None, kind: RequestKind) -> Subject:
         """Return the subject that match and exclude evaluate.
 
         Args:
+            kind: What the request is for.
             labels: The labels of the namespace, None where they are not known.
         """
-        group, version = split_api_version(self.obj["apiVersion"])
+        group, version, name, subresource = kind
         return Subject(
             group=group,
             version=version,
-            kind=self.obj["kind"],
+            kind=name,
+            subresource=subresource,
             name=str(self.obj["metadata"].get("name") or ""),
             namespace=self.namespace,
             obj=self.obj,

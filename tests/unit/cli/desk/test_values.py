@@ -172,3 +172,53 @@ def test_values_of_a_target_override_values_of_its_trigger(desk: Desk, policy: P
         "one": {"a-one": "everyone", "a-two": "of-trigger", "b-one": "everyone"},
         "two": dict.fromkeys(("a-one", "a-two", "b-one"), "of-target"),
     }
+
+
+SCALE = """
+apiVersion: autoscaling/v1
+kind: Scale
+metadata: {name: web, namespace: shop}
+spec: {replicas: 0}
+"""
+ONE_REPLICA = """
+- name: one
+  match: {any: [{resources: {kinds: [apps/*/Deployment/scale]}}]}
+  mutate: {patchStrategicMerge: {spec: {replicas: 1}}}
+"""
+SUBRESOURCES = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Values
+subresources:
+- subresource: {name: deployments/scale, kind: Scale, group: autoscaling, version: v1, verbs: null}
+  parentResource: {name: deployments, kind: Deployment, group: apps, version: v1, verbs: null}
+"""
+
+
+def test_values_say_of_which_subresource_a_kind_is(desk: Desk, policy: Policy) -> None:
+    path = policy(ONE_REPLICA)
+    desk.write("scale.yaml", SCALE)
+    desk.write("values.yaml", SUBRESOURCES)
+    done = desk.run("apply", path, "-r", "scale.yaml", "-f", "values.yaml", "-o", "json")
+    assert json.loads(done.stdout)["items"][0]["spec"] == {"replicas": 1}
+    done = desk.run("explain", path, "--trigger", "scale.yaml", "-f", "values.yaml")
+    assert "the rule fires" in done.stdout
+    assert "pass: 0" in desk.run("apply", path, "-r", "scale.yaml").stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("name: deployments/scale", "name: scale"), "[0].subresource.name: expected RESOURCE/"),
+        (("kind: Scale", "kind: 5"), "[0].subresource.kind: expected a non-empty string"),
+        (("parentResource:", "parent:"), "[0].parent: unknown field 'parent', did you mean"),
+        (("version: v1, verbs", "vers: v1, verbs"), "[0].subresource.vers: unknown field"),
+    ],
+)
+def test_a_malformed_subresource_is_refused(
+    desk: Desk, policy: Policy, change: tuple[str, str], said: str
+) -> None:
+    desk.write("scale.yaml", SCALE)
+    desk.write("values.yaml", SUBRESOURCES.replace(*change, 1))
+    done = desk.run("apply", policy(ONE_REPLICA), "-r", "scale.yaml", "-f", "values.yaml")
+    assert done.exit_code == 2
+    assert f"values.yaml: subresources{said}" in done.stderr
