@@ -36,8 +36,9 @@ def differences(policy: Object, move: Move) -> Iterator[tuple[str, str, Level]]:
 
 
 def _of_policy(policy: Object, move: Move) -> Iterator[str]:
-    annotations = (policy.get("metadata") or {}).get("annotations") or {}
-    own = [name for name in annotations if str(name).startswith(PREFIX)]
+    annotations = (policy.get("metadata") or {}).get("annotations")
+    named = annotations if isinstance(annotations, Mapping) else ()
+    own = [name for name in named if str(name).startswith(PREFIX)]
     if own and move.target.stands_by:
         yield f"Kyverno ignores {', '.join(own)}; kube-retrofit in its place does not"
 

@@ -375,6 +375,11 @@ def test_a_missing_kubeconfig_is_reported_in_one_line() -> None:
             ["migrate", "FILE"],
             "1 object to move",
         ),
+        (
+            POLICY.replace("{name: p}", "{name: p, annotations: 1.5}"),
+            ["migrate", "FILE"],
+            "1 object to move",
+        ),
     ],
 )
 def test_malformed_input_is_reported_in_one_line(text: str, words: list[str], said: str) -> None:
