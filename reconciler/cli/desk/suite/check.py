@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
-from reconciler.cli.desk.emit import unified_diff
+from reconciler.cli.desk.emit import title, unified_diff
 from reconciler.cli.desk.file_objects import FileObjects, Key, Scopes, key_of
 from reconciler.cli.desk.files import objects, read_all, read_one
 from reconciler.cli.desk.inputs import placed, read_exceptions
@@ -109,7 +109,7 @@ async def run_test(
         for row in _Checker(stage, folder, runs[expected.operation], expected).rows()
         if selector.accepts(row.key)
     ]
-    return TestRun(test=test, rows=tuple(rows), warnings=stage.policies.warnings)
+    return TestRun(test=test, rows=tuple(rows), warnings=stage.warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +121,7 @@ class _Stage:
     triggers: tuple[Object, ...]
     targets: frozenset[Key]
     session: Session
+    warnings: tuple[str, ...]
 
 
 def _stage(test: TestFile, folder: Path, operation: str | None, cue: str) -> _Stage:
@@ -128,7 +129,11 @@ def _stage(test: TestFile, folder: Path, operation: str | None, cue: str) -> _St
     values = _values(test, folder)
     files = test.files
     policies = compile_all(objects(read_all(files["policies"], base=folder)), values)
-    triggers = {key_of(item): item for item in placed(files["resources"], scopes, base=folder)}
+    listed = placed(files["resources"], scopes, base=folder)
+    triggers: dict[Key, Object] = {}
+    repeated = [
+        title(item) for item in listed if triggers.setdefault(key_of(item), item) is not item
+    ]
     targets = placed(files["targetResources"], scopes, base=folder)
     others = placed(files["clusterResources"], scopes, base=folder)
     session = Session(
@@ -150,6 +155,10 @@ def _stage(test: TestFile, folder: Path, operation: str | None, cue: str) -> _St
         triggers=tuple(triggers.values()),
         targets=frozenset(map(key_of, targets)),
         session=session,
+        warnings=tuple(
+            f"{test.path}: resources has {name} more than once: the first counts"
+            for name in dict.fromkeys(repeated)
+        ),
     )
 
 

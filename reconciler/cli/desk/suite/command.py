@@ -159,6 +159,8 @@ class _Suite:
                 report.show_table(
                     outcome, sys.stdout, fail_only=self.fail_only, verbose=self.verbose
                 )
+        for text in (text for run in outcome.runs for text in run.warnings):
+            warn(text)
         return self._code(outcome)
 
     def _code(self, outcome: report.Outcome) -> int:

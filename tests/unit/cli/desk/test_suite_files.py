@@ -253,3 +253,21 @@ def test_a_rule_reads_the_global_context_entries_of_the_test(
     )
     (row,) = rows(desk)
     assert (row["end"], row["diff"]) == ("Pass", []), row
+
+
+def test_of_two_triggers_of_one_name_the_first_counts(files: Desk) -> None:
+    """As in Kyverno, which warns as well."""
+    files.write("two.yaml", CONFIG_MAP.replace("one}", "one, labels: {a: x}}"))
+    row = "policy: p, rule: label, resources: [one], kind: ConfigMap"
+    files.write(
+        "kyverno-test.yaml",
+        f"{HEAD}policies: [p.yaml]\nresources: [one.yaml, two.yaml]\nresults:\n"
+        f"- {{{row}, result: pass, patchedResources: after.yaml}}\n",
+    )
+    files.write("after.yaml", CONFIG_MAP.replace("one}", "one, labels: {a: b}}"))
+    files.write("p.yaml", (files.folder / "p.yaml").read_text().replace("{a: b}", "{+(a): b}"))
+    done = files.run("test", ".")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == (
+        "kyverno-test.yaml: resources has ConfigMap default/one more than once: the first counts\n"
+    )
