@@ -124,7 +124,7 @@ class ExplainOptions:
             if is_policy(obj)
         ]
         if not found:
-            raise InvalidSetting(f"{self.policy}: no ClusterPolicy or Policy found")
+            raise InvalidSetting(f"{self.policy}: no policy found")
         check_settings(desk.fixed, [policy for _, policy in found])
         return found
 
