@@ -28,6 +28,18 @@ def read_fields(raw: Any, location: str, *, allowed: Sequence[str]) -> Mapping[s
     return found
 
 
+def read_text(fields: Mapping[str, Any], name: str, location: str) -> str:
+    """Return an optional text of a map, empty where it is absent.
+
+    Raises:
+        InvalidSetting: The value is no text.
+    """
+    value = fields.get(name)
+    if not isinstance(value, str | None):
+        raise InvalidSetting(f"{location}.{name}: expected a string")
+    return value or ""
+
+
 def _unknown(written: str, known: Mapping[str, str]) -> str:
     close = get_close_matches(written.lower(), known, n=1)
     if close:

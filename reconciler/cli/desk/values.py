@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Object, split_api_version
-from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.fields import read_fields, read_text
 from reconciler.cli.desk.files import checked
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
 from reconciler.engine import reading
@@ -184,8 +184,9 @@ def read_user(raw: Any, location: str) -> tuple[UserInfo, dict[str, Any]]:
             f"{location}: userInfo",
             allowed=("username", "uid", "groups", "extra"),
         )
+        read_text(info, "uid", f"{location}: userInfo")
         user = UserInfo(
-            username=str(info.get("username") or ""),
+            username=read_text(info, "username", f"{location}: userInfo"),
             groups=reading.strings(info.get("groups"), f"{location}: userInfo.groups"),
             roles=reading.strings(fields.get("roles"), f"{location}: roles"),
             cluster_roles=reading.strings(fields.get("clusterRoles"), f"{location}: clusterRoles"),
@@ -272,7 +273,7 @@ def _kind(fields: Values, name: str, location: str) -> tuple[tuple[str, str, str
     version, kind, resource = (
         reading.string(given.get(key), f"{place}.{key}") for key in ("version", "kind", "name")
     )
-    return (str(given.get("group") or ""), version, kind), resource
+    return (read_text(given, "group", place), version, kind), resource
 
 
 def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectValues, ...]:
@@ -283,8 +284,8 @@ def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectV
         found.append(
             ObjectValues(
                 name=reading.string(given.get("name"), f"{place}.name"),
-                namespace=str(given.get("namespace") or ""),
-                kind=str(given.get("kind") or ""),
+                namespace=read_text(given, "namespace", place),
+                kind=read_text(given, "kind", place),
                 values=_pairs(given.get("values"), f"{place}.values"),
             )
         )

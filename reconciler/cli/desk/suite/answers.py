@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.fields import read_fields, read_text
 from reconciler.cli.desk.file_objects import Answers
 from reconciler.cli.desk.files import objects, read_all
 from reconciler.cli.desk.suite.model import GlobalEntry, TestFile
@@ -41,7 +41,8 @@ def _call(raw: Any, place: str) -> dict[tuple[str, str], Any]:
     where = fields.get("urlPath") or fields.get("url")
     if not isinstance(where, str) or not isinstance(response, Mapping):
         raise InvalidSetting(f"{place}: expected urlPath or url, and response")
-    methods = [str(fields["method"])] if fields.get("method") else ["GET", "POST"]
+    method = read_text(fields, "method", place)
+    methods = [method] if method else ["GET", "POST"]
     return dict.fromkeys(((method, where) for method in methods), answer.get("body"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.cli.desk.documents import Document, parse_documents
-from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.fields import read_fields, read_text
 from reconciler.cli.desk.file_objects import Key
 from reconciler.cli.desk.files import read
 from reconciler.cli.desk.suite.hookmodel import HookTest, is_hook_test, read_hook_test
@@ -204,9 +204,9 @@ def _test(document: Document, path: Path) -> TestFile | HookTest:
         path=path,
         name=_name(fields, place),
         files={name: reading.strings(fields.get(name), f"{place}: {name}") for name in _FILES},
-        variables=_text(fields, "variables", place),
+        variables=read_text(fields, "variables", place),
         values=fields.get("values"),
-        user=_text(fields, "userinfo", place),
+        user=read_text(fields, "userinfo", place),
         calls=tuple(
             reading.sequence(fields.get("apiCallResponses"), f"{place}: apiCallResponses")
         ),
@@ -232,9 +232,8 @@ def _check_head(fields: Mapping[str, Any], place: str) -> None:
 
 
 def _name(fields: Mapping[str, Any], place: str) -> str:
-    meta = fields.get("metadata")
-    name = meta.get("name") if isinstance(meta, Mapping) else None
-    return str(name or _text(fields, "name", place))
+    meta = reading.object_at(fields.get("metadata"), f"{place}: metadata")
+    return read_text(meta, "name", f"{place}: metadata") or read_text(fields, "name", place)
 
 
 def _entry(raw: Any, place: str) -> GlobalEntry:
@@ -252,7 +251,7 @@ def _entry(raw: Any, place: str) -> GlobalEntry:
         name=reading.string(fields.get("name"), f"{place}.name"),
         data=fields[source],
         files=reading.strings(fields[source], files) if source == "resourceFiles" else None,
-        field_path=_text(fields, "fieldPath", place),
+        field_path=read_text(fields, "fieldPath", place),
         projections=_projections(fields.get("projections"), f"{place}.projections"),
     )
 
@@ -265,7 +264,7 @@ def _projections(raw: Any, place: str) -> dict[str, str]:
         name = reading.string(fields.get("name"), f"{where}.name")
         if name in found:
             raise InvalidSetting(f"{where}.name: there are two projections {name}")
-        found[name] = _text(fields, "path", where)
+        found[name] = read_text(fields, "path", where)
         if not found[name]:
             raise InvalidSetting(f"{where}.path: expected a JMESPath expression")
     return found
@@ -276,19 +275,19 @@ def _expected(raw: Any, place: str) -> Expected:
     result = fields.get("result")
     if result not in RESULTS:
         raise InvalidSetting(f"{place}.result: expected one of {', '.join(RESULTS)}")
-    operation = _text(fields, "operation", place)
+    operation = read_text(fields, "operation", place)
     if operation not in ("", "CREATE", "UPDATE", "DELETE"):
         raise InvalidSetting(f"{place}.operation: expected CREATE, UPDATE or DELETE")
     policy = reading.string(fields.get("policy"), f"{place}.policy")
     return Expected(
         location=place,
         policy=policy.rpartition("/")[2],
-        rule=_text(fields, "rule", place),
+        rule=read_text(fields, "rule", place),
         objects=_objects(fields, place),
         operation=operation,
         result=str(result),
         patched=_files(fields, "patchedResources", place),
-        demands_all=fields.get("failOnMissingResources") is True,
+        demands_all=_flag(fields, "failOnMissingResources", place),
     )
 
 
@@ -304,9 +303,16 @@ def _objects(fields: Mapping[str, Any], place: str) -> tuple[ObjectName, ...]:
     for index, item in enumerate(specs):
         where = f"{place}.resourceSpecs[{index}]"
         spec = read_fields(item, where, allowed=_SPEC_FIELDS)
-        parts = {name: _text(spec, name, where) for name in ("name", "namespace", "kind")}
-        found.append(ObjectName(**parts))
+        parts = {name: read_text(spec, name, where) for name in _SPEC_FIELDS}
+        found.append(ObjectName(**{name: parts[name] for name in ("name", "namespace", "kind")}))
     return tuple(found)
+
+
+def _flag(fields: Mapping[str, Any], name: str, place: str) -> bool:
+    value = fields.get(name)
+    if not isinstance(value, bool | None):
+        raise InvalidSetting(f"{place}.{name}: expected true or false")
+    return bool(value)
 
 
 def _split(text: str) -> ObjectName:
@@ -320,10 +326,3 @@ def _files(fields: Mapping[str, Any], name: str, place: str) -> tuple[str, ...]:
         raise InvalidSetting(f"{place}.{name}: expected a file or a list of files")
     listed = [value] if isinstance(value, str) else value
     return tuple(filter(None, reading.strings(listed, f"{place}.{name}")))
-
-
-def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str | None):
-        raise InvalidSetting(f"{place}.{name}: expected a string")
-    return value or ""

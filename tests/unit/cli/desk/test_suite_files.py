@@ -271,3 +271,27 @@ def test_of_two_triggers_of_one_name_the_first_counts(files: Desk) -> None:
     assert done.stderr == (
         "kyverno-test.yaml: resources has ConfigMap default/one more than once: the first counts\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "said"),
+    [
+        ("metadata: 5\n", "", "metadata: expected an object, got a number"),
+        ("metadata: {name: 5}\n", "", "metadata.name: expected a string"),
+        ("", ", failOnMissingResources: yes please", "results[0].failOnMissingResources: "),
+        ("", ", resourceSpecs: [{name: one, group: 5}]", "results[0].resourceSpecs[0].group: exp"),
+        ("apiCallResponses: [{urlPath: /a, method: 5, response: {}}]\n", "",
+         "apiCallResponses[0].method: expected a string"),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_wrong_type_is_an_error(
+    files: Desk, head: str, more: str, said: str
+) -> None:
+    row = f"policy: p, rule: label, resources: [one], kind: ConfigMap, result: pass{more}"
+    files.write(
+        "kyverno-test.yaml",
+        f"{HEAD}{head}policies: [p.yaml]\nresources: [one.yaml]\nresults: [{{{row}}}]\n",
+    )
+    done = files.run("test", ".")
+    assert done.exit_code == 1
+    assert f": {said}" in done.stdout

@@ -222,3 +222,26 @@ def test_a_malformed_subresource_is_refused(
     done = desk.run("apply", policy(ONE_REPLICA), "-r", "scale.yaml", "-f", "values.yaml")
     assert done.exit_code == 2
     assert f"values.yaml: subresources{said}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("values.yaml", VALUES % "values: {a.b: c}" + "  resources: [{name: c, namespace: 5}]\n",
+         "values.yaml: policies[0].resources[0].namespace: expected a string"),
+        ("values.yaml", VALUES % "values: {a.b: c}" + "  targetResources: [{name: c, kind: 5}]\n",
+         "values.yaml: policies[0].targetResources[0].kind: expected a string"),
+        ("user.yaml", "{apiVersion: cli.kyverno.io/v1, kind: UserInfo, userInfo: {username: 5}}",
+         "user.yaml: userInfo.username: expected a string"),
+        ("user.yaml", "{apiVersion: cli.kyverno.io/v1, kind: UserInfo, userInfo: {uid: 5}}",
+         "user.yaml: userInfo.uid: expected a string"),
+    ],
+)  # fmt: skip
+def test_a_number_in_place_of_a_name_is_refused(
+    desk: Desk, policy: Policy, name: str, text: str, said: str
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write(name, text)
+    flag = "-f" if name == "values.yaml" else "-u"
+    done = desk.run("apply", policy(ONE_REPLICA), "-r", "cm.yaml", flag, name)
+    assert (done.exit_code, done.stderr) == (2, f"Error: {said}\n")
