@@ -98,7 +98,7 @@ def migrate(
     if not errors and not any(item.found for item in files):
         text = f"found nothing of {move.source.group}, and no role for its programs"
         errors = [InvalidSetting(f"{' '.join(paths)}: {text}")]
-    bad = _report(files, move, dry=not write and folder is None)
+    bad = _report(files, move, dry=not (write or folder or STDIN in paths))
     errors += _store(files, folder) if write or folder else []
     for error in errors:
         warn(f"Error: {error}")

@@ -211,6 +211,9 @@ class TestWhatIsSaid:
         assert f"rule settings: will be triggered by the writes of {account}" in said
         assert "rule label: changes objects before Kyverno's own rules do" in said
 
+    def test_standard_input_is_printed_and_needs_no_flag_to_be_written(self):
+        assert run("-", text=POLICY).stderr.endswith("\n1 object to move\n")
+
     def test_annotations_that_kyverno_ignores_are_reported(self):
         said = run("-", "--to", "kyverno.io", text=moved(POLICY)).stderr
         assert "Kyverno ignores kube-retrofit.dev/run" in said
