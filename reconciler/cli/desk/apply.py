@@ -278,7 +278,8 @@ def _check_triggers(inputs: Inputs, namespace: str, *, cluster: bool) -> None:
     given = not isinstance(inputs.triggers, Sequence) or bool(inputs.triggers)
     if not (given or cluster):
         raise click.UsageError(
-            "name the triggers: after the policy, with --resource FILE, or --cluster"
+            "name the triggers: after the policy, with --resource FILE, or --cluster;"
+            " what lies beside a policy in a file or folder is no trigger"
         )
     if given and namespace:
         raise click.UsageError(

@@ -436,6 +436,7 @@ def test_an_invalid_policy_is_reported_with_the_place_of_the_error(
         (["*.absent", "-r", "cm.yaml"], 2, "*.absent: no file fits"),
         (["-", "-r", "-"], 2, "standard input (-) can be read once only"),
         (["p.yaml"], 2, "name the triggers: after the policy, with --resource FILE"),
+        (["p.yaml", "."], 2, "; what lies beside a policy in a file or folder is no trigger"),
         (["p.yaml", "empty.yaml"], 2, "empty.yaml: no object found"),
         (["p.yaml", "empty.yaml", "--cluster"], 2, "empty.yaml: no object found"),
         (["empty.yaml"], 2, "empty.yaml: no policy found"),
