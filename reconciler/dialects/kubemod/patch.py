@@ -11,6 +11,7 @@ from reconciler.dialects.kubemod.items import text_in
 from reconciler.dialects.kubemod.texts import refuse_misreadings
 from reconciler.dialects.kubemod.values import Value, read_value
 from reconciler.dialects.kubemod.view import LAST_APPLIED, REFERENCES, References, View
+from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
@@ -164,19 +165,25 @@ class Patch:
                     raise EvaluationError(reason).bare(reason)
         made = tuple(operations)
         after = self._applied(obj, view, made)
-        return _with_last_applied(after, made) if index is None and view.is_request else after
+        if index is not None or not view.is_request:
+            return after
+        return _with_last_applied(after, made, context.allowance)
 
     def _applied(
         self, obj: Mapping[str, Any], view: View, operations: tuple[Operation, ...]
     ) -> dict[str, Any]:
         seen = {**obj, REFERENCES: view.full()[REFERENCES]} if self.references else obj
-        after: dict[str, Any] = apply_operations(seen, operations, profile=KUBEMOD)
+        after: dict[str, Any] = apply_operations(
+            seen, operations, profile=KUBEMOD, allowance=view.context.allowance
+        )
         if REFERENCES in obj or REFERENCES not in after:
             return after
         return {name: value for name, value in after.items() if name != REFERENCES}
 
 
-def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -> dict[str, Any]:
+def _with_last_applied(
+    obj: dict[str, Any], operations: tuple[Operation, ...], allowance: Allowance
+) -> dict[str, Any]:
     """Return an object with its last-applied-configuration patched too, if the patch fits it."""
     meta = obj.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
@@ -186,8 +193,12 @@ def _with_last_applied(obj: dict[str, Any], operations: tuple[Operation, ...]) -
     try:
         # Unlike json, it refuses what the object could not be sent with: infinite numbers and
         # lone surrogates.
-        after = apply_operations(orjson.loads(text), operations, profile=KUBEMOD)
+        after = apply_operations(
+            orjson.loads(text), operations, profile=KUBEMOD, allowance=allowance
+        )
         written = orjson.dumps(after, option=orjson.OPT_SORT_KEYS).decode()
+    except Exhausted:
+        raise
     except (ValueError, orjson.JSONEncodeError, RecursionError, EvaluationError):
         return obj
     return {

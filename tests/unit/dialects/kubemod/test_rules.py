@@ -13,6 +13,7 @@ from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.evaluate import change
 from reconciler.engine.loads import NeedsLoad
 from reconciler.engine.outcome import Convergence, RuleStatus
+from reconciler.engine.patch import SHIPPED
 from reconciler.engine.program import Phase
 from tests.unit.dialects.kubemod.modrules import (
     POD,
@@ -497,3 +498,29 @@ def test_a_result_of_select_costs_as_much_as_its_text() -> None:
     assert condition is not None
     with pytest.raises(Exhausted):
         condition.evaluate(context)
+
+
+@pytest.mark.parametrize("place", ["object", "annotation"])
+@pytest.mark.parametrize("count", [10, 2_000])
+def test_a_patch_costs_steps_for_what_it_copies(place: str, count: int) -> None:
+    spec = {str(number): 1 for number in range(count)}
+    pod = make_pod(spec=spec)
+    if place == "annotation":
+        applied = json.dumps({"metadata": {"name": "web-1"}, "spec": spec})
+        pod = make_pod()
+        pod["metadata"]["annotations"] = {
+            "kubectl.kubernetes.io/last-applied-configuration": applied
+        }
+    mutation = program_of(
+        patching(*[{"op": "add", "path": "/spec/k", "value": "1"}] * 100)
+    ).mutation
+    assert mutation is not None
+
+    def apply() -> Any:
+        return mutation.apply(None, context_of(pod).within(Allowance(100_000)), pod, SHIPPED)
+
+    if count == 10:
+        assert apply()["spec"]["k"] == 1
+    else:
+        with pytest.raises(Exhausted):
+            apply()
