@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.engine.loads import CueLoad, Load
 from reconciler.errors import Invalid, InvalidPolicy, InvalidSetting, Unavailable
 from reconciler.services.ports.cue import Cue
-from reconciler.services.ports.objects import Loader, RuleLoader
+from reconciler.services.ports.objects import RuleLoader
 from reconciler.services.processing.fairness import FairGate
 
 NO_CUE: Final = (
@@ -160,29 +160,25 @@ class CueCommand:
 
 @dataclass(frozen=True, slots=True)
 class WithCue:
-    """A `RuleLoader` that evaluates CUE programs, and delegates all other loads."""
+    """A `RuleLoader` that evaluates CUE programs, and delegates all other loads.
+
+    Attributes:
+        account: The account that reads; programs read nothing.
+    """
 
     loader: RuleLoader
     cue: Cue
+    account: ServiceAccount | None = None
 
-    def acting_as(self, account: ServiceAccount | None) -> "Loader":
-        """Return a loader that reads as an account; programs read nothing."""
-        return self if account is None else _Evaluating(self.loader.acting_as(account), self.cue)
+    def acting_as(self, account: ServiceAccount | None) -> "WithCue":
+        """Return a loader that reads as an account."""
+        return self if account is None else replace(self, account=account)
 
     async def load(self, load: Load) -> Any:
         """Return the data of a load."""
-        return await _Evaluating(self.loader, self.cue).load(load)
-
-
-@dataclass(frozen=True, slots=True)
-class _Evaluating:
-    loader: Loader
-    cue: Cue
-
-    async def load(self, load: Load) -> Any:
         if isinstance(load, CueLoad):
             return await self.cue.evaluate(load)
-        return await self.loader.load(load)
+        return await self.loader.acting_as(self.account).load(load)
 
 
 def why_no_cue(path: str) -> str:

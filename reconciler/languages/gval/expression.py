@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.gval.build import Hits, build, build_follow, build_hits, flat
-from reconciler.languages.gval.limits import DEFAULT_LIMITS, RUN_STEPS, Limits, Run
+from reconciler.languages.gval.limits import MAX_DEPTH, MAX_SOURCE, RUN_STEPS, Run
 from reconciler.languages.gval.operators import REGEX
 from reconciler.languages.gval.parser import Parser
 from reconciler.languages.gval.selectors import Evaluate, Follow
@@ -40,7 +40,6 @@ class Expression:
 
     source: str
     tree: Node
-    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
     evaluate_in: Evaluate = field(repr=False, compare=False)
     follow: Follow | None = field(default=None, repr=False, compare=False)
 
@@ -53,7 +52,7 @@ class Expression:
         if self.follow is not None:
             allowance.spend(RUN_STEPS)
             return self.follow(data)
-        run = Run(data, self.limits, allowance)
+        run = Run(data, allowance)
         try:
             return self.evaluate_in(run, None)
         except RecursionError:
@@ -76,7 +75,6 @@ class Selection:
 
     source: str
     tree: Path
-    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
     hits_in: Hits = field(repr=False, compare=False)
 
     def hits(self, data: Any, allowance: Allowance = UNLIMITED) -> tuple[Hit, ...]:
@@ -85,7 +83,7 @@ class Selection:
         Raises:
             EvaluationError: The evaluation takes too long.
         """
-        run = Run(data, self.limits, allowance)
+        run = Run(data, allowance)
         try:
             found = {tuple(flat(keys)): value for keys, value in self.hits_in(run, None)}
         except RecursionError:
@@ -95,30 +93,24 @@ class Selection:
         return tuple(Hit(keys=keys, value=value) for keys, value in found.items())
 
 
-def compile_expression(
-    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS
-) -> Expression:
+def compile_expression(source: str, *, location: str = "") -> Expression:
     """Compile an expression.
 
     Raises:
         InvalidPolicy: It cannot be parsed or is too large; the reason names the column.
     """
-    tree, evaluate = _compile(source, location, limits, Parser.expression, build)
-    return Expression(
-        source=source, tree=tree, limits=limits, evaluate_in=evaluate, follow=build_follow(tree)
-    )
+    tree, evaluate = _compile(source, location, Parser.expression, build)
+    return Expression(source=source, tree=tree, evaluate_in=evaluate, follow=build_follow(tree))
 
 
-def compile_selection(
-    source: str, *, location: str = "", limits: Limits = DEFAULT_LIMITS
-) -> Selection:
+def compile_selection(source: str, *, location: str = "") -> Selection:
     """Compile a path, and nothing but a path.
 
     Raises:
         InvalidPolicy: It cannot be parsed or is too large; the reason names the column.
     """
-    tree, hits = _compile(source, location, limits, Parser.path, build_hits)
-    return Selection(source=source, tree=tree, limits=limits, hits_in=hits)
+    tree, hits = _compile(source, location, Parser.path, build_hits)
+    return Selection(source=source, tree=tree, hits_in=hits)
 
 
 def faults_of(tree: Node) -> Iterator[str]:
@@ -128,7 +120,7 @@ def faults_of(tree: Node) -> Iterator[str]:
         found.append(tree)
     for node in found:
         try:
-            build(node)(Run(None, DEFAULT_LIMITS, UNLIMITED), None)
+            build(node)(Run(None, UNLIMITED), None)
         except EvaluationError as error:
             yield str(error)
 
@@ -154,14 +146,13 @@ def _is_literal(node: Any, found: list[Node]) -> bool:
 def _compile(
     source: str,
     location: str,
-    limits: Limits,
     parse: Callable[[Parser], _Tree],
     make: Callable[[_Tree], _Built],
 ) -> tuple[_Tree, _Built]:
-    if len(source) > limits.source:
-        _refuse(location, f"longer than {limits.source} characters")
+    if len(source) > MAX_SOURCE:
+        _refuse(location, f"longer than {MAX_SOURCE} characters")
     try:
-        tree = parse(Parser(source, limits.depth))
+        tree = parse(Parser(source, MAX_DEPTH))
         return tree, make(tree)
     except SyntaxFault as error:
         _refuse(location, f"column {error.position + 1}: {error}")

@@ -1,34 +1,23 @@
 """Limits on the cost of one expression; expressions are untrusted."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance, Exhausted
 from reconciler.errors import EvaluationError
 
-RUN_STEPS = 160
+RUN_STEPS: Final = 160
 """Steps of each evaluation, in addition to those for its data."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The bounds of compilation and evaluation.
-
-    Attributes:
-        source: Characters of one expression.
-        depth: Levels of nesting in one expression.
-        steps: Steps that one evaluation may take from an `Allowance`.
-        output: Characters of one text that it makes.
-    """
-
-    source: int = 65_536
-    depth: int = 96
-    steps: int = 32_000_000
-    output: int = 2 * 1024 * 1024
-
-
-DEFAULT_LIMITS = Limits()
+MAX_SOURCE: Final = 65_536
+"""Characters of one expression."""
+MAX_DEPTH: Final = 96
+"""Levels of nesting in one expression."""
+_MAX_STEPS: Final = 32_000_000
+"""Steps that one evaluation may take from an `Allowance`."""
+_MAX_OUTPUT: Final = 2 * 1024 * 1024
+"""Characters of one text that an evaluation makes."""
 
 
 class Run:
@@ -39,15 +28,14 @@ class Run:
         captured: The keys of the hit for which a map key is computed.
     """
 
-    __slots__ = ("_allowance", "_given", "_left", "_limits", "captured", "root")
+    __slots__ = ("_allowance", "_given", "_left", "captured", "root")
 
-    def __init__(self, root: Any, limits: Limits, allowance: Allowance) -> None:
+    def __init__(self, root: Any, allowance: Allowance) -> None:
         allowance.spend(RUN_STEPS)
         self.root = root
         self.captured: tuple[Any, ...] = ()
         self._allowance = allowance
-        self._limits = limits
-        self._left = self._given = min(limits.steps, allowance.left)
+        self._left = self._given = min(_MAX_STEPS, allowance.left)
 
     def capture(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
         """Set the captured keys; return the previous ones."""
@@ -66,7 +54,7 @@ class Run:
         """
         self._left -= steps
         if self._left <= 0:
-            if self._given < self._limits.steps:
+            if self._given < _MAX_STEPS:
                 raise Exhausted("the allowance for evaluating is used up")
             raise EvaluationError("the expression processes too much data; narrow it down")
 
@@ -85,8 +73,8 @@ class Run:
             EvaluationError: It is too long, or the evaluation takes too long.
         """
         if isinstance(value, str):
-            if len(value) > self._limits.output:
-                msg = f"the result is longer than {self._limits.output} characters"
+            if len(value) > _MAX_OUTPUT:
+                msg = f"the result is longer than {_MAX_OUTPUT} characters"
                 raise EvaluationError(msg)
             self.spend(len(value))
         return value
