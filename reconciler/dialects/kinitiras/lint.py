@@ -17,6 +17,7 @@ _REFERENCES: Final = (
     ("template", "condition", "dataRef"),
 )
 _AUTHORIZATION: Final = "authorization"
+_LISTS: Final = frozenset({"In", "NotIn"})
 _IGNORED: Final = frozenset({"*", "CONNECT"})
 
 
@@ -85,6 +86,15 @@ def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
     if fields.get("template") and fields.get("renderedCue"):
         yield _different(
             f"{parent}.renderedCue", "kinitiras generated it from the template; here it is ignored"
+        )
+    condition = (rule.get("template") or {}).get("condition") or {}
+    if condition.get("cond") in _LISTS and (condition.get("value") or {}).get("floatSlice"):
+        yield _different(
+            f"{place}.template.condition.value.floatSlice",
+            "kinitiras takes its elements as strings, which contain no number; here they are"
+            " numbers",
+            cure="write stringSlice if the field holds strings",
+            level=Level.WARNING,
         )
 
 

@@ -86,3 +86,31 @@ def test_lint_reports_selectors_outside_the_namespace_of_the_policy() -> None:
     assert found(rule, "shop", "shop") == []
     where = "spec.resourceSelectors[1].namespace"
     assert found(rule, "shop", "shop", "other") == [(Level.WARNING, where)]
+
+
+@pytest.mark.parametrize(
+    ("cond", "value", "differs"),
+    [
+        ("In", {"floatSlice": ["0.5"]}, True),
+        ("NotIn", {"floatSlice": ["0.5"]}, True),
+        ("In", {"integerSlice": [5]}, False),
+        ("In", {"stringSlice": ["0.5"]}, False),
+        ("Equal", {"float": "0.5"}, False),
+    ],
+)
+def test_lint_reports_a_list_of_numbers_that_the_original_compares_as_texts(
+    cond: str, value: dict[str, Any], *, differs: bool
+) -> None:
+    reference = {"from": "current", "path": "/spec/share"}
+    condition = {"cond": cond, "value": value, "dataRef": reference, "message": "no"}
+    spec = {"validateRules": [{"template": {"type": "condition", "condition": condition}}]}
+    policy = {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "ClusterValidatePolicy",
+        "metadata": {"name": "p"},
+        "spec": spec,
+    }
+    findings = lint_policy(policy, scope=lambda _group, _kind: True)
+    places = [item.location for item in findings if item.code == "original-differs"]
+    where = "spec.validateRules[0].template.condition.value.floatSlice"
+    assert places == ([where] if differs else [])

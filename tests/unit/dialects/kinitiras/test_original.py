@@ -409,3 +409,23 @@ def test_operators_of_a_field_selector_distinguish_missing_and_invalid_values(
     assert matches("Exists") is exists
     assert matches("DoesNotExist") is absent
     assert matches("NotIn", "y") is other
+
+
+@pytest.mark.parametrize(
+    ("data", "value", "fits"),
+    [
+        (5, {"floatSlice": ["0.5", "5.0"]}, True),
+        (0.5, {"floatSlice": ["0.5"]}, True),
+        ("0.5", {"floatSlice": ["0.5"]}, False),
+        ("5", {"integerSlice": [5]}, False),
+        (True, {"integerSlice": [1]}, False),
+    ],
+)
+def test_a_list_contains_numbers_by_value(data: Any, value: dict[str, Any], *, fits: bool) -> None:
+    assert verdict({"cond": "In", "value": value}, data) is fits
+
+
+def test_objects_are_compared_by_content() -> None:
+    given = {"from": "old", "path": "/spec/data"}
+    assert verdict({"cond": "Equal", "valueRef": given}, {"a": {"b": [1]}})
+    assert not verdict({"cond": "NotEqual", "valueRef": given}, {"a": {"b": [1]}})
