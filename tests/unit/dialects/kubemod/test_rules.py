@@ -524,3 +524,15 @@ def test_a_patch_costs_steps_for_what_it_copies(place: str, count: int) -> None:
     else:
         with pytest.raises(Exhausted):
             apply()
+
+
+def test_a_captured_key_of_digits_keeps_its_zeros() -> None:
+    edit = {
+        "op": "replace",
+        "select": "$.metadata.labels[*]",
+        "path": "/metadata/labels/#0",
+        "value": '"{{ .#0 }}"',
+    }
+    pod = make_pod()
+    pod["metadata"]["labels"] = {"007": "x", "7": "y"}
+    assert labels(request([patching(edit)], pod).obj) == {"007": "007", "7": "7"}
