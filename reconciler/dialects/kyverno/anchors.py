@@ -18,7 +18,7 @@ from reconciler.dialects.kyverno import pattern
 from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.outcome import Unmet
-from reconciler.engine.patch.keys import Schema
+from reconciler.engine.patch.keys import KeyTable, Schema
 from reconciler.engine.values import scalars
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.values import value_class
@@ -117,8 +117,8 @@ class StrategicPatch:
         self,
         patch: Any,
         resource: dict[str, Any],
+        keys: KeyTable,
         *,
-        schema: Schema | None = None,
         allowance: Allowance = UNLIMITED,
     ) -> dict[str, Any] | Unmet:
         """Return the plain patch for one object, without anchors.
@@ -126,7 +126,7 @@ class StrategicPatch:
         Args:
             patch: The compiled patch after variable substitution.
             resource: The object to be patched.
-            schema: Of the object; its merge keys identify the elements that a template matches.
+            keys: The merge keys that identify the elements which a template matches.
             allowance: What matching may cost.
 
         Raises:
@@ -137,7 +137,8 @@ class StrategicPatch:
         if self.anchors is None:
             return patch
         try:
-            plain = _Resolution(allowance=allowance).map(self.anchors, patch, resource, schema)
+            resolution = _Resolution(keys=keys, allowance=allowance)
+            plain = resolution.map(self.anchors, patch, resource, None)
         except _UnmetCondition as unmet:
             return Unmet(reason=str(unmet), bare=unmet.scope)
         except RecursionError as error:
@@ -223,12 +224,16 @@ def _compile_list(patch: list[Any], location: str, *, tested: bool) -> _List | N
 class _Resolution:
     """One resolution of the anchors of a patch for an object."""
 
+    keys: KeyTable
     allowance: Allowance
 
     def map(
         self, anchors: _Map, patch: dict[str, Any], resource: Any, schema: Schema | None
     ) -> Any:
         """Return the plain map for this part of the object, or _NOTHING when it would be empty."""
+        if schema is None and isinstance(resource, dict):
+            # The object itself, or one inside of a custom resource.
+            schema = self.keys.of(resource)
         self.allowance.spend(STEPS_OF_ELEMENT * (1 + anchors.size))
         items = _items(anchors, patch)
         for condition in anchors.conditions:

@@ -226,7 +226,7 @@ def _merge_strategic(
     patch = _substitute(edit.template, context)
     allowance = context.allowance
     try:
-        plain = edit.patch.resolve(patch, obj, schema=keys.of(obj), allowance=allowance)
+        plain = edit.patch.resolve(patch, obj, keys, allowance=allowance)
         if isinstance(plain, Unmet):
             return plain
         return merge(obj, plain, keys, fronts=edit.fronts, allowance=allowance)

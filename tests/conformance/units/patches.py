@@ -11,7 +11,6 @@ from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import (
     LENIENT,
     SHIPPED,
-    Schema,
     apply_operations,
     compile_operations,
     equal,
@@ -27,13 +26,9 @@ def patched(text: str, resource: Any) -> Any:
     return apply_operations(resource, operations, profile=LENIENT)
 
 
-def schema_of(resource: dict[str, Any]) -> Schema | None:
-    return SHIPPED.of(resource)
-
-
 def resolved(patch: Any, resource: dict[str, Any]) -> dict[str, Any] | Unmet:
     compiled = compile_strategic(patch, location="patch")
-    return compiled.resolve(patch, resource, schema=schema_of(resource))
+    return compiled.resolve(patch, resource, SHIPPED)
 
 
 def merged(patch: Any, resource: dict[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,13 @@ from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.anchors import compile_strategic
 from reconciler.engine.outcome import Unmet
 from reconciler.engine.patch import SHIPPED, merge
-from reconciler.engine.patch.keys import Schema
 from reconciler.errors import EvaluationError, InvalidPolicy
 
-POD = SHIPPED.schema("v1", "Pod")
 
-
-def preprocess(patch: Any, resource: Object, *, schema: Schema | None = None) -> Object | None:
+def preprocess(patch: Any, resource: Object) -> Object | None:
     """Resolve the anchors of a patch without variables; None where a condition is unmet."""
     compiled = compile_strategic(patch, location="patchStrategicMerge")
-    plain = compiled.resolve(patch, resource, schema=schema)
+    plain = compiled.resolve(patch, resource, SHIPPED)
     return None if isinstance(plain, Unmet) else plain
 
 
@@ -37,7 +34,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 
 def apply(patch: dict[str, Any], resource: dict[str, Any]) -> dict[str, Any]:
-    plain = preprocess(patch, resource, schema=POD)
+    plain = preprocess(patch, resource)
     return resource if plain is None else merge(resource, plain, SHIPPED)
 
 
@@ -47,7 +44,7 @@ def containers(patch: list[Any], **spec: Any) -> list[Any]:
 
 
 def reason(patch: dict[str, Any], resource: dict[str, Any]) -> str:
-    plain = compile_strategic(patch, location="patch").resolve(patch, resource, schema=POD)
+    plain = compile_strategic(patch, location="patch").resolve(patch, resource, SHIPPED)
     assert isinstance(plain, Unmet)
     return plain.reason
 
@@ -154,6 +151,18 @@ def test_a_template_identifies_its_element_by_the_merge_keys_of_the_list() -> No
     ]
 
 
+def test_a_template_inside_of_a_custom_resource_uses_the_merge_keys_of_the_inner_kind() -> None:
+    ports = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 81, "protocol": "TCP"}]
+    inner = pod(containers=[{"name": "cart", "ports": ports}])
+    resource = {"apiVersion": "example.org/v1", "kind": "Thing", "template": inner}
+    template = {"(name)": "cart", "ports": [{"(containerPort)": 81, "hostPort": 9}]}
+    found = apply({"template": {"spec": {"containers": [template]}}}, resource)
+    assert found["template"]["spec"]["containers"][0]["ports"] == [
+        {"containerPort": 81, "protocol": "TCP", "hostPort": 9},
+        {"containerPort": 80, "protocol": "TCP"},
+    ]
+
+
 def test_an_inner_mismatch_skips_only_the_inner_element() -> None:
     patch = [{"(name)": "*", "tty": True, "env": [{"(name)": "DEBUG", "value": "0"}]}]
     found = containers(
@@ -250,7 +259,7 @@ def test_keys_may_hold_variables() -> None:
     written = {"metadata": {"labels": {"+({{ key }})": "{{ value }}", "(tier)": "front"}}}
     compiled = compile_strategic(written, location="patch")
     filled = {"metadata": {"labels": {"+(team)": "core", "(tier)": "front"}}}
-    assert compiled.resolve(filled, pod()) == {"metadata": {"labels": {"team": "core"}}}
+    assert compiled.resolve(filled, pod(), SHIPPED) == {"metadata": {"labels": {"team": "core"}}}
 
 
 @pytest.mark.parametrize(
@@ -280,9 +289,9 @@ def test_a_template_where_the_object_has_no_list_is_an_error() -> None:
 
 def test_a_patch_from_one_variable_must_be_a_map() -> None:
     compiled = compile_strategic("{{ request.object.data }}", location="patch")
-    assert compiled.resolve({"(a)": 1}, pod()) == {"(a)": 1}
+    assert compiled.resolve({"(a)": 1}, pod(), SHIPPED) == {"(a)": 1}
     with pytest.raises(EvaluationError, match="must be a map"):
-        compiled.resolve("x", pod())
+        compiled.resolve("x", pod(), SHIPPED)
 
 
 def test_a_patch_nested_too_deeply_is_refused() -> None:
