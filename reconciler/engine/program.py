@@ -122,7 +122,7 @@ class Program:
     appends: bool = False
     global_entries: EntryNames = frozenset()
     filtered: bool = True
-    before: "tuple[Program, ...]" = ()
+    before: "tuple[Program, ...]" = field(default=(), repr=False, compare=False)
 
     @property
     def rule(self) -> str:

@@ -195,6 +195,14 @@ class TestNotActedOn:
         assert [item.rule for item in compiled.program("last").before] == before
         assert compiled.program("inline").before == ()
 
+    def test_a_program_is_printed_without_the_programs_before_it(self, policy):
+        built = policy()
+        inline = {**OTHER, "mutate": {"patchStrategicMerge": {"a": 1}}}
+        built["spec"]["rules"] = [{"name": f"r{index}", **inline} for index in range(3)]
+        every = len(repr(compile_policy(built)))
+        built["spec"]["applyRules"] = "One"
+        assert len(repr(compile_policy(built))) < 2 * every
+
     def test_apply_rules_accepts_only_all_or_one(self, policy):
         with pytest.raises(InvalidPolicy, match=r"spec.applyRules: expected All or One"):
             compile_policy(policy((("spec", "applyRules"), "First")))
