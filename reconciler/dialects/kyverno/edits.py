@@ -25,6 +25,7 @@ _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
 _NOTHING = Context({})
 _FORMS = ("foreach", "patchStrategicMerge", "patchesJson6902")
 _FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
+_BESIDE_PATCH = ("context", "preconditions", "patchStrategicMerge", "patchesJson6902")
 
 
 def compile_edits(
@@ -46,7 +47,9 @@ def compile_edits(
         read = partial(_foreach, scope=scope, origin=origin)
         return read_each(read, blocks, where), Convergence.PROBED
     raise InvalidPolicy(
-        location, "the rule changes nothing: give patchStrategicMerge, patchesJson6902 or foreach"
+        location,
+        "the rule changes nothing: give one and only one of patchStrategicMerge, patchesJson6902"
+        " or foreach",
     )
 
 
@@ -73,7 +76,7 @@ def _foreach(raw: Any, location: str, scope: Scope, origin: Origin) -> ForeachEd
         if order not in (None, "Ascending", "Descending"):
             errors.add(InvalidPolicy(f"{location}.order", "the order is Ascending or Descending"))
         nested = fields.get("foreach") is not None
-        if nested and (fields.get("patchStrategicMerge") or fields.get("patchesJson6902")):
+        if nested and any(fields.get(name) is not None for name in _BESIDE_PATCH):
             raise InvalidPolicy(location, "a nested foreach cannot contain other declarations")
         # A keyed merge moves patched elements to the front; going backwards keeps the order.
         default = "Ascending" if fields.get("patchStrategicMerge") is None else "Descending"

@@ -71,9 +71,9 @@ NESTED = """
   mutate:
     foreach:
     - list: request.object.spec.containers
-      context: [{name: image, imageRegistry: {reference: "{{ element.image }}"}}]
       foreach:
       - list: "[`1`, `2`, `3`]"
+        context: [{name: image, imageRegistry: {reference: "{{ element0.image }}"}}]
         patchesJson6902: |-
           - op: add
             path: /spec/containers/{{ elementIndex0 }}/image
@@ -84,8 +84,8 @@ NESTED = """
 def test_a_value_belongs_to_the_foreach_that_declares_its_entry(
     desk: Desk, policy: Policy
 ) -> None:
-    values = "foreachValues: {image.digest: [d0, d1]}"
-    assert images(desk, policy, values, NESTED) == ["d0-2", "d1-2"]
+    values = "foreachValues: {image.digest: [d0, d1, d2]}"
+    assert images(desk, policy, values, NESTED) == ["d2-2", "d2-2"]
 
 
 def test_an_element_without_a_value_is_an_error(desk: Desk, policy: Policy) -> None:

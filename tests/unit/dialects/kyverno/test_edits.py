@@ -33,7 +33,29 @@ def test_a_rule_with_two_kinds_of_patches_is_refused(rule):
 def test_a_rule_without_a_patch_is_refused(rule):
     error = refusal(rule((("mutate", "patchStrategicMerge"),)))
     assert error.location == PLACE
-    assert "changes nothing" in error.reason
+    assert "changes nothing: give one and only one of patchStrategicMerge" in error.reason
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"context": [{"name": "x", "variable": {"value": 1}}]},
+        {"preconditions": {"all": [{"key": 1, "operator": "Equals", "value": 1}]}},
+        {"patchStrategicMerge": {"data": {"a": "b"}}},
+        {"patchesJson6902": "[]"},
+    ],
+)
+def test_a_foreach_around_a_foreach_has_nothing_but_a_list_and_an_order(rule, beside):
+    inner = {"list": "element.a", "patchStrategicMerge": {"data": {"a": "{{ element }}"}}}
+    outer = {"list": "request.object.data.*", "order": "Descending", "foreach": [inner]}
+
+    def policy(loop: Object) -> Object:
+        return rule((("mutate", "patchStrategicMerge"),), (("mutate", "foreach"), [loop]))
+
+    assert compile_policy(policy(outer)).programs
+    error = refusal(policy({**outer, **beside}))
+    assert error.location == f"{PLACE}.foreach[0]"
+    assert error.reason == "a nested foreach cannot contain other declarations"
 
 
 class TestStrategic:
