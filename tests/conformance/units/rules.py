@@ -125,13 +125,16 @@ def rule(case: Case) -> None:
         lambda: list(own_results(case.given, policy_of([raw]), resource or {}))
     )
     wanted = case.wanted["status"]
+    if resource and error is not None:
+        assert wanted == "error", error
+        assert case.wanted.get("resource") in (None, resource)
+        return
     if not resource:
         # There is no request without an object, so no rule is evaluated.
         assert wanted == "error"
         assert error is not None or not results
         case.wanted.get("resource")
         return
-    assert error is None, error
     (result,) = results
     assert result.status.value == wanted
     if "resource" in case.wanted:
