@@ -4,7 +4,7 @@ As in Kyverno, the decision whether rules are generated is made for the whole po
 targets are never expanded: the copy would change controllers that the author has not named.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -14,11 +14,12 @@ _CONTROLLERS: Final = {
     "DaemonSet": "apps/v1/DaemonSet",
     "Deployment": "apps/v1/Deployment",
     "Job": "batch/v1/Job",
-    "StatefulSet": "apps/v1/StatefulSet",
     "ReplicaSet": "apps/v1/ReplicaSet",
     "ReplicationController": "v1/ReplicationController",
+    "StatefulSet": "apps/v1/StatefulSet",
 }
 _CRON_JOB: Final = "CronJob"
+_BARE_NAMES: Final = {"Pod", _CRON_JOB, *_CONTROLLERS}
 _TEMPLATE: Final = ("spec", "template")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template")
 MAX_NAME: Final = 63
@@ -65,12 +66,16 @@ def shown(rule: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"skipBackgroundRequests": True, **rule, **parts}
 
 
-def _possible(rules: Iterable[Mapping[str, Any]]) -> bool:
+def _possible(rules: Collection[Mapping[str, Any]]) -> bool:
+    filters = [
+        item for rule in rules for part in ("match", "exclude") for item in _resources(rule, part)
+    ]
+    named = {kind for item in filters for kind in _kinds(item)}
+    # As in Kyverno, v1/Pod alone is not enough.
+    if any(map(_narrow, filters)) or _BARE_NAMES.isdisjoint(named):
+        return False
     return not any(
-        rule.get("generate") is not None
-        or _has_operations(rule.get("mutate"))
-        or any(_narrow(item) for part in ("match", "exclude") for item in _resources(rule, part))
-        for rule in rules
+        rule.get("generate") is not None or _has_operations(rule.get("mutate")) for rule in rules
     )
 
 
@@ -146,7 +151,8 @@ def _expanded(
     made = {**rule, "mutate": mutate}
     for part in ("match", "exclude"):
         if part in rule:
-            made[part] = _with_kinds(rule[part], kinds)
+            # As in Kyverno, only the rule for CronJobs forgets the other filters' kinds.
+            made[part] = _with_kinds(rule[part], kinds, every=path == _CRON_TEMPLATE)
     moved = ".".join(path)
     replaced: dict[str, Any] = _replaced(made, moved)
     return {**replaced, "name": name}
@@ -171,16 +177,19 @@ def _wrapped(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _with_kinds(block: Any, kinds: list[str]) -> Any:
+def _with_kinds(block: Any, kinds: list[str], *, every: bool) -> Any:
     if isinstance(block, list):
-        return [_with_kinds(item, kinds) for item in block]
+        return [_with_kinds(item, kinds, every=every) for item in block]
     if not isinstance(block, Mapping):
         return block
     made = {
-        name: _with_kinds(value, kinds) if name in ("any", "all", "resources") else value
+        name: _with_kinds(value, kinds, every=every)
+        if name in ("any", "all", "resources")
+        else value
         for name, value in block.items()
     }
-    if any(map(_is_pod, _kinds(block))):
+    named = _kinds(block)
+    if named and (every or any(map(_is_pod, named))):
         made["kinds"] = kinds
     return made
 

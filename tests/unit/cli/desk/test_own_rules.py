@@ -122,6 +122,21 @@ def test_one_unsuitable_rule_prevents_the_expansion_of_the_whole_policy(
     assert "autogen-r" not in names(rule(), other)
 
 
+@pytest.mark.parametrize("kind", ["v1/Pod", "*/Pod"])
+def test_rules_are_expanded_only_if_a_filter_has_the_bare_name_of_a_kind(kind: str) -> None:
+    long = rule(match={"any": [{"resources": {"kinds": [kind]}}]})
+    assert names(long) == ["r"]
+    bare = rule("o", match={"any": [{"resources": {"kinds": ["Deployment"]}}]})
+    assert names(long, bare) == ["r", "o", "autogen-r", "autogen-cronjob-r"]
+
+
+def test_a_rule_that_is_generated_for_cron_jobs_matches_nothing_else() -> None:
+    filters = [{"resources": {"kinds": [kind]}} for kind in ("Pod", "Deployment")]
+    controllers, jobs = compile_policy(policy(rule(match={"any": filters}))).generated
+    assert jobs["match"]["any"] == [{"resources": {"kinds": ["batch/v1/CronJob"]}}] * 2
+    assert controllers["match"]["any"][1] == filters[1]
+
+
 def test_rules_with_targets_are_never_expanded() -> None:
     targets = [{"apiVersion": "v1", "kind": "Secret", "name": "s", "namespace": "n"}]
     assert names(rule(targets=targets, patchStrategicMerge=LABELS)) == ["r"]

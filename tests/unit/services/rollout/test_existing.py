@@ -69,9 +69,9 @@ async def test_generated_rules_are_listed_in_the_status(world, make, settled):
                             "apps/v1/DaemonSet",
                             "apps/v1/Deployment",
                             "batch/v1/Job",
-                            "apps/v1/StatefulSet",
                             "apps/v1/ReplicaSet",
                             "v1/ReplicationController",
+                            "apps/v1/StatefulSet",
                         ]
                     }
                 }
