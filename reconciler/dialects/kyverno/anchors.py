@@ -18,7 +18,7 @@ from reconciler.dialects.kyverno import pattern
 from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
 from reconciler.engine.outcome import Unmet
-from reconciler.engine.patch.keys import KeyTable, Schema
+from reconciler.engine.patch.keys import SHIPPED, KeyTable, Schema
 from reconciler.engine.values import scalars
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.values import value_class
@@ -117,7 +117,7 @@ class StrategicPatch:
         self,
         patch: Any,
         resource: dict[str, Any],
-        keys: KeyTable,
+        keys: KeyTable = SHIPPED,
         *,
         allowance: Allowance = UNLIMITED,
     ) -> dict[str, Any] | Unmet:

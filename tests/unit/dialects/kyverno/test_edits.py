@@ -49,11 +49,9 @@ def test_a_foreach_around_a_foreach_has_nothing_but_a_list_and_an_order(rule, be
     inner = {"list": "element.a", "patchStrategicMerge": {"data": {"a": "{{ element }}"}}}
     outer = {"list": "request.object.data.*", "order": "Descending", "foreach": [inner]}
 
-    def policy(loop: Object) -> Object:
-        return rule((("mutate", "patchStrategicMerge"),), (("mutate", "foreach"), [loop]))
-
-    assert compile_policy(policy(outer)).programs
-    error = refusal(policy({**outer, **beside}))
+    blank = (("mutate", "patchStrategicMerge"),)
+    assert compile_policy(rule(blank, (("mutate", "foreach"), [outer]))).programs
+    error = refusal(rule(blank, (("mutate", "foreach"), [{**outer, **beside}])))
     assert error.location == f"{PLACE}.foreach[0]"
     assert error.reason == "a nested foreach cannot contain other declarations"
 
