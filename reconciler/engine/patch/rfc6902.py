@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
-from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance
+from reconciler.engine.allowance import STEPS_OF_ELEMENT, UNLIMITED, Allowance, Exhausted
 from reconciler.engine.patch.diff import equal
 from reconciler.engine.patch.paths import (
     APPEND,
@@ -151,7 +151,7 @@ def apply_operations(
         try:
             document = patcher.apply(document, operation)
         except EvaluationError as error:
-            if not operation.location:
+            if isinstance(error, Exhausted) or not operation.location:
                 raise
             bare = f"{operation.location}: the operation does not apply"
             raise EvaluationError(f"{operation.location}: {error}").bare(bare) from error
