@@ -7,7 +7,7 @@ from typing import Any, Final
 from reconciler.dialects.kubemod.texts import refuse_misreadings
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.reading import mapping, sequence
-from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
+from reconciler.engine.values.regexes import Regex, compile_regex, is_found
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
 from reconciler.languages.gval import (
     UNDEFINED,
@@ -97,9 +97,8 @@ class Item:
 
 def matches(regex: Regex, text: str, allowance: Allowance) -> bool:
     """Return whether a regular expression matches somewhere in a text."""
-    allowance.spend(len(text) * pace_of(regex) // 4)
     try:
-        return regex.search(text) is not None
+        return is_found(regex, text, allowance.spend)
     except UnicodeError:
         return False
 

@@ -1,7 +1,8 @@
 """Regular expressions with the syntax and guarantees of RE2, which Go uses too."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import re2
@@ -17,6 +18,10 @@ _VARIABLE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _STEPS: Final = 8
 """Instructions of a compiled expression per step of the allowance."""
+_SEARCH: Final = 128
+"""Steps of the start of a search."""
+_INSIDE: Final = range(0x80, 0xC0)
+"""The bytes of UTF-8 that begin no character."""
 
 
 def compile_regex(pattern: str) -> Regex:
@@ -39,9 +44,61 @@ def compile_regex(pattern: str) -> Regex:
         raise ValueError("not well-formed text") from None
 
 
-def pace_of(regex: Regex) -> int:
-    """Return by how much a search takes longer than with a short expression, as a factor."""
-    return int(1 + regex.programsize // _STEPS)
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One match.
+
+    Attributes:
+        start: Index of its first character.
+        end: Index of the character behind it.
+        groups: The text of the whole match and of each group, None for one that took no part.
+    """
+
+    start: int
+    end: int
+    groups: tuple[str | None, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of the whole match."""
+        return self.groups[0] or ""
+
+
+def matches(regex: Regex, text: str, spend: Callable[[int], None]) -> Iterator[Match]:
+    """Yield the matches that Go finds, without an empty one directly behind another.
+
+    Args:
+        regex: The compiled expression.
+        text: The text.
+        spend: Called with the steps of each search, which may go to the end of the text.
+
+    Raises:
+        UnicodeError: The text is not well-formed.
+    """
+    raw = text.encode()
+    longer = int(1 + regex.programsize // _STEPS)
+    spend(_SEARCH + len(text) * longer // 4)
+    start = end = read = 0
+    behind = -1
+    for found in regex.finditer(raw):
+        first, last = found.span()
+        # Between two bytes, for which RE2 looks, \B holds within a character.
+        inside = first < len(raw) and raw[first] in _INSIDE
+        if inside or first == last == behind:
+            spend(_SEARCH)
+            continue
+        behind = last
+        start = end + len(raw[read:first].decode())
+        end = start + len(raw[first:last].decode())
+        read = last
+        groups = (found.group(number) for number in range(regex.groups + 1))
+        yield Match(start, end, tuple(None if part is None else part.decode() for part in groups))
+        spend(_SEARCH + (len(text) - end) * longer // 4)
+
+
+def is_found(regex: Regex, text: str, spend: Callable[[int], None]) -> bool:
+    """Return whether an expression matches somewhere in a text; arguments as of `matches`."""
+    return next(matches(regex, text, spend), None) is not None
 
 
 def split_replacement(text: str, names: Mapping[str, int], groups: int) -> list[str | int]:

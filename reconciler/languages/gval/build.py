@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from reconciler.engine.values.regexes import Regex, compile_regex, pace_of
+from reconciler.engine.values.regexes import Regex, compile_regex, is_found
 from reconciler.languages.gotemplate.quoting import quote
 from reconciler.languages.gval.functions import FUNCTIONS
 from reconciler.languages.gval.limits import Run
@@ -54,7 +54,7 @@ Hits = Callable[[Run, Any], Iterator[Hit]]
 
 _COMPILING = 1024
 """Steps for compiling a regular expression, in addition to those for each instruction."""
-_SEARCH = 320
+_SEARCH = 192
 """Steps for the start of a search."""
 _OPERATION = 64
 """Steps of an operator or a function, in addition to those of its operands."""
@@ -145,9 +145,9 @@ def _failing(operand: Evaluate, reason: str) -> Evaluate:
 def _found(run: Run, regex: Regex, subject: Any) -> bool:
     run.weigh(subject)
     text = text_of(subject)
-    run.spend(_SEARCH + len(text) * pace_of(regex) // 4)
+    run.spend(_SEARCH)
     try:
-        return regex.search(text) is not None
+        return is_found(regex, text, run.spend)
     except UnicodeError:
         raise Failure("a string is not valid Unicode") from None
 

@@ -1,10 +1,17 @@
 """Regular expressions, in the syntax and with the guarantees of RE2."""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from reconciler.engine.values.regexes import Regex, compile_regex, pace_of, split_replacement
+from reconciler.engine.values.regexes import (
+    Match,
+    Regex,
+    compile_regex,
+    is_found,
+    matches,
+    split_replacement,
+)
 from reconciler.languages.gotemplate.functions.runes import runes
 from reconciler.languages.gotemplate.functions.strings import strings
 from reconciler.languages.gotemplate.limits import Run
@@ -20,7 +27,6 @@ from reconciler.languages.gotemplate.signature import (
 from reconciler.languages.gotemplate.values import Slice
 
 _CALL: Final = 1024
-_SEARCH: Final = 128
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _NAMED: Final = re.compile(r"\(\?<")
 """A named group in a syntax that RE2 accepts and Go 1.19 does not."""
@@ -38,21 +44,8 @@ def _compiled(run: Run, pattern: str) -> Regex:
     return regex
 
 
-def _spans(run: Run, regex: Regex, text: str) -> Iterator[Any]:
-    """Yield the matches, except for an empty one directly behind another match."""
-    pace = pace_of(regex)
-    run.spend(_SEARCH + len(text) * pace // 4)
-    end = -1
-    for match in regex.finditer(text):
-        if match.end() == match.start() == end:
-            continue
-        end = match.end()
-        yield match
-        run.spend(_SEARCH + (len(text) - end) * pace // 4)
-
-
 def _must_match(run: Run, pattern: str, text: str) -> bool:
-    return next(_spans(run, _compiled(run, pattern), runes(text)), None) is not None
+    return is_found(_compiled(run, pattern), runes(text), run.spend)
 
 
 def _match(run: Run, pattern: str, text: str) -> bool:
@@ -63,16 +56,16 @@ def _match(run: Run, pattern: str, text: str) -> bool:
 
 
 def _find(run: Run, pattern: str, text: str) -> str:
-    found = next(_spans(run, _compiled(run, pattern), runes(text)), None)
-    return "" if found is None else str(found.group())
+    found = next(matches(_compiled(run, pattern), runes(text), run.spend), None)
+    return "" if found is None else found.text
 
 
 def _find_all(run: Run, pattern: str, text: str, count: int) -> Slice:
     regex = _compiled(run, pattern)
     found: list[str] = []
     if count:
-        for match in _spans(run, regex, runes(text)):
-            found.append(match.group())
+        for match in matches(regex, runes(text), run.spend):
+            found.append(match.text)
             if len(found) == count:
                 break
     run.grow(len(found))
@@ -88,13 +81,13 @@ def _split(run: Run, pattern: str, text: str, count: int) -> Slice:
         return strings([""])
     parts: list[str] = []
     start = end = 0
-    for match in _spans(run, regex, text):
+    for match in matches(regex, text, run.spend):
         if count > 0 and len(parts) == count - 1:
             break
-        end = match.start()
-        if match.end():
+        end = match.start
+        if match.end:
             parts.append(text[start:end])
-        start = match.end()
+        start = match.end
     if end != len(text):
         parts.append(text[start:])
     run.grow(len(parts))
@@ -105,10 +98,10 @@ def _replace_all(run: Run, pattern: str, text: str, replacement: str) -> str:
     regex = _compiled(run, pattern)
     pieces = split_replacement(runes(replacement), regex.groupindex, regex.groups)
 
-    def expanded(match: Any) -> str:
+    def expanded(match: Match) -> str:
         run.visit(len(pieces))
         return "".join(
-            piece if isinstance(piece, str) else match.group(piece) or "" for piece in pieces
+            piece if isinstance(piece, str) else match.groups[piece] or "" for piece in pieces
         )
 
     return _replaced(run, regex, runes(text), expanded)
@@ -118,15 +111,15 @@ def _replace_all_literal(run: Run, pattern: str, text: str, replacement: str) ->
     return _replaced(run, _compiled(run, pattern), runes(text), lambda _match: replacement)
 
 
-def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Any], str]) -> str:
+def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Match], str]) -> str:
     pieces: list[str] = []
     position, length = 0, len(text)
-    for match in _spans(run, regex, text):
+    for match in matches(regex, text, run.spend):
         new = replacement(match)
         length += len(new)
         run.write(length)
-        pieces += [text[position : match.start()], new]
-        position = match.end()
+        pieces += [text[position : match.start], new]
+        position = match.end
     return "".join([*pieces, text[position:]])
 
 
