@@ -44,7 +44,7 @@ class Stage(enum.Enum):
     IDLE = enum.auto()
     """No data of the next request has arrived."""
     HEAD = enum.auto()
-    """A part of a head has arrived, or the first head is expected."""
+    """A part of a head has arrived."""
     BODY = enum.auto()
     """The body of a request is not complete."""
     ANSWER = enum.auto()
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, host: Host) -> None:
         self.proven = False
-        self.stage = _HEAD
+        self.stage = _IDLE
         self.deadline = float("inf")
         self._opening: asyncio.Task[None] | None = None
         self._host = host
@@ -135,7 +135,8 @@ class Connection(asyncio.BufferedProtocol):
             # resume.
             cast("_TlsTransport", transport).set_read_buffer_limits(2 * _RECORD, _RECORD)
         self._parser = httptools.HttpRequestParser(self)
-        self._expect(_HEAD, self._host.head_timeout)
+        # The API server opens connections ahead, and may use one only much later.
+        self._await_next()
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -77,13 +77,24 @@ async def until(condition):
 async def test_connections_that_send_no_complete_head_are_closed_soon(make):
     async with World(make.index(make.policy()), limits=QUICK) as world:
         slow = [await Slow.open(world, HEAD) for _ in range(20)]
-        slow += [await Slow.open(world) for _ in range(20)]
+        slow += [await Slow.open(world, HEAD[:1]) for _ in range(20)]
         assert await allowed(world, make)
         await asyncio.gather(*(item.end() for item in slow))
         assert world.count("connections_closed_total", reason="slow") == 40
         # A connection that is idle between two requests is not limited by the header timeout.
         assert await allowed(world, make, name="later")
         assert world.count("connections") == 1
+
+
+async def test_a_connection_that_was_opened_ahead_can_be_used_later(make):
+    """The API server opens some that it needs only when many requests come at the same time."""
+    async with World(make.index(make.policy()), limits=QUICK) as world:
+        ahead = await Slow.open(world)
+        await (await Slow.open(world, HEAD)).end()
+        body = make.review(obj=make.thing())
+        ahead.writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert (await ahead.reader.readline()).split()[1] == b"200"
+        ahead.writer.close()
 
 
 async def test_a_request_sent_in_time_is_answered_by_a_process_that_was_blocked(make):
