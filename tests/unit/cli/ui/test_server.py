@@ -147,10 +147,15 @@ async def test_the_command_serves_until_it_is_interrupted(
         program, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert serving.stdout is not None
-    async with asyncio.timeout(60):
-        address = (await serving.stdout.readline()).decode().split()[0]
-        async with aiohttp.ClientSession() as session, session.get(address) as answer:
-            assert "<title>kube-retrofit</title>" in await answer.text()
-        serving.send_signal(signal.SIGINT)
-        _, said = await serving.communicate()
+    try:
+        async with asyncio.timeout(60):
+            address = (await serving.stdout.readline()).decode().split()[0]
+            async with aiohttp.ClientSession() as session, session.get(address) as answer:
+                assert "<title>kube-retrofit</title>" in await answer.text()
+            serving.send_signal(signal.SIGINT)
+            _, said = await serving.communicate()
+    finally:
+        if serving.returncode is None:
+            serving.kill()
+            await serving.wait()
     assert (serving.returncode, said) == (0, b"")
