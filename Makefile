@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 # How many workers run tests side by side, each with control planes of its own; 0: none but pytest.
 # Cluster tests wait most of the time, so more than there are cores. Of four or more, the last one
 # runs only tests without a control plane, at a low priority.
-PYTEST_WORKERS ?= 5
+PYTEST_WORKERS ?= 4
 # Added to `make faults`, as FAULTS_ARGS="--only 'kill -9'" or FAULTS_ARGS=--short.
 FAULTS_ARGS ?=
 # Added to `make fuzz`, as FUZZ_ARGS="--minutes 60 --only requests".
