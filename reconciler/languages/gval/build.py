@@ -55,7 +55,7 @@ Hits = Callable[[Run, Any], Iterator[Hit]]
 _COMPILING = 1024
 """Steps for compiling a regular expression, in addition to those for each instruction."""
 _SEARCH = 192
-"""Steps for the start of a search."""
+"""Steps for a regular expression, in addition to those of its search."""
 _OPERATION = 64
 """Steps of an operator or a function, in addition to those of its operands."""
 _INDEX: Final = re.compile(r"[+-]?[0-9]{1,9}")
