@@ -85,7 +85,7 @@ def _documents(text: str) -> Iterator[Any]:
         except (ValueError, RecursionError) as error:
             reason = "is not a complete JSON object: write one object for each operation"
             raise InvalidPolicy(f"metrics[{index}]", reason) from error
-        yield named(value, _FIELDS) if isinstance(value, Mapping) else value
+        yield named(value, _FIELDS)
         place, index = len(text) - len(rest) + length, index + 1
 
 

@@ -291,7 +291,7 @@ def _documents(text: str) -> list[Any]:
     try:
         while rest := text[place:].lstrip():
             value, length = decoder.raw_decode(rest)
-            found.append(named(value, _FIELDS) if isinstance(value, Mapping) else value)
+            found.append(named(value, _FIELDS))
             place = len(text) - len(rest) + length
     except (ValueError, RecursionError):
         found = [None]

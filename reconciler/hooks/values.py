@@ -103,8 +103,13 @@ def refuse_constant(text: str) -> Any:
     raise ValueError(msg)
 
 
-def named(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return an object of JSON whose fields have these names, which Go reads in any case."""
+def named(raw: Any, names: Iterable[str]) -> Any:
+    """Return an object of JSON whose fields have these names, which Go reads in any case.
+
+    Any other value is returned as it is.
+    """
+    if not isinstance(raw, Mapping):
+        return raw
     known = {name.lower(): name for name in names}
     return {known.get(name.lower(), name): value for name, value in raw.items()}
 

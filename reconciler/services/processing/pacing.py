@@ -110,7 +110,7 @@ class Pacer:
             line.turns[name] = self._turn(max(now, line.free), triggers / rate)
             line.free = line.turns[name].end
         elif line.turns[name].begin <= now < line.taken:
-            _ = self._line_up(line)  # After a pause, many turns are due at once.
+            self._line_up(line)  # After a pause, many turns are due at once.
         turn = line.turns[name]
         if turn.begin <= now:
             line.take(name, now)
