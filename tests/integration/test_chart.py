@@ -291,6 +291,16 @@ def test_an_unknown_value_is_refused_with_its_name(tools: Tools) -> None:
     assert "'excludeUsername' not allowed" in tools.refusal(here, "--set=config.excludeUsername=x")
 
 
+def test_a_label_that_selects_the_pods_cannot_be_changed(tools: Tools) -> None:
+    found = tools.render()["Deployment", "kyverno", "kyverno-background-controller"]
+    selected = found["spec"]["selector"]["matchLabels"]
+    for label, value in selected.items():
+        given = f"--set-json=controller.podLabels={json.dumps({label: 'other'})}"
+        said = tools.refusal("--namespace=kyverno", given)
+        assert f"kyverno-background-controller selects its Pods by {label}" in said
+        tools.render(f"--set-json=controller.podLabels={json.dumps({label: value})}")
+
+
 def test_the_packaged_chart_renders_the_same_objects(tools: Tools, tmp_path: Path) -> None:
     done = tools.run("package", str(CHART), f"--destination={tmp_path}")
     assert done.returncode == 0, done.stderr

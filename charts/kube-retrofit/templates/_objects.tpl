@@ -99,6 +99,11 @@ yes
 {{- $container := first $template.spec.containers -}}
 {{- $_ := set $object.spec "replicas" $program.replicas -}}
 {{- $_ := set $template.metadata "annotations" (mergeOverwrite $template.metadata.annotations $program.podAnnotations) -}}
+{{- range $name, $value := $program.podLabels -}}
+{{- if ne $value (get $object.spec.selector.matchLabels $name | default $value) -}}
+{{- fail (printf "podLabels: the Deployment %s selects its Pods by %s, so this label cannot be changed; leave it out" $object.metadata.name $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $program.podLabels) -}}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources $program.resources) -}}
 {{- if $root.Values.metricsAuth -}}
