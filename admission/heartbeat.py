@@ -16,6 +16,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 from reconciler.observe.logs import logger
+from reconciler.observe.loops import run_loops
 from reconciler.observe.problems import tell_problems
 from reconciler.services.jobs import WarnsOnce, repeat
 
@@ -47,7 +48,11 @@ class Heartbeat:
         self._changed.set()
 
     async def run(self) -> None:
-        """Hold or wait for the Lease until cancelled, then release it."""
+        """Hold or wait for the Lease until cancelled, then release it.
+
+        Raises:
+            Restored: The cluster was restored from a backup.
+        """
         election = Election(
             self.client,
             self.clock,
@@ -57,15 +62,18 @@ class Heartbeat:
             timing=self.timing,
         )
         election.started.subscribe(lambda: None if election.witnessed else self.missed())
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(election.run(), name="election")
-            tasks.create_task(self._note(), name="missed triggers")
-            reporting = tell_problems(
-                lambda: election.problem,
-                lambda text: _log.warning("cannot write the heartbeat", reason=text),
-                every=_PATROL,
-            )
-            tasks.create_task(reporting, name="election problems")
+        reporting = tell_problems(
+            lambda: election.problem,
+            lambda text: _log.warning("cannot write the heartbeat", reason=text),
+            every=_PATROL,
+        )
+        await run_loops(
+            {
+                "election": election.run(),
+                "missed triggers": self._note(),
+                "election problems": reporting,
+            }
+        )
 
     async def _note(self) -> None:
         def warn(reason: str) -> None:

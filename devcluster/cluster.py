@@ -219,7 +219,8 @@ class ControlPlane(Cluster):
         if options.directory is None:
             self.supervision.own(self.directory)
         try:
-            self._start_all()
+            self._start_serving()
+            self._start_controller_manager()
         except BaseException:
             self.stop()
             raise
@@ -268,6 +269,23 @@ class ControlPlane(Cluster):
         self._wait_ready()
 
     @contextlib.contextmanager
+    def offline(self) -> Iterator[Path]:
+        """Yield the folder of etcd's data while neither etcd nor the API server runs.
+
+        Raises:
+            Unavailable: The control plane did not start again.
+        """
+        self.kill_apiserver()
+        self.supervision.kill(parts.ETCD, signal.SIGTERM)
+        self.supervision.wait_exit(parts.ETCD, 10.0)
+        yield parts.etcd_data(self.layout)
+        self._start_serving()
+        # It would miss what changes, if the data is older now.
+        self.supervision.kill(parts.CONTROLLER_MANAGER)
+        self.supervision.wait_exit(parts.CONTROLLER_MANAGER, 10.0)
+        self._start_controller_manager()
+
+    @contextlib.contextmanager
     def scheduler(self) -> Iterator[None]:
         """Run kube-scheduler temporarily; it binds pods to Ready nodes without taints.
 
@@ -292,10 +310,12 @@ class ControlPlane(Cluster):
         """End all processes and remove a temporary folder; a second call does nothing."""
         self.supervision.close()
 
-    def _start_all(self) -> None:
+    def _start_serving(self) -> None:
         self._run(parts.ETCD, parts.etcd(self.layout, self.ports))
         self._run_api_server()
         self._wait_ready()
+
+    def _start_controller_manager(self) -> None:
         kubeconfig = self._write_kubeconfig(
             CONTROLLER_MANAGER, self.directory / "controller-manager.kubeconfig"
         )

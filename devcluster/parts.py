@@ -122,11 +122,16 @@ def choose_ports() -> Ports:
     )
 
 
+def etcd_data(layout: Layout) -> Path:
+    """Return the folder of all that the cluster stores."""
+    return layout.directory / "etcd"
+
+
 def etcd(layout: Layout, ports: Ports) -> list[str]:
     """Return etcd's flags; without fsync, a power failure may lose the data."""
     client, peer = (f"http://{HOST}:{port}" for port in (ports.etcd, ports.etcd_peer))
     return [
-        f"--data-dir={layout.directory / 'etcd'}",
+        f"--data-dir={etcd_data(layout)}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
         f"--listen-peer-urls={peer}",

@@ -4,6 +4,7 @@ The author of a policy: `InvalidPolicy`, `EvaluationError`.
 The machine, or a rule that needs too many resources: `Interrupted`.
 The cluster, for one object: `Conflict`, `NotFound`, `Forbidden`, `Invalid`, `Denied`,
 `NoKindMatch`.
+The cluster, as a whole: `Restored`.
 The cluster, temporarily: `Throttled`, `Unavailable`, `Unfinished`, `Unauthorized`, `NotReady`,
 `ResponseTooLarge`.
 This project, temporarily: `NotInstalled`, `Overloaded`.
@@ -185,6 +186,10 @@ class Interrupted(RetrofitError):
 
 class InvalidSetting(RetrofitError):
     """A flag, environment variable or file of the process cannot be used."""
+
+
+class Restored(RetrofitError):
+    """The cluster holds older data than this process has seen, so the process has to end."""
 
 
 class ClusterError(RetrofitError):

@@ -135,8 +135,8 @@ class Controller:
             raise
         finally:
             # Work that began under a lost Lease belongs to the new leader.
-            drain = 0.0 if self.lost.is_set() else self.settings.drain_timeout
-            await self.leadership.stop(drain)
+            leading = self.election.leading and not self.lost.is_set()
+            await self.leadership.stop(self.settings.drain_timeout if leading else 0.0)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.events.flush(), 2.0)
             # Release the Lease only now, when this process does not write any more.

@@ -15,10 +15,10 @@ import socket
 import uuid
 from dataclasses import dataclass
 
-from reconciler.api.meta import Object
+from reconciler.api.meta import Object, resource_version, version_number
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock
-from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
+from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound, Restored
 from reconciler.kube.client import Client
 from reconciler.kube.leases import LEASES
 from reconciler.kube.retrying import jittered
@@ -102,7 +102,10 @@ class Election:
         """Acquire and renew until cancelled; then release the Lease immediately.
 
         Subscribers must return quickly. ``lost`` follows each ``started``, except when the run
-        was cancelled.
+        was cancelled or has failed.
+
+        Raises:
+            Restored: The stored Lease is older than one that was read before.
         """
         try:
             while True:
@@ -167,6 +170,14 @@ class Election:
         return True
 
     def _observe(self, lease: Object) -> None:
+        before, now = resource_version(self._lease), resource_version(lease)
+        if version_number(now) < version_number(before):
+            self._leading = False
+            raise Restored(
+                f"the cluster was restored from a backup: Lease {self._namespace}/{self._name} has"
+                f" resourceVersion {now}, after {before}. This process ends because it knows"
+                " objects that the cluster has lost; started again, it reads everything anew"
+            )
         if lease.get("spec") != self._lease.get("spec") or not self._lease:
             self._observed_at = self._clock.monotonic()
         self._lease = lease

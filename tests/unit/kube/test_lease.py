@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import time
 
+import pytest
+
 from reconciler.clock import SystemClock
+from reconciler.errors import Restored
 from reconciler.kube.lease import Election, Timing
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kyverno/leases"
@@ -65,3 +68,29 @@ async def test_a_candidate_survives_errors_of_the_api_server(api, client):
         await task
     released = api.seen[-1].body["spec"]
     assert "holderIdentity" not in released
+
+
+@pytest.mark.parametrize("holder", ["me", "you"], ids=["leader", "candidate"])
+async def test_a_lease_that_is_older_than_before_ends_the_election(api, client, holder):
+    election = Election(
+        client,
+        SystemClock(),
+        namespace="kyverno",
+        identity="me",
+        timing=Timing(duration=9.0, renew=8.0, retry=0.1),
+    )
+
+    def stored(version: int):
+        return {
+            "metadata": {"resourceVersion": str(version)},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 9},
+        }
+
+    api.answer(f"GET {PATH}/kube-retrofit-controller", stored(1000), stored(999))
+    api.answer(f"PUT {PATH}/kube-retrofit-controller", stored(1001), (409, b""))
+    async with asyncio.timeout(20):
+        with pytest.raises(Restored, match=r"resourceVersion 999, after 100[01]"):
+            await election.run()
+    assert not election.leading
+    # The Lease is not released, because it belongs to whoever held it when it was backed up.
+    assert all(call.body["spec"]["holderIdentity"] for call in api.seen if call.method == "PUT")
