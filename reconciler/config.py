@@ -99,7 +99,7 @@ class ProcessSettings:
         choices="|".join(INSTALLATIONS),
     )
     namespace: str = _name("namespace", "Namespace that holds UpdateRequests and settings.")
-    bind_address: str = _setting("0.0.0.0", "Address that the servers listen on.")  # noqa: S104
+    bind_address: str = _setting("::", "Address that the servers listen on; ::, every address.")
     metrics_port: int = _setting(8000, "Port of /metrics, /healthz and /readyz.")
     secure_metrics_port: int = _setting(
         0,

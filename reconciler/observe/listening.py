@@ -2,10 +2,12 @@
 
 import errno
 import socket
+from typing import Any
 
 from reconciler.errors import InvalidSetting
 
 _BACKLOG = 1024
+_EVERY, _EVERY_IPV4 = "::", "0.0.0.0"  # noqa: S104
 _PORTS = 65535
 
 
@@ -13,7 +15,8 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
     """Return a listening socket.
 
     Args:
-        address: Name or number of the local address.
+        address: Name or number of the local address; ``::`` for all, of IPv6 and of IPv4, which
+            on a machine without IPv6 are those of IPv4.
         port: Port number; 0 for any free one.
         flag: Flag that sets the port, for the message.
 
@@ -23,10 +26,7 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
     if not 0 <= port <= _PORTS:
         raise InvalidSetting(f"{port} is not a port: set {flag} to a number from 1 to {_PORTS}")
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
+        listener, place = _opened(address, port)
     except OSError as error:
         msg = f"cannot listen on {address}:{port}: {error}; check --bind-address and {flag}"
         raise InvalidSetting(msg) from error
@@ -40,6 +40,23 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
         raise InvalidSetting(_refused(error, address, port, flag)) from error
     listener.settimeout(0)
     return listener
+
+
+def _opened(address: str, port: int) -> tuple[socket.socket, Any]:
+    """Return a socket, and the place to bind it to."""
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    try:
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        if address == _EVERY and error.errno == errno.EAFNOSUPPORT:
+            return _opened(_EVERY_IPV4, port)
+        raise
+    if address == _EVERY:
+        # Otherwise the machine's settings decide whether IPv4 is included.
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return listener, place
 
 
 def bind_optional(address: str, port: int, *, flag: str) -> socket.socket | None:

@@ -166,8 +166,8 @@ def _webhook_options(part: str, port: int) -> Iterator[Callable[[Any], Any]]:
     yield _option(
         f"{flag}-listen-address",
         f"{variable}_LISTEN_ADDRESS",
-        "0.0.0.0",  # noqa: S104
-        "Address that this server listens on.",
+        "::",
+        "Address that this server listens on; ::, every address.",
     )
     yield _option(f"{flag}-listen-port", f"{variable}_LISTEN_PORT", port, "Port of this server.")
     yield _option(
@@ -189,8 +189,8 @@ _OPTIONS: Final = (
     _option(
         "listen-address",
         "SHELL_OPERATOR_LISTEN_ADDRESS",
-        "0.0.0.0",  # noqa: S104
-        "Address of /metrics, /metrics/hooks, /healthz and /readyz.",
+        "::",
+        "Address of /metrics, /metrics/hooks, /healthz and /readyz; ::, every address.",
     ),
     _option("listen-port", "SHELL_OPERATOR_LISTEN_PORT", 9115, "Port of these paths."),
     _option(
