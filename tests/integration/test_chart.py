@@ -291,6 +291,15 @@ def test_an_unknown_value_is_refused_with_its_name(tools: Tools) -> None:
     assert "'excludeUsername' not allowed" in tools.refusal(here, "--set=config.excludeUsername=x")
 
 
+def test_the_admission_server_can_have_the_network_of_its_node(tools: Tools) -> None:
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    given = re.findall(r"--set (admission\.podSpec\S+)", page)
+    pod = tools.render(*(f"--set={flag}" for flag in given))[
+        "Deployment", "kyverno", "kyverno-admission-controller"
+    ]["spec"]["template"]["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+
+
 def test_a_label_that_selects_the_pods_cannot_be_changed(tools: Tools) -> None:
     found = tools.render()["Deployment", "kyverno", "kyverno-background-controller"]
     selected = found["spec"]["selector"]["matchLabels"]
