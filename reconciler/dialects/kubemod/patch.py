@@ -32,6 +32,7 @@ _OPERATIONS: Final[Mapping[str, OperationName]] = {
     "remove": "remove",
     "replace": "replace",
 }
+_LAST_APPLIED: Final = ("metadata", "annotations", LAST_APPLIED)
 _PLACEHOLDER: Final = re.compile(r"#(\d+)")
 _STEPS: Final = 256
 """The steps of the allowance that an operation costs beside its value."""
@@ -165,9 +166,13 @@ class Patch:
                     raise EvaluationError(reason).bare(reason)
         made = tuple(operations)
         after = self._applied(obj, view, made)
-        if index is not None or not view.is_request:
-            return after
-        return _with_last_applied(after, made, context.allowance)
+        text = _last_applied(after)
+        if text is None and not any(operation.path == _LAST_APPLIED for operation in made):
+            # A new map of annotations does not name it, and would make apply forget what it set.
+            text = _last_applied(obj)
+        if text is not None and index is None and view.is_request:
+            text = _patched(text, made, context.allowance)
+        return _with_last_applied(after, text)
 
     def _applied(
         self, obj: Mapping[str, Any], view: View, operations: tuple[Operation, ...]
@@ -181,32 +186,38 @@ class Patch:
         return {name: value for name, value in after.items() if name != REFERENCES}
 
 
-def _with_last_applied(
-    obj: dict[str, Any], operations: tuple[Operation, ...], allowance: Allowance
-) -> dict[str, Any]:
-    """Return an object with its last-applied-configuration patched too, if the patch fits it."""
+def _last_applied(obj: Mapping[str, Any]) -> str | None:
+    """Return the last-applied-configuration of an object, None where it has none."""
     meta = obj.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     text = annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
-    if not isinstance(text, str) or annotations is None:
-        return obj
+    return text if isinstance(text, str) else None
+
+
+def _patched(text: str, operations: tuple[Operation, ...], allowance: Allowance) -> str:
+    """Return a last-applied-configuration with a patch applied, if the patch fits it."""
     try:
         # Unlike json, it refuses what the object could not be sent with: infinite numbers and
         # lone surrogates.
         after = apply_operations(
             orjson.loads(text), operations, profile=KUBEMOD, allowance=allowance
         )
-        written = orjson.dumps(after, option=orjson.OPT_SORT_KEYS).decode()
+        return gojson.escape(orjson.dumps(after, option=orjson.OPT_SORT_KEYS).decode())
     except Exhausted:
         raise
     except (ValueError, orjson.JSONEncodeError, RecursionError, EvaluationError):
+        return text
+
+
+def _with_last_applied(obj: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """Return an object with a last-applied-configuration, if it has annotations."""
+    meta = obj.get("metadata")
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    if text is None or not isinstance(annotations, dict) or annotations.get(LAST_APPLIED) == text:
         return obj
     return {
         **obj,
-        "metadata": {
-            **obj["metadata"],
-            "annotations": {**annotations, LAST_APPLIED: gojson.escape(written)},
-        },
+        "metadata": {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: text}},
     }
 
 

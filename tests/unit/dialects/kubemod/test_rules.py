@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.api.rights import Need
 from reconciler.dialects.kubemod import KUBEMOD
-from reconciler.dialects.kubemod.view import References, View
+from reconciler.dialects.kubemod.view import LAST_APPLIED, References, View
 from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.evaluate import change
 from reconciler.engine.loads import NeedsLoad
@@ -321,6 +321,43 @@ def test_last_applied_is_patched_in_requests_but_not_in_existing_objects() -> No
         existing = change(program, index, context_of(pod, operation), pod).after
         assert existing["metadata"]["annotations"] == pod["metadata"]["annotations"]
         assert labels(existing)["b"] == 2
+
+
+@pytest.mark.parametrize(
+    ("operation", "kept"),
+    [
+        ({"op": "add", "path": "/metadata/annotations", "value": "a: b"}, True),
+        (
+            {
+                "op": "replace",
+                "path": "/metadata",
+                "value": "{name: web-1, namespace: shop, annotations: {a: b}}",
+            },
+            True,
+        ),
+        ({"op": "remove", "path": "/metadata/annotations"}, False),
+        (
+            {"op": "remove", "path": f"/metadata/annotations/{LAST_APPLIED.replace('/', '~1')}"},
+            False,
+        ),
+    ],
+)
+def test_last_applied_outlives_a_replaced_map_of_annotations(
+    operation: dict[str, str], kept: bool
+) -> None:
+    pod = make_pod()
+    applied = json.dumps({"metadata": {"annotations": {"c": "d"}}})
+    pod["metadata"]["annotations"] = {LAST_APPLIED: applied, "c": "d"}
+    rule = patching(operation)
+    made = request([rule], pod).obj["metadata"].get("annotations", {})
+    existing = change(program_of(rule), 0, context_of(pod, "CREATE"), pod).after
+    if kept:
+        assert json.loads(made.pop(LAST_APPLIED))["metadata"]["annotations"] == {"a": "b"}
+        assert made == {"a": "b"}
+        assert existing["metadata"]["annotations"] == {LAST_APPLIED: applied, "a": "b"}
+    else:
+        assert LAST_APPLIED not in made
+        assert LAST_APPLIED not in existing["metadata"].get("annotations", {})
 
 
 def test_a_patch_that_fails_at_its_own_result_says_which_operation_and_why() -> None:
