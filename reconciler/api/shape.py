@@ -31,6 +31,22 @@ def object_fault(value: Any, place: str) -> str:
     return ""
 
 
+def with_texts(obj: Any) -> Any:
+    """Return an object with empty labels and annotations where they are null.
+
+    The API server stores null as an empty text, so this is what a client reads back.
+    """
+    meta = obj.get("metadata") if isinstance(obj, dict) else None
+    if not isinstance(meta, dict):
+        return obj
+    filled = {
+        name: {key: "" if text is None else text for key, text in texts.items()}
+        for name in _METADATA_MAPS
+        if isinstance(texts := meta.get(name), dict) and None in texts.values()
+    }
+    return {**obj, "metadata": {**meta, **filled}} if filled else obj
+
+
 def _is_plain(value: Any) -> bool:
     """Return whether all checked fields of an object have the expected types."""
     # This runs on the result of each rule, which holds what all earlier rules added.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.shape import with_texts
 from reconciler.engine.context import Context
 from reconciler.engine.environment import later_environment_entry
 from reconciler.engine.match import Decision, Verdict
@@ -88,7 +89,7 @@ def change(
         guarded: Fields of a target's metadata that no patch changes.
     """
     try:
-        after = program.mutation.apply(index, context, obj, keys)
+        after = _applied(program, index, context, obj, keys)
     except (EvaluationError, InvalidPolicy) as error:
         return _error(obj, str(error), error.without_values)
     if isinstance(after, Unmet):
@@ -112,6 +113,14 @@ def change(
     )
 
 
+def _applied(
+    program: Program, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
+) -> Any:
+    """Return the result of the mutation, of a target as the API server reads it."""
+    after = program.mutation.apply(index, context, obj, keys)
+    return after if index is None or isinstance(after, Unmet) else with_texts(after)
+
+
 def _skip(obj: Mapping[str, Any], message: str, bare: str = "") -> TargetChange:
     return TargetChange(status=RuleStatus.SKIP, message=message, bare=bare, after=obj)
 
@@ -131,7 +140,7 @@ def _why_unsettled(
             return Unmet(reason=UNSETTLED)
         case Convergence.PROBED:
             try:
-                again = program.mutation.apply(index, context, after, keys)
+                again = _applied(program, index, context, after, keys)
             except (EvaluationError, InvalidPolicy) as error:
                 bare = f"{_FAILS_AGAIN}: {error.without_values}"
                 return Unmet(reason=f"{_FAILS_AGAIN}: {error}", bare=bare)

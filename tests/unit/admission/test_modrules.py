@@ -97,6 +97,24 @@ async def test_a_rule_that_reads_fails_for_a_deeply_nested_object_only_if_it_fir
     assert ("nested more deeply" in str(response)) is not allowed
 
 
+async def test_an_empty_value_makes_an_empty_label_and_annotation(make: type[Make]) -> None:
+    """The API server stores an empty text for null, which is what an empty value means."""
+    rules = (
+        add("a", "/metadata/labels/node.example.com~1worker", ""),
+        add("b", "/metadata/annotations/note", '{{ with .Target.spec.nothing }}"x"{{ end }}'),
+    )
+    pod = make_pod()
+    async with World(make.index(*rules), namespaces={"shop": {}}) as world:
+        response = await ask(world, CHANGE, make.review(obj=pod))
+        after = changed(pod, response)
+        again = await ask(world, CHANGE, make.review(obj=after))
+        assert world.count("mutations_total", policy="shop/a", rule="patch") == 1
+    assert "warnings" not in response
+    assert after["metadata"]["labels"] == {"app": "web", "node.example.com/worker": ""}
+    assert after["metadata"]["annotations"] == {"note": ""}
+    assert again == {"uid": again["uid"], "allowed": True}
+
+
 async def test_a_failing_rule_does_not_stop_other_rules(make: type[Make]) -> None:
     good = add("a", "/metadata/labels/good", "well")
     bad = patching({"op": "replace", "path": "/spec/none", "value": "1"}, name="b")

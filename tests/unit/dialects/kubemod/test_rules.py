@@ -360,6 +360,18 @@ def test_last_applied_outlives_a_replaced_map_of_annotations(
         assert LAST_APPLIED not in existing["metadata"].get("annotations", {})
 
 
+def test_an_empty_value_makes_an_empty_label_on_existing_objects() -> None:
+    rule = patching(
+        {"op": "add", "path": "/metadata/labels/worker", "value": ""},
+        annotations={"kube-retrofit.dev/existing": "true"},
+    )
+    (program,), pod = KUBEMOD.compile(rule).on_existing, make_pod()
+    made = change(program, 0, context_of(pod, ""), pod)
+    assert (made.status, labels(made.after)) == (RuleStatus.PASS, {"app": "web", "worker": ""})
+    again = change(program, 0, context_of(made.after, ""), made.after)
+    assert (again.status, again.unchanged) == (RuleStatus.SKIP, True)
+
+
 def test_a_patch_that_fails_at_its_own_result_says_which_operation_and_why() -> None:
     rule = patching(
         {"op": "add", "path": "/metadata/labels/seen", "value": "yes"},
