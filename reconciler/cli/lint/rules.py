@@ -55,6 +55,7 @@ RULES: Final = {
     "quoted-value": "A value to compare with contains quotes.",
     "long-number": "A number to compare with is printed in another form, such as 1e+06.",
     "placeholder-without-select": "A path refers to captured keys, but there is no select.",
+    "not-a-text": "A label or an annotation is set to a value that is no text.",
     "default-kinds": "A rule does not name its kinds, so the default kinds apply.",
     "no-kind": "The items of match exclude one another's kinds.",
     "no-system-namespace": "A field has an effect only in the namespace kubemod-system.",

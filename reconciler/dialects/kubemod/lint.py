@@ -23,6 +23,8 @@ from reconciler.dialects.kubemod.rule import Rule
 from reconciler.languages.gval.syntax import Constant, Filter, Infix, Key, Node, Path, parts_of
 
 _LONG_NUMBER: Final = re.compile(r"[0-9]{7,}")
+_MAPS_OF_TEXTS: Final = ((("metadata",), ("labels",)), (("metadata",), ("annotations",)))
+"""The ends of the paths of maps whose values the API server requires to be texts."""
 _QUOTED: Final = re.compile(r'".*"|\'.*\'', re.DOTALL)
 
 
@@ -103,6 +105,13 @@ def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
             "without select, # in the path is plain text",
             "add a select that captures the keys",
         )
+    if edit.name != "remove" and not _is_text(edit):
+        yield _warning(
+            "not-a-text",
+            f"{location}.value",
+            "labels and annotations are texts, and this value is read as another type",
+            "quote it inside of the text, as value: '\"true\"'",
+        )
     if edit.name == "add" and edit.path.ends_a_list and not _is_guarded(rule, edit):
         yield _warning(
             "append",
@@ -110,6 +119,19 @@ def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
             "it appends to a list each time the object is written",
             "add an item to match, with negate: true, that checks whether the element exists",
         )
+
+
+def _is_text(edit: Edit) -> bool:
+    """Return whether what a label or an annotation is set to may be a text; null is an empty one.
+
+    The value of a template depends on the object.
+    """
+    value, parts = edit.value.constant, edit.path.parts
+    if parts[-3:-1] in _MAPS_OF_TEXTS:
+        return isinstance(value, str | None)
+    if parts[-2:] in _MAPS_OF_TEXTS and isinstance(value, dict):
+        return all(isinstance(text, str | None) for text in value.values())
+    return True
 
 
 def _is_guarded(rule: Rule, edit: Edit) -> bool:

@@ -10,7 +10,7 @@ from reconciler.errors import InvalidPolicy
 from reconciler.services.authoring.lint import lint_policy
 from tests.unit.dialects.kubemod.modrules import POD, modrule, patching
 
-ADD = {"op": "add", "path": "/metadata/labels/x", "value": "y"}
+ADD = {"op": "add", "path": "/metadata/labels/x", "value": "z"}
 
 
 def refused(rule: Object) -> list[str]:
@@ -177,6 +177,9 @@ def codes(rule: Object) -> set[str]:
         (with_item(matchValue='"Pod"'), "quoted-value"),
         (with_item(select="$.spec.replicas", matchValue="1000000"), "long-number"),
         (with_patch(path="/metadata/labels/#0"), "placeholder-without-select"),
+        (with_patch(path="/metadata/labels/a", value="1"), "not-a-text"),
+        (with_patch(path="/spec/template/metadata/annotations/a~1b", value="false"), "not-a-text"),
+        (with_patch(path="/metadata/annotations", value="{a: b, c: 8080}"), "not-a-text"),
         (with_patch(path="/spec/containers/-1"), "append"),
         (with_patch(path="/spec/containers/-"), "append"),
         (with_item(select="$.metadata.name"), "default-kinds"),
@@ -205,6 +208,9 @@ def test_lint_warns_of_surprising_rules(rule: Object, code: str) -> None:
             ],
             patch=[{"op": "add", "path": "/spec/containers/-1", "value": "name: side"}],
         ),
+        with_patch(path="/metadata/labels", value="{a: '1', b: , c: x}"),
+        with_patch(path="/metadata/labels/a", value=""),
+        with_patch(path="/metadata/labels/a", value="{{ .Target.spec.replicas }}"),
         with_patch(
             select="$.spec.containers[? isEmpty(@.securityContext)]",
             path="/spec/containers/#0/securityContext",
