@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from reconciler.dialects.kinitiras.resources import read_ratio, scaled
+from reconciler.dialects.kinitiras.affinity import read_affinity
+from reconciler.dialects.kinitiras.resources import read_ratio, read_resources, scaled
 from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_texts
 from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
@@ -22,6 +23,7 @@ _TYPES: Final = (
 )  # fmt: skip
 _MAPS: Final = frozenset({"annotations", "labels", "nodeSelector"})
 _RESOURCES: Final = frozenset({"resourceRequirements", "resourceOversell"})
+_BOOLEAN: Final = "true or false"
 _FIELDS: Final = tuple(
     "resourcesOversell" if name == "resourceOversell" else name for name in _TYPES
 )
@@ -152,7 +154,7 @@ def _read(raw: Any, location: str) -> OriginEdit:
     return OriginEdit(
         type=str(type_),
         operation=str(operation),
-        whole=fields.get("replace") is True,
+        whole=_checked(fields.get("replace") or False, bool, f"{location}.replace", _BOOLEAN),
         container=container,
         value=_value(fields.get(field), str(type_), f"{location}.{field}"),
     )
@@ -165,16 +167,17 @@ def _value(raw: Any, type_: str, location: str) -> Any:
         return None if raw is None else list(read_tolerations(raw, location))
     if type_ == "hostNetwork":
         # JSON written by Go programs omits false and empty values.
-        return raw is not None and _checked(raw, bool, location, "true or false")
+        return raw is not None and _checked(raw, bool, location, _BOOLEAN)
     if type_ == "schedulerName":
         return reading.string(raw, location) if raw else ""
     if type_ == "affinity":
-        return None if raw is None else dict(_checked(raw, Mapping, location, "an object"))
+        return None if raw is None else read_affinity(raw, location)
     if type_ == "topologySpreadConstraints":
-        return None if raw is None else list(reading.sequence(raw, location))
+        items = reading.sequence(raw, location)
+        return None if raw is None else list(read_each(reading.object_at, items, location))
     if type_ == "resourceOversell":
         return _factors(raw, location)
-    return {} if raw is None else dict(_checked(raw, Mapping, location, "an object"))
+    return read_resources(raw, location)
 
 
 def _checked(raw: Any, wanted: type, location: str, name: str) -> Any:

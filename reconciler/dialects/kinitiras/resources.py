@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from reconciler.engine import reading
 from reconciler.engine.values.scalars import Quantity, format_quantity, parse_quantity
 from reconciler.errors import EvaluationError, InvalidPolicy
 
@@ -14,6 +15,28 @@ CPU: Final = "cpu"
 _MILLI: Final = 10**6
 """Billionths in a thousandth."""
 _ONE: Final = 10**9
+
+
+def read_resources(raw: Any, location: str) -> dict[str, dict[str, str]]:
+    """Read requests and limits.
+
+    Raises:
+        InvalidPolicy: A field is unknown, or an amount is not a quantity.
+    """
+    fields = reading.mapping(raw, location, allowed=("requests", "limits"))
+    return {
+        part: {
+            name: _amount(amount, f"{location}.{part}.{name}")
+            for name, amount in reading.object_at(amounts, f"{location}.{part}").items()
+        }
+        for part, amounts in fields.items()
+    }
+
+
+def _amount(raw: Any, location: str) -> str:
+    if parse_quantity(str(raw)) is None:
+        raise InvalidPolicy(location, "expected a quantity, as 500m or 1Gi")
+    return str(raw)
 
 
 def read_factor(raw: Any, location: str) -> float:

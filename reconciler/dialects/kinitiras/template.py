@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from reconciler.dialects.kinitiras.resources import CPU, read_factor, share
+from reconciler.dialects.kinitiras.affinity import joined, read_affinity
+from reconciler.dialects.kinitiras.resources import CPU, read_factor, read_resources, share
 from reconciler.dialects.kinitiras.texts import ABSENT, Path
 from reconciler.dialects.kinitiras.tolerations import (
     merged_tolerations,
@@ -25,10 +26,9 @@ from reconciler.dialects.kinitiras.values import (
 )
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
-from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance
+from reconciler.engine.allowance import STEPS_OF_ELEMENT
 from reconciler.engine.context import Context
 from reconciler.engine.patch.rfc6902 import Operation
-from reconciler.engine.values.scalars import parse_quantity
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 _FIELDS: Final = (
@@ -43,10 +43,7 @@ _ENTRIES: Final = frozenset({"annotations", "labels"})
 _FACTORS: Final[Mapping[str, str]] = MappingProxyType(
     {"cpuFactor": CPU, "memoryFactor": "memory", "diskFactor": "ephemeral-storage"}
 )
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
-_TERMS: Final = "nodeSelectorTerms"
+_OVERSELL: Final = "resourcesOversell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,22 +168,11 @@ def _affinity(edit: TemplateEdit, obj: Mapping[str, Any], context: Context) -> I
             path = (*place, kind, name)
             current = Path(path).look_up(obj)
             if edit.operation == "add":
-                yield _put(path, _joined(current, wanted, context.allowance))
+                yield _put(path, joined(current, wanted, context.allowance))
             elif edit.operation == "replace":
                 yield _put(path, wanted)
             elif current is not ABSENT:
                 yield _drop(path)
-
-
-def _joined(current: Any, wanted: Any, allowance: Allowance) -> Any:
-    """Return the current terms with the wanted ones added, without duplicates."""
-    if isinstance(wanted, Mapping):
-        outer = current if isinstance(current, Mapping) else {}
-        terms = _joined(outer.get(_TERMS), wanted.get(_TERMS) or [], allowance)
-        return {**outer, **wanted, _TERMS: terms}
-    there = current if isinstance(current, list) else []
-    allowance.spend(len(there) * len(wanted) * STEPS_OF_ELEMENT)
-    return [*there, *(term for term in wanted if term not in there)]
 
 
 _EDITS: Final[
@@ -221,9 +207,13 @@ def read_template(raw: Any, location: str, home: str) -> TemplateEdit:
         raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(_OPERATIONS)}")
     if type_ in _ENTRIES:
         return _read_entries(fields, type_, operation, location, home)
-    given = _READ[type_](fields.get(type_), f"{location}.{type_}", removes=operation == "remove")
+    raw, place = fields.get(type_), f"{location}.{type_}"
+    if type_ == _OVERSELL:
+        given = _read_oversell(raw, place, removes=operation == "remove")
+    else:
+        given = _READ[type_](raw, place)
     if not given:
-        raise InvalidPolicy(f"{location}.{type_}", "it is missing or empty")
+        raise InvalidPolicy(place, "it is missing or empty")
     return TemplateEdit(type=type_, operation=operation, given=given)
 
 
@@ -251,24 +241,6 @@ def _read_entries(
     return TemplateEdit(type=type_, operation=operation, key=key, source=source)
 
 
-def _read_resources(raw: Any, location: str, *, removes: bool) -> dict[str, dict[str, str]]:
-    del removes
-    fields = reading.mapping(raw, location, allowed=("requests", "limits"))
-    return {
-        part: {
-            name: _amount(amount, f"{location}.{part}.{name}")
-            for name, amount in reading.object_at(amounts, f"{location}.{part}").items()
-        }
-        for part, amounts in fields.items()
-    }
-
-
-def _amount(raw: Any, location: str) -> str:
-    if parse_quantity(str(raw)) is None:
-        raise InvalidPolicy(location, "expected a quantity, as 500m or 1Gi")
-    return str(raw)
-
-
 def _read_oversell(raw: Any, location: str, *, removes: bool) -> dict[str, float]:
     fields = reading.mapping(raw, location, allowed=tuple(_FACTORS))
     return {
@@ -278,32 +250,10 @@ def _read_oversell(raw: Any, location: str, *, removes: bool) -> dict[str, float
     }
 
 
-def _read_tolerations(raw: Any, location: str, *, removes: bool) -> list[Mapping[str, Any]]:
-    del removes
-    return list(read_tolerations(raw, location))
-
-
-def _read_affinity(raw: Any, location: str, *, removes: bool) -> dict[str, dict[str, Any]]:
-    del removes
-    found: dict[str, dict[str, Any]] = {}
-    for kind, parts in reading.mapping(raw, location, allowed=_AFFINITIES).items():
-        place = f"{location}.{kind}"
-        found[kind] = dict(reading.mapping(parts, place, allowed=(_REQUIRED, _PREFERRED)))
-        for name, terms in found[kind].items():
-            is_node = kind == "nodeAffinity" and name == _REQUIRED
-            if not isinstance(terms, Mapping if is_node else list):
-                wanted = "an object with nodeSelectorTerms" if is_node else "a list of terms"
-                raise InvalidPolicy(f"{place}.{name}", f"expected {wanted}")
-            if isinstance(terms, Mapping):
-                reading.sequence(terms.get(_TERMS), f"{place}.{name}.{_TERMS}")
-    return found
-
-
-_READ: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+_READ: Final[Mapping[str, Callable[[Any, str], Any]]] = MappingProxyType(
     {
-        "resources": _read_resources,
-        "resourcesOversell": _read_oversell,
-        "tolerations": _read_tolerations,
-        "affinity": _read_affinity,
+        "resources": read_resources,
+        "tolerations": read_tolerations,
+        "affinity": read_affinity,
     }
 )

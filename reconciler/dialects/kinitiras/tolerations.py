@@ -23,9 +23,9 @@ def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
 
 def _read(raw: Any, location: str) -> Mapping[str, Any]:
     fields = reading.mapping(raw, location, allowed=_FIELDS)
-    key, value = fields.get("key") or "", fields.get("value") or ""
+    key, value = _text(fields, "key", location), _text(fields, "value", location)
     operator, effect = fields.get("operator") or "Equal", fields.get("effect") or ""
-    if key and not LABEL_KEY.fullmatch(str(key)):
+    if key and not LABEL_KEY.fullmatch(key):
         raise InvalidPolicy(f"{location}.key", "expected the key of a taint")
     if operator not in ("Equal", "Exists"):
         raise InvalidPolicy(f"{location}.operator", "expected Equal or Exists")
@@ -33,15 +33,26 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
         raise InvalidPolicy(f"{location}.operator", "it must be Exists if there is no key")
     if operator == "Exists" and value:
         raise InvalidPolicy(f"{location}.value", "it must be empty if the operator is Exists")
-    if not LABEL_VALUE.fullmatch(str(value)):
+    if not LABEL_VALUE.fullmatch(value):
         raise InvalidPolicy(f"{location}.value", "expected the value of a taint")
     if effect and effect not in _EFFECTS:
         raise InvalidPolicy(f"{location}.effect", f"expected one of {', '.join(_EFFECTS)}")
-    if fields.get("tolerationSeconds") is not None and effect != "NoExecute":
+    seconds = fields.get("tolerationSeconds")
+    if seconds is not None and type(seconds) is not int:
+        raise InvalidPolicy(f"{location}.tolerationSeconds", "expected an integer")
+    if seconds is not None and effect != "NoExecute":
         raise InvalidPolicy(
             f"{location}.effect", "it must be NoExecute if tolerationSeconds is set"
         )
     return fields
+
+
+def _text(fields: Mapping[str, Any], name: str, location: str) -> str:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        reason = f"expected a string, got {reading.kind_of(value)}: put the value in quotes"
+        raise InvalidPolicy(f"{location}.{name}", reason)
+    return value or ""
 
 
 def replaced_tolerations(

@@ -565,6 +565,73 @@ def test_a_selector_with_a_name_ignores_its_label_selector() -> None:
             "template.resources.limits.cpu",
             "expected a quantity",
         ),
+        *(
+            ({"origin": [{"type": field, field: value, **more}]}, f"origin[0].{place}", reason)
+            for field, value, more, place, reason in (
+                (
+                    "resourceRequirements",
+                    {"limits": {"cpu": "1K"}},
+                    {},
+                    "resourceRequirements.limits.cpu",
+                    "expected a quantity",
+                ),
+                (
+                    "resourceRequirements",
+                    {"limit": {"cpu": "1"}},
+                    {},
+                    "resourceRequirements.limit",
+                    "unknown field",
+                ),
+                ("affinity", {"nodeAffinty": {}}, {}, "affinity.nodeAffinty", "unknown field"),
+                (
+                    "affinity",
+                    {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["x"]}},
+                    {},
+                    "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]",
+                    "expected an object",
+                ),
+                (
+                    "affinity",
+                    {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": ["x"]
+                            }
+                        }
+                    },
+                    {},
+                    (
+                        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+                        ".nodeSelectorTerms[0]"
+                    ),
+                    "expected an object",
+                ),
+                (
+                    "topologySpreadConstraints",
+                    ["zone"],
+                    {},
+                    "topologySpreadConstraints[0]",
+                    "expected an object",
+                ),
+                ("labels", {"a": "b"}, {"replace": "true"}, "replace", "expected true or false"),
+            )
+        ),
+        *(
+            (
+                {"template": {"type": "tolerations", "operation": "add", "tolerations": [item]}},
+                f"template.tolerations[0].{place}",
+                reason,
+            )
+            for item, place, reason in (
+                ({"key": 5}, "key", "expected a string, got a number"),
+                ({"key": "a", "value": False}, "value", "expected a string, got a boolean"),
+                (
+                    {"key": "a", "effect": "NoExecute", "tolerationSeconds": "30"},
+                    "tolerationSeconds",
+                    "expected an integer",
+                ),
+            )
+        ),
     ],
 )
 def test_an_invalid_overrider_is_refused_with_its_location(
