@@ -36,6 +36,9 @@ _NOT_STARTED: Final = frozenset({126, 127})
 """Exit codes of a shell that does not find a command, or may not start it."""
 _TOGETHER: Final = 2
 _SHARE: Final = 1
+_DATA: Final = "data.json"
+_WHOLE: Final = f' && "$1" eval policy.cue {_DATA} > /dev/null'
+"""Finds errors anywhere in the program, as the original does; an export evaluates its output."""
 _ERRORS: Final = 16_384
 """Bytes that are read of the command's error output."""
 _REFUSED: Final = 400
@@ -95,7 +98,7 @@ class CueCommand:
 
     async def evaluate(self, load: CueLoad) -> Any:
         """Return the output of a program, None where the program does not define it."""
-        args = ("export", "policy.cue", "data.json", "-e", load.output, "--out", "json")
+        args = ("export", "policy.cue", _DATA, "-e", load.output, "--out", "json")
         async with self._gate.enter(load.tenant):
             code, answer, said = await self._run(load.source, load.data, *args)
         if not code:
@@ -117,7 +120,7 @@ class CueCommand:
 
     async def _ended(self, folder: Path, args: tuple[str, ...]) -> tuple[int, bytes, str]:
         process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", self._limited, "sh", str(self.file), *args),
+            *("/bin/sh", "-c", self._script(*args), "sh", str(self.file), *args),
             cwd=folder,
             env={"HOME": str(folder), "CUE_REGISTRY": "none", "GOMAXPROCS": "1"},
             stdin=asyncio.subprocess.DEVNULL,
@@ -148,13 +151,12 @@ class CueCommand:
             raise Unavailable("the cue command cannot be started")
         return code, answer, said.decode(errors="replace")
 
-    @property
-    def _limited(self) -> str:
+    def _script(self, *args: str) -> str:
         """Return the shell script that sets the limits before the command replaces the shell."""
         blocks, kilobytes = self.limits.answer // _BLOCK, self.limits.memory // _KIB
         return (
             f"ulimit -c 0 && ulimit -n {_FILES} && ulimit -f {blocks} && ulimit -d {kilobytes}"
-            ' && exec "$@"'
+            f'{_WHOLE if _DATA in args else ""} && exec "$@"'
         )
 
 
@@ -203,7 +205,7 @@ def cue_at(path: str) -> Cue:
 def _write(folder: Path, source: str, data: str | None) -> None:
     (folder / "policy.cue").write_text(source, encoding="utf-8")
     if data is not None:
-        (folder / "data.json").write_text(data, encoding="utf-8")
+        (folder / _DATA).write_text(data, encoding="utf-8")
 
 
 def _decoded(answer: bytes) -> Any:

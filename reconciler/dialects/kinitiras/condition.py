@@ -96,8 +96,9 @@ class FirstOf:
 
     def evaluate(self, context: Context) -> ConditionResult:
         """Return the first result that refuses the request, or else the last result."""
-        results = [item.evaluate(context) for item in self.conditions]
-        return next((item for item in results if item.passed), results[-1])
+        *first, last = self.conditions
+        results = (item.evaluate(context) for item in first)
+        return next((item for item in results if item.passed), None) or last.evaluate(context)
 
     def reason(self, context: Context) -> str:
         """Return the message of the first condition that refuses."""

@@ -88,10 +88,13 @@ class CueProgram:
                 "the CUE program does not return a list of patches"
             )
         wrong = "the CUE program returns an invalid patch"
-        if not all(isinstance(item, dict) and item.get("op") in _OPERATIONS for item in found):
+        if not all(isinstance(item, dict) for item in found):
+            raise EvaluationError(wrong).bare(wrong)
+        items = [{"value": None, **_in_lower_case(item)} for item in found]
+        if not all(item.get("op") in _OPERATIONS for item in items):
             raise EvaluationError(wrong).bare(wrong)
         try:
-            return compile_operations([{"value": None, **item} for item in found], location="")
+            return compile_operations(items, location="")
         except InvalidPolicy as error:
             raise EvaluationError(wrong).bare(wrong) from error
 
@@ -129,11 +132,17 @@ class RefusedByProgram:
 
     def _verdict(self, context: Context) -> Mapping[str, Any]:
         found = self.program.of(context)
-        if not isinstance(found, Mapping):
-            raise EvaluationError("the CUE program does not return a validate object").bare(
-                "the CUE program does not return a validate object"
-            )
-        return found
+        verdict = _in_lower_case(found) if isinstance(found, Mapping) else {"valid": None}
+        valid, reason = verdict.get("valid", True), verdict.get("reason", "")
+        if not isinstance(valid, bool) or not isinstance(reason, str):
+            wrong = "the CUE program does not return a validate object with valid: true or false"
+            raise EvaluationError(wrong).bare(wrong)
+        return verdict
+
+
+def _in_lower_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an output, whose names the original compares without regard to case."""
+    return {name.lower(): value for name, value in fields.items()}
 
 
 def read_programs(

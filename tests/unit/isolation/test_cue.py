@@ -93,6 +93,11 @@ class TestProcess:
         with pytest.raises(InvalidPolicy, match="cannot be parsed: line 3, column 7"):
             await command.check("x", location="spec")
 
+    async def test_the_whole_program_is_evaluated_before_its_output(self, standing_in):
+        script = "echo 1; [ $1 = export ] || { echo policy.cue:3:7 >&2; exit 1; }"
+        with pytest.raises(Invalid, match="cannot be evaluated: line 3, column 7"):
+            await standing_in(script, PATIENT).evaluate(LOAD)
+
     async def test_a_command_that_cannot_be_started_is_unavailable(self, tmp_path):
         with pytest.raises(Unavailable, match="cannot be started"):
             await CueCommand(file=tmp_path / "none").evaluate(LOAD)
@@ -178,6 +183,15 @@ class TestPrograms:
     async def test_an_invalid_program_is_refused(self, command, source):
         with pytest.raises(Invalid, match="cannot be evaluated"):
             await command.evaluate(CueLoad(source=source, data="{}", output="patches"))
+
+    async def test_an_object_that_contradicts_another_part_of_the_program_is_an_error(
+        self, command
+    ):
+        source = "object: a: int\nother: string\nvalidate: valid: true"
+        load = CueLoad(source=source, data='{"object": {"a": 1}}', output="validate")
+        assert await command.evaluate(load) == {"valid": True}
+        with pytest.raises(Invalid, match="cannot be evaluated: line 1, column 12"):
+            await command.evaluate(replace(load, data='{"object": {"a": "canary"}}'))
 
     async def test_a_program_that_fills_memory_is_ended(self, command):
         source = 'import "list"\npatches: list.Range(0, 100000000, 1)'

@@ -151,6 +151,7 @@ def test_an_output_that_is_not_a_patch_is_an_error_that_quotes_no_values(answer,
         ({"valid": False}, "p: it is refused"),
         ({"valid": True, "reason": "no"}, None),
         ({}, None),
+        ({"Valid": False, "Reason": "no", "more": 1}, "p: no"),
     ],
 )
 def test_a_verdict_refuses_with_its_reason(answer, message) -> None:
@@ -164,7 +165,25 @@ def test_a_verdict_refuses_with_its_reason(answer, message) -> None:
         assert program.verdict.message(asking) == message
 
 
-def test_the_condition_gives_the_message_when_the_program_refuses_too() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [None, ["canary"], {"valid": "false"}, {"valid": 0}, {"valid": None}, {"reason": 5}],
+)
+def test_an_output_that_is_not_a_verdict_is_an_error_that_quotes_no_values(answer: Any) -> None:
+    policy = refusing(cue="x")
+    (program,) = policy.programs
+    assert program.condition is not None
+    with pytest.raises(EvaluationError, match="does not return a validate object") as failed:
+        program.condition.evaluate(context({asked(policy): answer}))
+    assert "canary" not in str(failed.value)
+
+
+def test_field_names_of_patches_may_begin_with_a_capital_letter() -> None:
+    found = changed(overriding(cue="x"), [{"Op": "add", "Path": "/b", "Value": {"C": 1}}])
+    assert found["b"] == {"C": 1}
+
+
+def test_a_condition_that_refuses_leaves_out_the_program() -> None:
     condition = {
         "cond": "Exist",
         "message": "labelled",
@@ -172,9 +191,10 @@ def test_the_condition_gives_the_message_when_the_program_refuses_too() -> None:
     }
     policy = refusing(cue="x", template={"type": "condition", "condition": condition})
     (program,) = policy.programs
-    asking = context({asked(policy): {"valid": False, "reason": "the program"}})
     assert program.condition is not None
     assert program.verdict is not None
+    # The condition refuses, so the program is not evaluated.
+    asking = context()
     assert program.condition.evaluate(asking).passed
     assert program.verdict.message(asking) == "p: labelled"
 
