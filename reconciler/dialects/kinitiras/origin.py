@@ -81,8 +81,8 @@ def _map(edit: OriginEdit, current: Any) -> Any:
 def _tolerations(edit: OriginEdit, current: Any) -> Any:
     if edit.whole:
         return edit.value
-    removes = edit.operation == "remove"
-    return merged_tolerations(current or [], edit.value or [], removes=removes) or None
+    removes, items = edit.operation == "remove", current if isinstance(current, list) else []
+    return merged_tolerations(items, edit.value or [], removes=removes) or None
 
 
 def _exactly(edit: OriginEdit, _current: Any) -> Any:

@@ -83,7 +83,7 @@ def _label_reference(given: Any) -> Any:
 def _pod_phase(given: Any) -> Any:
     obj = given["object"] or {}
     found = Path(("status", "phase")).look_up(obj) if obj.get("kind") == "Pod" else ABSENT
-    return {"value": "" if found is ABSENT else found}
+    return {"value": found if isinstance(found, str) else ""}
 
 
 def _number(given: Any) -> Any:

@@ -491,6 +491,17 @@ def test_a_selector_with_a_name_ignores_its_label_selector() -> None:
     assert [item.label_selector for item in program.match.listings()] == ["", "app=db"]
 
 
+@pytest.mark.parametrize("current", [5, "x", {"key": "x"}])
+@pytest.mark.parametrize("operation", ["add", "remove"])
+def test_tolerations_that_are_no_list_are_taken_as_none(current: Any, operation: str) -> None:
+    given = [{"key": "a", "operator": "Exists"}]
+    pod = {**POD, "spec": {"tolerations": current}}
+    found = changed(
+        {"origin": [{"type": "tolerations", "operation": operation, "tolerations": given}]}, pod
+    )
+    assert found["spec"]["tolerations"] == (given if operation == "add" else None)
+
+
 @pytest.mark.parametrize(
     ("overriders", "place", "reason"),
     [
