@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from reconciler.engine import reading
+from reconciler.engine.values.gonumbers import parse_float
 from reconciler.engine.values.scalars import Quantity, format_quantity, parse_quantity
 from reconciler.errors import EvaluationError, InvalidPolicy
 
@@ -64,10 +65,8 @@ def read_ratio(raw: Any, location: str) -> float:
 
 
 def _number(raw: Any) -> float | None:
-    try:
-        return float(raw) if isinstance(raw, str | int | float) else None
-    except ValueError:
-        return None
+    is_number = isinstance(raw, str | int | float) and not isinstance(raw, bool)
+    return parse_float(str(raw)) if is_number else None
 
 
 def _nearest(units: Fraction) -> int:

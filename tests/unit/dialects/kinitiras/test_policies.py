@@ -556,14 +556,20 @@ def test_tolerations_that_are_no_list_are_taken_as_none(current: Any, operation:
             "template.resourcesOversell.cpuFactor",
             "between 0 and 1",
         ),
-        (
-            {
-                "origin": [
-                    {"type": "resourceOversell", "resourcesOversell": {"limits": {"cpu": "-1"}}}
-                ]
-            },
-            "origin[0].resourcesOversell.limits.cpu",
-            "expected a factor",
+        *(
+            (
+                {
+                    "origin": [
+                        {
+                            "type": "resourceOversell",
+                            "resourcesOversell": {"limits": {"cpu": factor}},
+                        }
+                    ]
+                },
+                "origin[0].resourcesOversell.limits.cpu",
+                "expected a factor",
+            )
+            for factor in ("-1", True, " 0.5", "\N{ARABIC-INDIC DIGIT FIVE}", 10**400)
         ),
         (
             {
