@@ -1,4 +1,4 @@
-"""The `Cue` port: runs the command ``cue`` in one process per program.
+"""The `Cue` port: runs the command ``cue`` in processes of its own for each program.
 
 A process has a temporary folder with the program and its data, no inherited environment, and
 limits on time, memory, files and output. Its error messages may quote the data, so only the place
