@@ -4,6 +4,7 @@ Some concern behaviour of the original that differs from its documentation. The 
 the documentation.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -19,12 +20,13 @@ _REFERENCES: Final = (
 _AUTHORIZATION: Final = "authorization"
 _LISTS: Final = frozenset({"In", "NotIn"})
 _IGNORED: Final = frozenset({"*", "CONNECT"})
+_CALL: Final = re.compile(r"^\s*processing\s*:", re.MULTILINE)
 
 
 def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding]:
     """Yield findings about parts that are valid, but may not do what the author intends."""
     spec = policy["spec"]
-    for location, _ in compiled.cue:
+    for location, source in compiled.cue:
         yield Finding(
             level=Level.NOTE,
             code="cue",
@@ -32,6 +34,14 @@ def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding
             text="it is evaluated only by programs that are started with --cue",
             cure="use template or plaintext, or start both programs with --cue=PATH",
         )
+        if _CALL.search(source):
+            yield _different(
+                location,
+                "kinitiras calls the service of processing.http; here a program reads only its"
+                " input",
+                cure="use a template with a valueRef from http",
+                level=Level.WARNING,
+            )
     for place, rule in _rules(spec):
         for where, reference in _references(place, rule):
             yield from _credentials(where, reference)

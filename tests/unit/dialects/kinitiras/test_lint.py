@@ -58,6 +58,11 @@ def refers(**k8s: str) -> Any:
             f"{RULES}.overriders.renderedCue",
         ),
         (refers(name="x"), Level.NOTE, f"{RULES}.overriders.template.valueRef.k8s.namespace"),
+        (
+            {"overriders": {"cue": 'processing: http: url: "http://a"\npatches: []'}},
+            Level.WARNING,
+            f"{RULES}.overriders.cue",
+        ),
     ],
 )
 def test_lint_reports_fields_that_the_original_handles_differently(
@@ -73,6 +78,7 @@ def test_lint_reports_fields_that_the_original_handles_differently(
         {"overriders": PATCH},
         {"overriders": TEMPLATE},
         refers(name="x", namespace="y"),
+        {"overriders": {"cue": "patches: []"}},
     ],
 )
 def test_lint_reports_nothing_where_the_original_behaves_the_same(rule: Any) -> None:
