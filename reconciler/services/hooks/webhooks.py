@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Object, resource_version
-from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid
+from reconciler.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid
 from reconciler.hooks.ports import HookRef
 from reconciler.services.catalog.configurations import Written, is_in_step
 from reconciler.services.hooks.answering import AskedBinding
@@ -28,6 +28,7 @@ from reconciler.signals import Signal
 
 _EVERY: Final = 15.0
 _NAME_FLAG: Final = "--validating-webhook-configuration-name"
+_FAILING: Final = "cannot write the webhook configurations of hooks: "
 _UNWRITTEN: Final = "its webhook configuration has not been written yet"
 
 
@@ -68,33 +69,37 @@ class HookWebhooks:
 
     async def run(self) -> None:
         """Reconcile periodically until cancelled."""
-        warnings = WarnsOnce(warn=self.warn)
-
-        def tell(problem: str) -> None:
-            warnings.tell(problem)
-            if problem:
-                self._assess(self.asked, problem)
-
         await repeat(
             self.settle,
             # Without admission bindings there is nothing to restore.
             every=_EVERY if self.asked else math.inf,
             woken=self._woken,
             pauses=(0.5, _EVERY),
-            tell=tell,
-            failing="cannot write the webhook configurations of hooks: ",
+            tell=WarnsOnce(warn=self.warn).tell,
+            failing=_FAILING,
         )
 
     async def settle(self) -> None:
-        """Create, restore and remove configurations as needed."""
+        """Create, restore and remove configurations; a failure at one does not stop the other.
+
+        Raises:
+            ClusterError: The first failure.
+        """
         self._woken.clear()
+        errors: list[ClusterError] = []
         for kind, mutating in ((VALIDATING, False), (MUTATING, True)):
             ref = ConfigurationRef(kind, self.name)
             asked = [item for item in self.asked if item.mutating is mutating]
-            if asked:
-                await self._keep(ref, asked)
-            elif self.complete:
-                await self._remove(ref)
+            try:
+                if asked:
+                    await self._keep(ref, asked)
+                elif self.complete:
+                    await self._remove(ref)
+            except ClusterError as error:
+                errors.append(error)
+                self._assess(asked, f"{_FAILING}{error}")
+        if errors:
+            raise errors[0]
 
     async def _keep(self, ref: ConfigurationRef, asked: Sequence[AskedBinding]) -> None:
         live = await self.webhooks.get(ref)

@@ -1,5 +1,6 @@
 """The webhook configurations of hooks: creation, restoration, removal, and foreign ones."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -299,7 +300,27 @@ async def test_a_configuration_that_shell_operator_left_in_the_namespace_is_take
         return
     with pytest.raises(Conflict, match="was created by another client: choose another name"):
         await world.keeper().settle()
-    assert world.stored.found == {FIRST: old}
+    assert world.stored.found[FIRST] == old
+
+
+async def test_a_configuration_that_cannot_be_written_does_not_delay_the_other(
+    world: World,
+) -> None:
+    foreign = {"metadata": {"name": NAME}, "webhooks": [{"clientConfig": {"url": "https://a"}}]}
+    world.stored.found[FIRST] = foreign
+    running = asyncio.create_task(world.keeper().run())
+    async with asyncio.timeout(20):
+        while len(world.reported) < 3:  # noqa: ASYNC110  (only the reports show it)
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+    assert world.stored.found[FIRST] == foreign
+    assert world.names(SECOND) == ["three.example.com"]
+    said = world.reported["admission one.example.com"]
+    assert said.startswith("cannot write the webhook configurations of hooks: ")
+    assert "was created by another client: choose another name" in said
+    assert world.reported["admission two.example.com"] == said
+    assert not world.reported["admission three.example.com"]
 
 
 async def test_a_webhook_that_the_api_server_refuses_is_left_out_and_reported(
