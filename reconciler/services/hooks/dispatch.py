@@ -149,6 +149,16 @@ class HookDispatcher:
                     line.queue = replace(line.queue, retry_at=0.0)
             self._woken.set()
 
+    def holds(self, hook: ActiveHook, queue: str, context: Context) -> bool:
+        """Return whether a stored request with a context waits in a queue, or runs."""
+        ref = hook.declared.ref
+        line = self._lines.get((ref.namespace, queue), _Line())
+        named = _hook_of(ref, hook.declared.uid)
+        return any(
+            task.hook == named and context in task.contexts
+            for task in (*line.queue.running, *line.queue.waiting)
+        )
+
     def wake(self) -> None:
         """Check the queues again because a hook became ready or was removed."""
         self._woken.set()
@@ -353,8 +363,7 @@ class HookDispatcher:
         line = self._lines.setdefault((spec.policy.namespace, spec.queue), _Line())
         task = Task(
             order=spec.order,
-            # A hook that was created again is another one.
-            hook=f"{spec.policy.kind} {spec.policy} {spec.policy_uid}",
+            hook=_hook_of(spec.policy, spec.policy_uid),
             contexts=tuple(contexts),
             allow_failure=may,
         )
@@ -395,6 +404,11 @@ class HookDispatcher:
         if line.queue.failures and line.again is not None:
             return f"{line.failure}; next attempt at {line.again:%H:%M:%S} UTC", ref
         return "", None
+
+
+def _hook_of(ref: HookRef, uid: str) -> str:
+    """Return how tasks name a hook; one that was created again is another one."""
+    return f"{ref.kind} {ref} {uid}"
 
 
 def _uid(hook: Object | None) -> str:

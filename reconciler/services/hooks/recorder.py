@@ -16,7 +16,7 @@ import orjson
 from reconciler.api.meta import LABEL_RECORDED
 from reconciler.api.updaterequest import RequestSpec, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.hooks.contexts import ContextType
+from reconciler.hooks.contexts import Context, ContextType
 from reconciler.hooks.records import (
     HookIdentity,
     Passed,
@@ -69,10 +69,9 @@ class Recorder:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def is_full(self) -> bool:
-        """Return whether so many records wait that no more should be queued."""
-        return len(self._waiting) > _MOST_WAITING
+    def holds(self, context: Context) -> bool:
+        """Return whether a record with a context waits to be stored."""
+        return any(isinstance(item, Record) and item.context == context for item in self._waiting)
 
     def put(self, record: Record) -> None:
         """Queue a record."""
@@ -82,7 +81,7 @@ class Recorder:
     async def add(self, record: Record) -> None:
         """Queue a record; return at once unless too many wait."""
         self.put(record)
-        if self.is_full:
+        if len(self._waiting) > _MOST_WAITING:
             self._room.clear()
             await self._room.wait()
 

@@ -120,7 +120,9 @@ class Hooks:
         stored = await self.deps.objects.stored()
         waiting = await self.dispatcher.load()
         await self._look_back(waiting)
-        schedules = Schedules(hooks=self.active, clock=self.deps.clock)
+        schedules = Schedules(
+            hooks=self.active, clock=self.deps.clock, holds=self.dispatcher.holds
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 for obj in sorted(stored, key=_startup_order):

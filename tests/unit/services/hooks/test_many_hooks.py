@@ -78,7 +78,8 @@ async def play_schedules() -> tuple[int, int]:
         for number in range(MORE_THAN_WAIT)
     ]
     hooks = {item.declared.ref: item for item in (first, second)}
-    tasks.append(asyncio.create_task(Schedules(hooks=hooks, clock=clock).run()))
+    schedules = Schedules(hooks=hooks, clock=clock, holds=lambda _hook, _queue, _context: False)
+    tasks.append(asyncio.create_task(schedules.run()))
     tasks.append(asyncio.create_task(second.recorder.run()))
     await asyncio.sleep(10.1)
     before = [item async for item in requests.waiting()]
