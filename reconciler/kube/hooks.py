@@ -11,13 +11,14 @@ import orjson
 
 from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
 from reconciler.clock import Clock
-from reconciler.errors import NoKindMatch, Unavailable
+from reconciler.errors import Forbidden, NoKindMatch, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
 from reconciler.kube.client import Client
-from reconciler.kube.decoding import JSON, TooDeep, decode
+from reconciler.kube.decoding import JSON, TooDeep, cut_deep, decode
+from reconciler.kube.definitions import DEFINITIONS
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import describe
-from reconciler.kube.reader import KubeReader
+from reconciler.kube.reader import KubeReader, page_of
 from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import Watch
 from reconciler.kube.writer import guarded
@@ -169,15 +170,40 @@ class KubeHooks:
         return found
 
     async def find(self, ref: PolicyRef) -> Object | None:
-        """Return a hook as it is stored now; None if it is known not to exist."""
+        """Return a hook as it is stored now; None if it is known not to exist.
+
+        Parts of it that are nested too deeply are left out.
+        """
         for kind in self._kinds:
             if kind.kind == ref.kind:
-                # A list, because the program may list hooks, and need not get them.
-                page = await self._reader.list_page(
-                    kind, namespace=ref.namespace, fields=f"metadata.name={ref.name}"
-                )
-                return next(iter(page.items), None)
+                try:
+                    return await self._find(kind, ref)
+                except NoKindMatch:
+                    if await self._may_be_defined(kind):
+                        raise
         return None
+
+    async def _find(self, kind: Kind, ref: PolicyRef) -> Object | None:
+        resource, namespace = self._client.resource(kind), ref.namespace
+        # A list, because the program may list hooks, and need not get them.
+        named = {"namespace": namespace, "field_selector": f"metadata.name={ref.name}"}
+        body = await resource.get(**named, accept=JSON, serialize=False)
+        found = self._client.decode("GET", resource.path(namespace=namespace), cut_deep(body))
+        return next(iter(page_of(found, kind).items), None)
+
+    async def _may_be_defined(self, kind: Kind) -> bool:
+        """Return whether objects of a kind that is not served may still be stored.
+
+        With a definition, the API server deletes all of its objects.
+        """
+        try:
+            page = await self._reader.list_page(
+                DEFINITIONS, fields=f"metadata.name={kind.resource}"
+            )
+        except Forbidden:
+            # A program for one namespace need not read definitions.
+            return True
+        return bool(page.items)
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of exactly this version of a hook; return the stored object."""

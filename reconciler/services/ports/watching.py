@@ -82,8 +82,10 @@ class HookObjects(Protocol):
     async def find(self, ref: PolicyRef) -> Object | None:
         """Return a hook as it is stored now; None if it is known not to exist.
 
+        Parts of it that are nested too deeply are left out.
+
         Raises:
-            NoKindMatch: The kind is not served, so that its objects may still be stored.
+            NoKindMatch: The kind is not served, but its objects may still be stored.
         """
         ...
 

@@ -12,9 +12,12 @@ from reconciler.kube.client import Client
 from reconciler.kube.hooks import KubeHooks
 from reconciler.memory.cluster import MemoryCluster
 from tests.unit.kube.conftest import StillClock
+from tests.unit.kube.test_deep_objects import deep
+from tests.unit.kube.test_deep_objects import listed as deep_list
 from tests.unit.kube.test_watch import listed, named
 
 ROUTE = "GET /apis/kube-retrofit.dev/v1alpha1/namespaces/shop/hooks"
+DEFINITIONS = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -39,10 +42,31 @@ async def test_a_hook_is_known_not_to_exist_only_after_the_api_server_said_so(ap
     assert found is not None
     assert found["metadata"]["name"] == "a"
     assert await hooks.find(ref()) is None
+    api.answer(DEFINITIONS, (403, b"no"))
     for error in (Forbidden, NoKindMatch):
         with pytest.raises(error):
             await hooks.find(ref())
-    assert {item.query["fieldSelector"] for item in api.seen} == {"metadata.name=a"}
+    assert {item.query["fieldSelector"] for item in api.calls(ROUTE)} == {"metadata.name=a"}
+
+
+async def test_a_hook_does_not_exist_once_the_definition_of_its_kind_is_deleted(api, hooks):
+    api.answer(DEFINITIONS, listed(5))
+    assert await hooks.find(ref()) is None
+    assert api.seen[-1].query["fieldSelector"] == "metadata.name=hooks.kube-retrofit.dev"
+
+
+@pytest.mark.parametrize("answer", [listed(5, {"metadata": {"name": "hooks"}}), (403, b"no")])
+async def test_a_kind_may_have_hooks_while_its_definition_may_exist(api, hooks, answer):
+    api.answer(DEFINITIONS, answer)
+    with pytest.raises(NoKindMatch):
+        await hooks.find(ref())
+
+
+async def test_a_hook_that_is_nested_too_deeply_to_be_followed_exists(api, hooks):
+    api.answer(ROUTE, deep_list(deep("a")))
+    found = await hooks.find(ref())
+    assert found is not None
+    assert found["metadata"]["uid"] == "a"
 
 
 async def test_a_hook_of_a_kind_that_the_program_does_not_run_does_not_exist(api, hooks):
