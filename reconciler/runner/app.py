@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.api.kinds import kinds_of
+from reconciler.api.meta import Object
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Forbidden, InvalidSetting, NoKindMatch, RetrofitError
 from reconciler.execution.environment import clean_environment
@@ -157,6 +158,7 @@ class Program:
             executables,
             self.jq,
             namespace=namespace,
+            stored=await self._stored(namespace),
             warn=self.log.error,
         )
         self.log.info("hooks found", hooks=[hook.spec["executable"] for hook in found.registered])
@@ -220,6 +222,16 @@ class Program:
                 "gauges": self._tick(found, hooks),
             }
         )
+
+    async def _stored(self, namespace: str) -> list[Object]:
+        """Return the Hooks of earlier processes, once they can be read."""
+        found: list[Object] = []
+
+        async def read() -> None:
+            found[:] = await KubeHookRegistry(self.client, self.clock, namespace).stored()
+
+        await until_done(read, self.log.warning)
+        return found
 
     def _executables(self) -> Executables:
         settings = self.settings

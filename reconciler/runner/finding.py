@@ -1,11 +1,11 @@
 """The executables of a folder and their configurations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.api.meta import PolicyRef, policy_ref
+from reconciler.api.meta import Object, PolicyRef, policy_ref
 from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.execution.configuring import read_printed
 from reconciler.execution.discovery import Executable, find_executables
@@ -13,7 +13,7 @@ from reconciler.execution.executables import Executables
 from reconciler.execution.naming import object_names
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import decode_text
-from reconciler.hooks.declared import HOOKS
+from reconciler.hooks.declared import HOOKS, is_executable
 from reconciler.hooks.webhooks import NAME_RULE, is_webhook_name
 from reconciler.services.hooks.answering import AnsweredHook
 from reconciler.services.hooks.registration import RegisteredHook
@@ -21,6 +21,7 @@ from reconciler.services.ports.jq import Jq
 
 _VERSION = "configVersion"
 _EXECUTABLE = "executable"
+_NOT_EXECUTABLE = "it is not executable; chmod +x makes it a hook"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +59,41 @@ async def find_hooks(
     jq: Jq,
     *,
     namespace: str,
+    stored: Iterable[Object] = (),
     warn: Callable[[str], None],
 ) -> FoundHooks:
     """Read the configurations of all executables of a folder, in order.
 
-    An invalid one is reported and does not affect the others.
+    An invalid one is reported and does not affect the others. So is one that was a hook and is no
+    longer executable; another file that is not executable need not be meant as a hook.
+
+    Args:
+        folder: The folder of hooks.
+        executables: Runs them.
+        jq: Compiles their programs.
+        namespace: The namespace of their Hooks.
+        stored: The Hooks that it has, of earlier processes.
+        warn: Called with a sentence for the log.
 
     Raises:
         InvalidSetting: The folder cannot be read.
         Interrupted: An executable could not be run for a reason of the machine.
     """
     discovery = find_executables(folder)
-    for name in discovery.skipped:
-        warn(f"{name} is skipped: it is not executable; chmod +x makes it a hook")
-    names = object_names(item.name for item in discovery.executables)
+    were_hooks = {obj["spec"][_EXECUTABLE] for obj in stored if is_executable(obj)}
+    lapsed = [name for name in discovery.skipped if name in were_hooks]
+    names = object_names((*(item.name for item in discovery.executables), *lapsed))
     known: dict[PolicyRef, Executable] = {}
     configs: dict[PolicyRef, HookConfig] = {}
     webhooks: dict[str, str] = {}
-    registered: list[RegisteredHook] = []
+    registered = [
+        RegisteredHook(
+            ref=_ref(namespace, names[name]), spec={_EXECUTABLE: name}, refused=_NOT_EXECUTABLE
+        )
+        for name in lapsed
+    ]
+    for name in discovery.skipped:
+        warn(f"{name} is skipped: {_NOT_EXECUTABLE}")
     for executable in discovery.executables:
         ref = _ref(namespace, names[executable.name])
         spec: dict[str, Any] = {_EXECUTABLE: executable.name}

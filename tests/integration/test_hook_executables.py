@@ -414,6 +414,13 @@ def test_requests_of_a_refused_executable_wait_until_it_is_accepted_again(runner
     )
     runner.stop()
 
+    # A volume with the wrong mode is no reason to give up its work either.
+    (runner.hooks / "waits.sh").chmod(0o644)
+    runner.start()
+    said = "it is not executable; chmod +x makes it a hook"
+    runner.settle(lambda: runner.hook("waits.sh")["status"]["message"] == said, "it is said")
+    runner.stop()
+
     runner.put("waits.sh", WAITS)
     runner.start()
     runner.settle(lambda: {"done", "copy-source-1"} <= runner.maps(), "both hooks ran")

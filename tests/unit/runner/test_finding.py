@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.api.meta import Object
 from reconciler.execution.executables import Executables
 from reconciler.execution.workspace import clear
 from reconciler.isolation.jq import JqWorkers
@@ -26,18 +27,23 @@ class Folder:
         self.said: list[str] = []
         self._path, self._jq = path, jq
 
-    def put(self, name: str, config: str) -> None:
+    def put(self, name: str, config: str, mode: int = 0o755) -> None:
         path = self._path / "hooks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\ncat <<'END'\n{config}\nEND\n")
-        path.chmod(0o755)
+        path.chmod(mode)
 
-    async def find(self) -> FoundHooks:
+    async def find(self, *stored: Object) -> FoundHooks:
         clear(self._path / "tmp")
         executables = Executables(folder=self._path / "tmp", environment={"PATH": "/usr/bin:/bin"})
         hooks = self._path / "hooks"
         return await find_hooks(
-            hooks, executables, self._jq, namespace="shop", warn=self.said.append
+            hooks,
+            executables,
+            self._jq,
+            namespace="shop",
+            stored=stored,
+            warn=self.said.append,
         )
 
 
@@ -106,6 +112,20 @@ async def test_an_unusable_hook_is_reported_and_does_not_affect_other_hooks(
     assert (bad.spec, good.refused) == ({"executable": "bad.sh"}, "")
     assert [ref.name for ref in found.known] == ["good.sh"]
     assert folder.said == [f"bad.sh is not run: {bad.refused}"]
+
+
+async def test_a_hook_that_is_no_longer_executable_is_refused(folder: Folder) -> None:
+    folder.put("b.sh", "configVersion: v1\nonStartup: 1", 0o644)
+    folder.put("c/common.sh", "a library", 0o644)
+    was = hook("b.sh", {"executable": "b.sh", "onStartup": 1})
+    foreign = {**hook("c.common.sh", {"run": {}}), "metadata": {"name": "c.common.sh"}}
+    found = await folder.find(was, foreign)
+    (kept,) = found.registered
+    reason = "it is not executable; chmod +x makes it a hook"
+    assert (kept.ref.name, kept.spec, kept.refused) == ("b.sh", {"executable": "b.sh"}, reason)
+    assert not found.known
+    assert found.specs == {kept.ref: None}
+    assert folder.said == [f"b.sh is skipped: {reason}", f"c/common.sh is skipped: {reason}"]
 
 
 async def test_a_second_hook_with_the_same_webhook_name_is_refused(folder: Folder) -> None:
