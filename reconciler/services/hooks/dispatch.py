@@ -155,7 +155,10 @@ class HookDispatcher:
         line = self._lines.get((ref.namespace, queue), _Line())
         named = _hook_of(ref, hook.declared.uid)
         return any(
-            task.hook == named and context in task.contexts
+            # Contexts of one type share a request: those of others need not be compared.
+            task.hook == named
+            and task.contexts[0].type is context.type
+            and context in task.contexts
             for task in (*line.queue.running, *line.queue.waiting)
         )
 
