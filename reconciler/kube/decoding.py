@@ -73,10 +73,15 @@ def salvage(error: TooDeep, call: Call, left_out: Callable[[str], None]) -> Any:
         if not is_cut(item):
             kept.append(item)
             continue
-        meta = item["metadata"]
-        names.append("/".join(meta[key] for key in ("namespace", "name") if meta.get(key)))
+        names.append(name_of(item))
     left_out(f"{call}: left out, because {error}: {', '.join(names)}")
     return {**answer, "items": kept}
+
+
+def name_of(item: Any) -> str:
+    """Return namespace and name of an object, parts of which may be cut out."""
+    meta = item["metadata"]
+    return "/".join(meta[key] for key in ("namespace", "name") if meta.get(key))
 
 
 def cut_deep(body: bytes) -> bytes:

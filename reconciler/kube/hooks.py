@@ -14,7 +14,7 @@ from reconciler.clock import Clock
 from reconciler.errors import Forbidden, NoKindMatch, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
 from reconciler.kube.client import Client
-from reconciler.kube.decoding import JSON, TooDeep, cut_deep, decode
+from reconciler.kube.decoding import JSON, TooDeep, cut_deep, decode, name_of
 from reconciler.kube.definitions import DEFINITIONS
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import describe
@@ -86,8 +86,10 @@ class KubeWatching:
         call = describe("GET", resource.path(namespace=scope.namespace), watch=True)
         try:
             event = decode(line)
-        except TooDeep:
-            self._client.left_out(f"{call}: an object is nested too deeply, its event is left out")
+        except TooDeep as error:
+            which = name_of(error.value["object"])
+            said = f"{call}: the event of {which} is left out, because it is nested too deeply"
+            self._client.left_out(said)
             return None
         except orjson.JSONDecodeError as error:
             raise Unavailable(f"{call}: a line that is not JSON") from error

@@ -121,6 +121,7 @@ async def _clients(
         await connect(settings.kube_config, settings.kube_context, on_call=metrics.on_call)
         for _ in range(2)
     ]
+    made[0].tell_left_out(logger("hooks.client").warning)
     try:
         # A client of its own: load must never delay the renewal of the Lease.
         yield made[0], made[1]

@@ -23,6 +23,7 @@ from reconciler.cli.main import retrofit
 from reconciler.errors import ClusterError
 from reconciler.installation import BESIDE
 from tests.architecture.conftest import ROOT
+from tests.attacks.test_deep_objects import definition
 from tests.faults.rig import SHORT_LEASE
 
 PODS = """#!/usr/bin/env bash
@@ -114,6 +115,12 @@ else
   kubectl get configmap cured -n NAMESPACE > /dev/null || exit 3
   echo '{operation: CreateIfNotExists, object: {apiVersion: v1, kind: ConfigMap,
     metadata: {name: done, namespace: NAMESPACE}}}' > $KUBERNETES_PATCH_PATH
+fi
+"""
+GADGETS = """#!/bin/sh
+if [ "$1" = --config ]; then
+  echo '{"configVersion": "v1", "kubernetes": [{"name": "gadgets", "apiVersion": "GROUP/v1",
+    "kind": "Gadget", "namespace": {"nameSelector": {"matchNames": ["NAMESPACE"]}}}]}'
 fi
 """
 RIGHTS = """
@@ -424,6 +431,38 @@ def test_requests_of_a_refused_executable_wait_until_it_is_accepted_again(runner
     runner.put("waits.sh", WAITS)
     runner.start()
     runner.settle(lambda: {"done", "copy-source-1"} <= runner.maps(), "both hooks ran")
+
+
+@pytest.fixture
+def gadgets(runner: Runner) -> Iterator[str]:
+    """The API group of a kind without a schema, which the program may read."""
+    group, role = f"{runner.namespace}.example", f"{runner.namespace}-gadgets"
+    kubectl = runner.cluster.kubectl
+    kubectl("create", "-f", "-", stdin=json.dumps(definition(group)))
+    kubectl("wait", "--for=condition=Established", f"crd/gadgets.{group}")
+    reads = ("--verb=list,watch", f"--resource=gadgets.{group}")
+    kubectl("create", "role", role, "-n", runner.namespace, *reads)
+    account = f"--serviceaccount={runner.namespace}:retrofit-hooks"
+    kubectl("create", "rolebinding", role, "-n", runner.namespace, f"--role={role}", account)
+    yield group
+    runner.stop()
+    kubectl("delete", "crd", f"gadgets.{group}", "--wait=false")
+
+
+def test_an_object_that_is_nested_too_deeply_is_named_in_the_log(
+    runner: Runner, gadgets: str
+) -> None:
+    runner.put("gadgets.sh", GADGETS.replace("GROUP", gadgets))
+    runner.start()
+    runner.settle(lambda: ready(runner.hook("gadgets.sh")) == "True", "the hook is Ready")
+    meta = {"name": "evil", "namespace": runner.namespace}
+    made = {"apiVersion": f"{gadgets}/v1", "kind": "Gadget", "metadata": meta, "spec": "DEEP"}
+    text = json.dumps(made).replace('"DEEP"', '{"a":' * 3000 + "1" + "}" * 3000)
+    runner.cluster.kubectl("create", "--validate=false", "-f", "-", stdin=text)
+    said = f"the event of {runner.namespace}/evil is left out, because it is nested too deeply"
+    runner.settle(
+        lambda: any(said in line["message"] for line in runner.lines()), "the object is named"
+    )
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ from aiohttp import web
 from reconciler.api.meta import Kind
 from reconciler.clock import SystemClock
 from reconciler.errors import Invalid
+from reconciler.kube.hooks import KubeWatching
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.watch import Watch
+from reconciler.services.ports.watching import WatchScope
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 ROUTE = "GET /api/v1/configmaps"
@@ -53,6 +55,17 @@ async def test_a_deeply_nested_object_is_invalid(api, client):
     api.answer("GET /api/v1/namespaces/n/configmaps/evil", deep("evil"))
     with pytest.raises(Invalid, match="nested deeper than 500 levels"):
         await KubeReader(client).get(CONFIG_MAPS, "n", "evil")
+
+
+async def test_a_watch_of_a_hook_names_the_object_whose_event_is_left_out(api, client):
+    said = []
+    client.tell_left_out(said.append)
+    lines = event("MODIFIED", deep("evil", 10)) + event("ADDED", plain("two", 11))
+    api.answer(ROUTE, lines)
+    scope = WatchScope(kind=CONFIG_MAPS)
+    assert [item.version async for item in KubeWatching(client).follow(scope, "9")] == ["11"]
+    text = "watch configmaps: the event of n/evil is left out, because it is nested too deeply"
+    assert said == [text]
 
 
 async def test_a_watch_reports_an_object_that_became_too_deep_as_deleted(api, client):
