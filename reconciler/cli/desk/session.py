@@ -46,8 +46,6 @@ class RuleResult:
         trigger: The trigger as the rule saw it.
         target: Whether the object is a target; otherwise it is the trigger itself.
         operation: The operation of the request.
-        matched: Whether match and exclude select the trigger.
-        fired: Whether the rule fired for the trigger: it matched and was not excepted.
         unchanged: Whether the object already is as the rule requires.
         lacking: Whether the rule is skipped for missing input; this is reported as a warning.
         before: The object before; the trigger where no target was found.
@@ -63,8 +61,6 @@ class RuleResult:
     target: bool
     before: Mapping[str, Any]
     after: Mapping[str, Any]
-    matched: bool = True
-    fired: bool = False
     unchanged: bool = False
     lacking: bool = False
 
@@ -330,14 +326,12 @@ class _Work:
             target=False,
             before=self.step.obj,
             after=ended.after,
-            matched=ended.matched,
-            fired=ended.fired,
             unchanged=ended.unchanged,
         )
 
     def fired(self, status: RuleStatus, message: str) -> RuleResult:
         ended = self.step.skip(message)
-        return replace(self.at_trigger(ended), status=status, fired=True)
+        return replace(self.at_trigger(ended), status=status)
 
     def at(self, obj: Mapping[str, Any], changed: TargetChange) -> RuleResult:
         return replace(

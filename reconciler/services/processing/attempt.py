@@ -99,14 +99,12 @@ class Attempt:
             did not reach the targets.
         counts: Set where ``targets`` holds only a part of the results.
         sweep: The progress of a sweep.
-        program: The rule, where it was found.
     """
 
     disposition: Disposition
     targets: tuple[TargetStatus, ...] = ()
     counts: Counts | None = None
     sweep: SweepProgress | None = None
-    program: Program | None = None
 
     def news(self, status: RequestStatus) -> list[TargetStatus]:
         """Return the results that an earlier status does not list."""
@@ -183,9 +181,9 @@ class Processor:
                 return Attempt(disposition=program)
             if reason := self._refused(request.spec):
                 fail = Fail(reason=Reason.TRIGGER_REFUSED, message=reason)
-                return Attempt(disposition=fail, program=program)
+                return Attempt(disposition=fail)
             if (held := self.pacer.closed(request.spec.policy)) is not None:
-                return Attempt(disposition=held, program=program)
+                return Attempt(disposition=held)
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), jitter))
         resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
@@ -200,7 +198,7 @@ class Processor:
                 hold.resize(self.flight.weigh(resource, trigger.subject.obj))
             left = self._left(request, claim())
             if left is not None:
-                return Attempt(disposition=left, program=program)
+                return Attempt(disposition=left)
             return await processor.apply(request, program, trigger, jitter)
 
     async def _read(
@@ -213,19 +211,17 @@ class Processor:
             return Attempt(disposition=Fail(reason=Reason.RECORD_GONE, message=message))
         except Unreadable as error:
             fail = Fail(reason=Reason.TOO_DEEP, message=str(error))
-            return Attempt(disposition=fail, program=program)
+            return Attempt(disposition=fail)
         except Malformed as error:
             fail = Fail(reason=Reason.MALFORMED_REQUEST, message=f"{error}; delete the request")
-            return Attempt(disposition=fail, program=program)
+            return Attempt(disposition=fail)
         except ClusterError as error:
             return Attempt(disposition=self._retry(request, failure(error), jitter))
         except RecursionError:
             message = "the trigger, or its recorded data, is nested too deeply"
-            return Attempt(
-                disposition=Fail(reason=Reason.TOO_DEEP, message=message), program=program
-            )
+            return Attempt(disposition=Fail(reason=Reason.TOO_DEEP, message=message))
         if trigger.presence is Presence.GONE:
-            return Attempt(disposition=trigger_gone(request.spec.resource), program=program)
+            return Attempt(disposition=trigger_gone(request.spec.resource))
         return trigger
 
     async def apply(
@@ -263,12 +259,12 @@ class Processor:
         except EvaluationError as error:
             message = said(error, confidential=loads.confidential)
             fail = Fail(reason=Reason.EVALUATION_FAILED, message=message)
-            return Attempt(disposition=fail, program=program)
+            return Attempt(disposition=fail)
         except (ClusterError, Interrupted) as error:
             retry = self._retry(request, _redacted(failure(error), loads, named), jitter)
-            return Attempt(disposition=retry, targets=request.status.targets, program=program)
+            return Attempt(disposition=retry, targets=request.status.targets)
         if closed is not None:
-            return Attempt(disposition=closed, program=program)
+            return Attempt(disposition=closed)
         exempt = self.eligibility.exempt(run, loads)
         done = ended(request.status)
         with self.flight.kept.byte_allowance() as byte_allowance:
@@ -302,7 +298,7 @@ class Processor:
         outcomes = (*results, *(_redacted(item, loads, named) for item in selection.failures))
         errors = [said(error, confidential=loads.confidential) for error in selection.errors]
         disposition = self._conclude(request, targets, outcomes, errors, jitter)
-        return Attempt(disposition=disposition, targets=targets, program=program)
+        return Attempt(disposition=disposition, targets=targets)
 
     def loads(self, spec: RequestSpec, *, confidential: bool = False) -> Loads:
         """Return the reads and the step limits of an attempt at a request."""
