@@ -28,6 +28,11 @@ UNORDERED_LEASE = (
     " --lease-duration"
 )
 _LEAST_IN_FLIGHT = 1024 * 1024
+_LEAST = {
+    "waiting_limit": 0,
+    **dict.fromkeys(("hard_limit", "max_connections", "max_body", "max_bodies"), 1),
+    **dict.fromkeys(("lanes", "list_page", "conflict_retries"), 1),
+}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -58,15 +63,15 @@ def render_duration(seconds: float) -> str:
     return text or "0"
 
 
-class _Duration(click.ParamType[float]):
+class DurationType(click.ParamType[float]):
+    """A duration as a type of a flag: a number of seconds, or `parse_duration`'s text."""
+
     name = "duration"
 
     @override
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        if isinstance(value, float | int):
-            return float(value)
         try:
-            return parse_duration(value)
+            return float(value) if isinstance(value, int | float) else parse_duration(value)
         except InvalidSetting as error:
             self.fail(str(error), param, ctx)
 
@@ -347,7 +352,7 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     if choices:
         kind = click.Choice(choices.split("|"))
     elif item.metadata["duration"]:
-        kind = _Duration()
+        kind = DurationType()
     if name := item.metadata["name"]:
         default = None  # `build` sets it, because it depends on the installation.
         names = {group: getattr(other, name) for group, other in INSTALLATIONS.items()}
@@ -382,8 +387,8 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     if built.take_over and not built.installation.stands_by:
         msg = f"--take-over needs --policy-group={REPLACING.group}: there is nothing to take over"
         raise InvalidSetting(msg)
-    for name, least in (("waiting_limit", 0), ("hard_limit", 1)):
-        if getattr(built, name) < least:
+    for name, least in _LEAST.items():
+        if getattr(built, name, least) < least:
             msg = f"--{name.replace('_', '-')} must be at least {least}"
             raise InvalidSetting(msg)
     for name in ("namespace_share", "policy_share"):
@@ -421,10 +426,6 @@ def _check_server(settings: AdmissionSettings) -> None:
         if getattr(settings, name) < 1:
             msg = f"--{name.replace('_', '-')} must be at least 1s"
             raise InvalidSetting(msg)
-    for name in ("max_connections", "max_body", "max_bodies"):
-        if getattr(settings, name) < 1:
-            msg = f"--{name.replace('_', '-')} must be at least 1"
-            raise InvalidSetting(msg)
 
 
 def _check(settings: ControllerSettings) -> None:
@@ -436,7 +437,3 @@ def _check(settings: ControllerSettings) -> None:
         raise InvalidSetting("--patch-war-limit must not be negative; 0 switches it off")
     if settings.patch_war_window < 1:
         raise InvalidSetting("--patch-war-window must be at least 1s")
-    for name in ("lanes", "list_page", "conflict_retries"):
-        if getattr(settings, name) < 1:
-            msg = f"--{name.replace('_', '-')} must be at least 1"
-            raise InvalidSetting(msg)

@@ -8,9 +8,8 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import click
-from typing_extensions import override
 
-from reconciler.config import UNORDERED_LEASE, parse_duration
+from reconciler.config import UNORDERED_LEASE, DurationType
 from reconciler.errors import InvalidSetting
 from reconciler.installation import INSTALLATIONS, REPLACING, Installation
 from reconciler.kube.lease import Timing
@@ -107,17 +106,6 @@ class RunnerSettings:
     configuration: str
     admission: WebhookSettings
     conversion: WebhookSettings
-
-
-class _Seconds(click.ParamType[float]):
-    name = "duration"
-
-    @override
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        try:
-            return float(value) if isinstance(value, int | float) else parse_duration(value)
-        except InvalidSetting as error:
-            self.fail(str(error), param, ctx)
 
 
 def _option(name: str, variable: str, default: Any, text: str, **more: Any) -> Callable[[T], T]:
@@ -268,7 +256,7 @@ _OPTIONS: Final = (
         "RETROFIT_HOOK_TIMEOUT",
         "0",
         "Time that a run may take; 0: no limit.",
-        type=_Seconds(),
+        type=DurationType(),
     ),
     _option(
         "hook-parallel",
@@ -290,7 +278,7 @@ _OPTIONS: Final = (
             f"RETROFIT_LEASE_{name.upper()}",
             default,
             f"Leader lease: {text}.",
-            type=_Seconds(),
+            type=DurationType(),
         )
         for name, default, text in (
             ("duration", "15s", "time after which another replica takes it over"),

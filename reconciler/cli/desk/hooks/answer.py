@@ -20,6 +20,8 @@ from reconciler.cli.desk.hooks.executing import (
     desk_tools,
     executables_in,
     faults_of,
+    hook_env_option,
+    yes_option,
 )
 from reconciler.cli.desk.hooks.report import Report
 from reconciler.cli.desk.inputs import placed
@@ -87,14 +89,8 @@ Examples:
     help="Objects of the cluster, for snapshots.",
 )
 @click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
-@click.option(
-    "--hook-env",
-    "added",
-    multiple=True,
-    metavar="NAME",
-    help="A variable to pass to hooks as well, such as KUBECONFIG. May be repeated.",
-)
-@click.option("--yes", "-y", is_flag=True, help="Run executables on this machine without asking.")
+@hook_env_option
+@yes_option
 def answer(
     path: Path,
     review: str,

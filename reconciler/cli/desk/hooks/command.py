@@ -17,6 +17,8 @@ from reconciler.cli.desk.hooks.executing import (
     desk_tools,
     executables_in,
     faults_of,
+    hook_env_option,
+    yes_option,
 )
 from reconciler.cli.desk.hooks.report import Report
 from reconciler.cli.desk.hooks.subjects import (
@@ -56,17 +58,6 @@ Examples:
   retrofit hooks run copy-settings.yaml --event Added -r settings.yaml
 """
 
-_yes = click.option(
-    "--yes", "-y", is_flag=True, help="Run executables on this machine without asking."
-)
-_env = click.option(
-    "--hook-env",
-    "added",
-    multiple=True,
-    metavar="NAME",
-    help="A variable to pass to hooks as well, such as KUBECONFIG. May be repeated.",
-)
-
 
 @click.group("hooks", epilog=_GROUP_EPILOG)
 def hooks() -> None:
@@ -78,8 +69,8 @@ hooks.add_command(answer)
 
 @hooks.command("list", epilog=_LIST_EPILOG)
 @click.argument("path", type=click.Path(path_type=Path))
-@_env
-@_yes
+@hook_env_option
+@yes_option
 def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     """List the hooks of a folder with their bindings.
 
@@ -155,8 +146,8 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     help="The Hook to run, if the file contains several.",
 )
 @click.option("--show-secrets", is_flag=True, help="Show the content of Secrets.")
-@_env
-@_yes
+@hook_env_option
+@yes_option
 def run(
     path: Path,
     reason: str,

@@ -65,6 +65,18 @@ def executables_in(path: Path) -> list[Executable]:
     return [Executable(path.name, path.resolve())]
 
 
+yes_option = click.option(
+    "--yes", "-y", is_flag=True, help="Run executables on this machine without asking."
+)
+hook_env_option = click.option(
+    "--hook-env",
+    "added",
+    multiple=True,
+    metavar="NAME",
+    help="A variable to pass to hooks as well, such as KUBECONFIG. May be repeated.",
+)
+
+
 def confirm(path: Path, *, yes: bool) -> None:
     """Ask the user whether executables may be run, unless ``yes`` is set.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reconciler.cli.desk.fields import read_fields
+from reconciler.cli.desk.fields import read_fields, read_text
 from reconciler.engine import reading
 from reconciler.errors import InvalidSetting
 
@@ -99,11 +99,11 @@ def _step(raw: Any, place: str, index: int) -> Step:
         cluster=(
             reading.strings(fields["clusterState"], state) if "clusterState" in fields else None
         ),
-        schedule=_text(fields, "schedule", place),
+        schedule=read_text(fields, "schedule", place),
         contexts=_list(expect, "contexts", where),
         operations=_list(expect, "operations", where),
         objects=reading.strings(expect.get("objects"), f"{where}.objects"),
-        failure=_text(expect, "failure", where),
+        failure=read_text(expect, "failure", where),
     )
 
 
@@ -111,10 +111,3 @@ def _list(fields: Mapping[str, Any], name: str, place: str) -> list[Any] | None:
     if name not in fields:
         return None
     return list(reading.sequence(fields[name], f"{place}.{name}"))
-
-
-def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str | None):
-        raise InvalidSetting(f"{place}.{name}: expected a string")
-    return value or ""
