@@ -88,8 +88,8 @@ class Rollout(WarnsOnce):
 
     def __post_init__(self) -> None:
         """Subscribe to the policies, and check accounts with the webhook writer's cluster."""
-        access, clock = self.webhook_writer.cluster.access, self.webhook_writer.clock
-        self._delegation = Delegation(index=self.index, access=access, clock=clock)
+        cluster = self.webhook_writer.cluster
+        self._delegation = Delegation(index=self.index, access=cluster.access, clock=cluster.clock)
         self.index.subscribe(self._on_policy)
         self.index.languages.changed.subscribe(self.changed.set)
 
@@ -279,7 +279,7 @@ class Rollout(WarnsOnce):
         limits = policy.limits
         if isinstance(limits, InvalidPolicy):
             return str(limits)
-        held = limits.hold(self.webhook_writer.clock.now())
+        held = limits.hold(self.webhook_writer.cluster.clock.now())
         return None if held is None else held.message
 
     async def _run_now(
@@ -314,7 +314,7 @@ class Rollout(WarnsOnce):
         condition = {**wanted["conditions"][0], "observedGeneration": generation}
         if not _differs(status, {**wanted, "conditions": [condition]}):
             return
-        moment = _since(status, condition) or render_time(self.webhook_writer.clock.now())
+        moment = _since(status, condition) or render_time(self.webhook_writer.cluster.clock.now())
         condition = {**condition, "lastTransitionTime": moment}
         await self.policies.write_status(stored.head, {**wanted, "conditions": [condition]})
 

@@ -18,7 +18,6 @@ from reconciler.config import ControllerSettings
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
-from reconciler.installation import REPLACING, Installation
 from reconciler.services.catalog.configurations import Written, is_in_step
 from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
@@ -91,53 +90,21 @@ class Registry(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The address and the fixed settings of the webhook, without the CA.
-
-    Attributes:
-        margin: Seconds until the API servers use a newly stored configuration.
-        forces_ignore: All policies have failure policy ``Ignore``.
-        installation: The installation that the webhook belongs to.
-    """
-
-    url: str
-    service: str
-    namespace: str
-    controller_users: tuple[str, ...]
-    timeout: float
-    margin: float = 0.0
-    forces_ignore: bool = False
-    installation: Installation = REPLACING
-
-    @classmethod
-    def of(cls, settings: ControllerSettings) -> Self:
-        """Return the place for a controller with these settings."""
-        return cls(
-            url=settings.webhook_url,
-            service=settings.service,
-            namespace=settings.namespace,
-            controller_users=settings.controller_users,
-            timeout=settings.webhook_timeout,
-            margin=settings.ready_margin,
-            forces_ignore=settings.force_failure_policy_ignore,
-            installation=settings.installation,
-        )
-
-
 @dataclass(slots=True, kw_only=True)
 class WebhookWriter:
     """Writes the webhook configurations; used by the leader only.
 
     Attributes:
+        base: The parameters of the webhooks, without CA, owner and settings of the cluster.
+        margin: Seconds until the API servers use a newly stored configuration.
         in_force: The record of whether the policies are in force.
         lone_rules: Receives the rules whose writes the webhooks exclude.
         restored: Emits the configuration that is being restored, and why.
     """
 
     cluster: Registry
-    clock: Clock
-    place: Place
+    base: WebhookConfig
+    margin: float
     live: SettingsHolder
     in_force: InForce
     lone_rules: LoneRules = field(default_factory=LoneRules)
@@ -159,10 +126,18 @@ class WebhookWriter:
         lone_rules: LoneRules,
     ) -> Self:
         """Return the writer of a controller with these settings."""
+        base = WebhookConfig(
+            endpoint=Endpoint(url=settings.webhook_url, service=settings.service, ca_bundle=b""),
+            namespace=settings.namespace,
+            controller_users=settings.controller_users,
+            timeout=settings.webhook_timeout,
+            forces_ignore=settings.force_failure_policy_ignore,
+            installation=settings.installation,
+        )
         return cls(
             cluster=cluster,
-            clock=cluster.clock,
-            place=Place.of(settings),
+            base=base,
+            margin=settings.ready_margin,
             live=live,
             in_force=InForce(clock=cluster.clock),
             lone_rules=lone_rules,
@@ -171,7 +146,7 @@ class WebhookWriter:
     @property
     def refs(self) -> ConfigurationRefs:
         """Return the references of the configurations that it writes."""
-        return refs_of(self.place.installation)
+        return refs_of(self.base.installation)
 
     def is_own(self, configuration: Object) -> bool:
         """Return whether a configuration is the version that this process last wrote."""
@@ -201,7 +176,7 @@ class WebhookWriter:
         """
         if not self.in_force.recalled:
             self.in_force.recall(await self.cluster.checkpoint.load(), stored)
-        known, asked_at = {item.ref for item in policies}, self.clock.now()
+        known, asked_at = {item.ref for item in policies}, self.cluster.clock.now()
         bundle = await self.cluster.authority.ca_bundle()
         if bundle is None:
             msg = "the webhook has no CA yet: start retrofit-admission, which creates it"
@@ -224,7 +199,7 @@ class WebhookWriter:
             self._accepted = config.settings
             if changed and not self.in_force.settling:
                 # The API servers receive a new configuration through their own watch.
-                await asyncio.sleep(self.place.margin)
+                await asyncio.sleep(self.margin)
             self.in_force.settle(asked_at, good)
             self.lone_rules.learn(lone)
             return {item.ref: self._refused[item.ref][1] for item in policies if item not in good}
@@ -239,7 +214,7 @@ class WebhookWriter:
     async def withdraw(self) -> None:
         """Delete the configurations, because the programs are being uninstalled."""
         msg = (
-            f"the namespace {self.place.namespace} of kube-retrofit is being deleted: nothing is"
+            f"the namespace {self.base.namespace} of kube-retrofit is being deleted: nothing is"
             " recorded until it is installed again"
         )
         self.in_force.lose(Cause.UNINSTALLING, msg)
@@ -254,15 +229,11 @@ class WebhookWriter:
             self._owner_asked = True
 
     def _config(self, bundle: bytes) -> WebhookConfig:
-        return WebhookConfig(
-            endpoint=Endpoint(url=self.place.url, service=self.place.service, ca_bundle=bundle),
-            namespace=self.place.namespace,
-            controller_users=self.place.controller_users,
-            timeout=self.place.timeout,
+        return replace(
+            self.base,
+            endpoint=replace(self.base.endpoint, ca_bundle=bundle),
             settings=self.live.current.webhooks,
             owner=self._owner,
-            forces_ignore=self.place.forces_ignore,
-            installation=self.place.installation,
         )
 
     async def _served(
@@ -277,7 +248,7 @@ class WebhookWriter:
         return any([await self._put(ref, body) for ref, body in bodies.items()])
 
     async def _put(self, ref: ConfigurationRef, body: Object) -> bool:
-        asked_at = self.clock.now()
+        asked_at = self.cluster.clock.now()
         live, written = await self.cluster.webhooks.get(ref), self._written.get(ref)
         untouched = self._is_untouched(ref, live, asked_at)
         if live is not None and is_in_step(live, body, written):
@@ -295,7 +266,7 @@ class WebhookWriter:
         stored = await self._write(live, body)
         self._keep(ref, body, stored)
         if not untouched:
-            self.in_force.restored(self.place.margin)
+            self.in_force.restored(self.margin)
         return True
 
     def _is_untouched(
@@ -362,7 +333,7 @@ class WebhookWriter:
         Raises:
             Conflict: There were too many restorations; this one has to wait.
         """
-        now = self.clock.monotonic()
+        now = self.cluster.clock.monotonic()
         earned = (now - self._allowance_of) / _RESTORE_EVERY
         self._allowance = min(_RESTORATIONS, self._allowance + earned)
         self._allowance_of = now
@@ -385,13 +356,7 @@ class WebhookWriter:
         self, policies: Sequence[CompiledPolicy], config: WebhookConfig, error: Invalid
     ) -> bool:
         """Find what the API server refuses and exclude it; return whether anything was found."""
-        bare = WebhookConfig(
-            endpoint=config.endpoint,
-            namespace=config.namespace,
-            controller_users=config.controller_users,
-            timeout=config.timeout,
-            installation=config.installation,
-        )
+        bare = replace(self.base, endpoint=config.endpoint, forces_ignore=False)
         found = False
         for policy in policies:
             if policy.match_conditions:

@@ -9,11 +9,11 @@ from reconciler.errors import AlreadyExists, Conflict, Invalid
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.leases import AdmissionHeartbeat, Checkpoint
 from reconciler.services.ports.objects import Kinds
-from reconciler.services.ports.webhooks import ConfigurationRef, Webhooks, ref_of
+from reconciler.services.ports.webhooks import ConfigurationRef, Endpoint, Webhooks, ref_of
 from reconciler.services.rollout.in_force import InForce
 from reconciler.services.rollout.rollout import Rollout
-from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION
-from reconciler.services.rollout.webhook_writer import Place, WebhookWriter
+from reconciler.services.rollout.webhook_config import RESOURCE_CONFIGURATION, WebhookConfig
+from reconciler.services.rollout.webhook_writer import WebhookWriter
 from tests.unit.rights import Account
 from tests.unit.services.conftest import World
 
@@ -163,15 +163,14 @@ def new_webhook_writer(
             clock=world.clock,
             checkpoint=checkpoint or MemoryCheckpoint(),
         ),
-        clock=world.clock,
         in_force=InForce(clock=world.clock),
-        place=Place(
-            url="",
-            service="svc",
+        base=WebhookConfig(
+            endpoint=Endpoint(service="svc", ca_bundle=b""),
             namespace="kyverno",
             controller_users=("system:serviceaccount:kyverno:bg",),
             timeout=10.0,
         ),
+        margin=0.0,
         live=SettingsHolder.of("kyverno"),
     )
 

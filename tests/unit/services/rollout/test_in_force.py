@@ -69,7 +69,7 @@ def serve(kinds: Served) -> Callable[..., Callable[[], None]]:
 
 def spans(webhook_writer, world):
     """Return how many seconds ago each outage that is due began, and its cause."""
-    now = webhook_writer.clock.now()
+    now = webhook_writer.cluster.clock.now()
     due = webhook_writer.in_force.outages.due(now + timedelta(seconds=1))
     return [((now - item.since).total_seconds(), item.cause) for item in due]
 
