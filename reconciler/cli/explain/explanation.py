@@ -86,7 +86,7 @@ class Explanation:
         writer.line("operation", f"operation {operation}", operation=operation.name)
         request = replace(self.request, operation=operation.name, obj=obj)
         raw = written_at(self.policy, program.origin.location)
-        loads = Loads(self.object_source)
+        loads = Loads(self.object_source.objects)
         concerning = [item for item in self.exceptions if item.concerns(program)]
         plain = loads.of(request.context(given))
         subject = request.subject(labels, self.desk.request_kind(obj))

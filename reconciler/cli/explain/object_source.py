@@ -3,23 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from reconciler.api.meta import NAMESPACES, Kind, Object
-from reconciler.cli.desk.file_objects import FileObjects
+from reconciler.cli.desk.file_objects import FileObjects, Source
 from reconciler.cli.desk.live import LiveCluster
-from reconciler.cli.desk.live_objects import readable
-from reconciler.engine.loads import Load
-from reconciler.engine.patch import KeyTable
+from reconciler.cli.desk.live_objects import LiveObjects
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import Forbidden, NotFound
-from reconciler.services.processing.selection import SelectedTarget, TargetFinder
+from reconciler.services.processing.selection import SelectedTarget
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class ObjectSource(Protocol):
-    """A source of targets, and of the data that rules read.
+    """The objects that rules read, and what is known of them in advance.
 
     Attributes:
         cure: The advice to print where the labels of a namespace are not known.
@@ -30,8 +28,8 @@ class ObjectSource(Protocol):
     absent: str
 
     @property
-    def finder(self) -> TargetFinder:
-        """The finder of the targets of a rule."""
+    def objects(self) -> Source:
+        """The source of targets, and of the data that rules read."""
         ...
 
     @property
@@ -41,18 +39,6 @@ class ObjectSource(Protocol):
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace, None where they are not known."""
-        ...
-
-    async def load(self, load: Load) -> Any:
-        """Return the data that a context entry reads."""
-        ...
-
-    async def read(self, found: SelectedTarget) -> Object:
-        """Return a target."""
-        ...
-
-    async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the lists that merge by key in the kinds of an API version."""
         ...
 
     def asked(self, found: SelectedTarget) -> bool:
@@ -70,41 +56,24 @@ class FileObjectSource:
     cure = "; give its Namespace in a file"
     absent = "no object of this kind was given; give some with --target"
 
-    def __init__(self, file_objects: FileObjects, labels: Mapping[str, Mapping[str, str]]) -> None:
-        self._file_objects = file_objects
+    def __init__(self, objects: FileObjects, labels: Mapping[str, Mapping[str, str]]) -> None:
+        self.objects = objects
         self._labels = labels
-
-    @property
-    def finder(self) -> TargetFinder:
-        """The finder of the targets of a rule."""
-        return self._file_objects.finder
 
     @property
     def known(self) -> Sequence[Object]:
         """All objects."""
-        return tuple(self._file_objects.objects.values())
+        return tuple(self.objects.objects.values())
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels from the values, else those of the Namespace among the files."""
         labels = self._labels.get(name)
         if labels is None:
-            known = self._file_objects.objects.get(("v1", "Namespace", "", name))
+            known = self.objects.objects.get(("v1", "Namespace", "", name))
             if known is None:
                 return None
             labels = known["metadata"].get("labels") or {}
         return {_NAME_LABEL: name, **labels}
-
-    async def load(self, load: Load) -> Any:
-        """Return the data that a context entry reads."""
-        return await self._file_objects.load(load)
-
-    async def read(self, found: SelectedTarget) -> Object:
-        """Return a target as written in its file."""
-        return await self._file_objects.target(found)
-
-    async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the shipped merge keys, and those of the definitions among the files."""
-        return await self._file_objects.merge_keys(api_version)
 
     def asked(self, found: SelectedTarget) -> bool:
         """Return true: all objects of the given files are explained."""
@@ -113,10 +82,10 @@ class FileObjectSource:
 
     async def others(self, query: TargetQuery) -> list[Object]:
         """Return all objects of the queried kind."""
-        cluster = self._file_objects.cluster
+        cluster = self.objects.cluster
         kinds = {_resource(kind) for kind in await cluster.find(query.api_version, query.kind)}
         found = []
-        for obj in self._file_objects.objects.values():
+        for obj in self.objects.objects.values():
             kind = cluster.exact(obj["apiVersion"], obj["kind"])
             if kind is not None and _resource(kind) in kinds:
                 found.append(obj)
@@ -138,9 +107,9 @@ class LiveObjectSource:
     absent = "the cluster has no such object"
 
     @cached_property
-    def finder(self) -> TargetFinder:
-        """The finder of the targets of a rule."""
-        return TargetFinder(kinds=self.cluster.kinds, reader=self.cluster.reader)
+    def objects(self) -> LiveObjects:
+        """The objects of the cluster, each read once."""
+        return LiveObjects(self.cluster)
 
     @property
     def known(self) -> Sequence[Object]:
@@ -154,20 +123,6 @@ class LiveObjectSource:
         except (NotFound, Forbidden):
             return None
         return dict(found["metadata"].get("labels") or {})
-
-    async def load(self, load: Load) -> Any:
-        """Return the data that a context entry reads."""
-        return await self.cluster.loader.load(load)
-
-    async def read(self, found: SelectedTarget) -> Object:
-        """Return the current state of a target, without its managedFields."""
-        key = found.key
-        obj = found.obj or await self.cluster.reader.get(key.kind, key.namespace, key.name)
-        return readable(obj)
-
-    async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the merge keys that the API server publishes."""
-        return await self.cluster.keys.merge_keys(api_version)
 
     def asked(self, found: SelectedTarget) -> bool:
         """Return whether ``--target`` names a selected object, or no object at all."""

@@ -64,7 +64,7 @@ class TargetExplanation:
         """Write how a rule changes its own trigger, and return the change."""
         writer.line("target", "the trigger itself")
         values, obj = self.values, dict(self.run.subject.obj)
-        keys = await self.object_source.merge_keys(str(obj.get("apiVersion", "")))
+        keys = await self.object_source.objects.merge_keys(str(obj.get("apiVersion", "")))
         explanation = EditExplanation(policy=self.policy, keys=keys)
         await explanation.tell(details_of(self.program).edits, values, obj, writer.inner)
         work = partial(self.run.change, None, obj, keys=keys)
@@ -73,7 +73,7 @@ class TargetExplanation:
     async def tell(self, writer: OutlineWriter) -> None:
         """Write the selected objects, and the result for each."""
         values = self.values
-        selection = await self.object_source.finder.select(self.run, values.loads)
+        selection = await self.object_source.objects.finder.select(self.run, values.loads)
         for index, target in enumerate(details_of(self.program).targets):
             place = target.location.removeprefix(f"{self.program.origin.location}.")
             writer.line("target", place, place=target.location)
@@ -114,7 +114,7 @@ class TargetExplanation:
     async def _object(self, found: SelectedTarget, writer: OutlineWriter) -> None:
         key = found.key
         try:
-            obj = await self.object_source.read(found)
+            obj = await self.object_source.objects.target(found)
         except ClusterError as error:
             text = f"{key.kind.kind} {_place(key.namespace, key.name)}: {error}"
             writer.answer(NO, "object", self.values.mask.text(text))
@@ -140,7 +140,7 @@ class TargetExplanation:
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
         values = await values.knowing(target.entries)
         await values.tell_entries(target.entries, f"{target.location}.context", writer)
-        keys = await self.object_source.merge_keys(str(obj.get("apiVersion", "")))
+        keys = await self.object_source.objects.merge_keys(str(obj.get("apiVersion", "")))
         held = True
         if target.preconditions is not None:
             raw = written_at(self.policy, target.location).get("preconditions")
