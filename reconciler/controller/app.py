@@ -34,9 +34,7 @@ from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
 from reconciler.observe.metrics import Metrics, create_metrics
-from reconciler.observe.observers import Observers
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.serving.scraping import scraped
 from reconciler.wiring.base import Base
 from reconciler.wiring.catchup import catch_up_passes
@@ -52,9 +50,7 @@ class Controller:
 
     settings: ControllerSettings
     services: Services
-    observers: Observers
-    passes: CatchUpPasses
-    metrics: Metrics
+    gauges: Gauges
     readiness: Readiness
     election: Election
     leadership: Leadership
@@ -93,16 +89,6 @@ class Controller:
         self.lost.set()
         self.stop.set()
 
-    def _gauges(self) -> Gauges:
-        return Gauges(
-            metrics=self.metrics,
-            services=self.services,
-            observers=self.observers,
-            events=self.events,
-            passes=self.passes,
-            leading=lambda: self.election.leading,
-        )
-
     def unready(self) -> str | None:
         """Return why policies or requests are not watched, or None if they are."""
         problem = self.operator.watches.problem()
@@ -116,7 +102,7 @@ class Controller:
             asyncio.create_task(self.operator.run(), name="operator"),
             asyncio.create_task(self._honour_signals(), name="signals"),
             _keep("events", self.events.run()),
-            _keep("gauges", self._gauges().run()),
+            _keep("gauges", self.gauges.run()),
             _keep("cluster watches", self.cluster_watches.run()),
         ]
         if self.exceptions is not None:
@@ -316,9 +302,14 @@ def _assemble(
     controller = Controller(
         settings=settings,
         services=services,
-        observers=observers,
-        passes=passes,
-        metrics=metrics,
+        gauges=Gauges(
+            metrics=metrics,
+            services=services,
+            observers=observers,
+            events=events,
+            passes=passes,
+            leading=leader_events.leading,
+        ),
         readiness=readiness,
         election=election,
         leadership=leadership,
