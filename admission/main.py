@@ -111,10 +111,13 @@ async def run(settings: AdmissionSettings) -> None:
         )
         audit = sockets.enter_context(AuditLog.to(settings.audit_log, clock.now, _log.error))
         async with (
-            _client(settings, metrics) as client,
+            await connect(
+                settings.kubeconfig, settings.context, on_call=call_counter(metrics)
+            ) as client,
             _health(None if secure else metrics.registry, readiness, probes),
             scraped(secure, metrics.registry, TokenReviews(client), clock),
         ):
+            client.tell_left_out(_log.warning)
             callers = Callers.of(settings)
             certificates = Certificates(
                 NamedSecrets(client, settings.namespace),
@@ -399,16 +402,6 @@ class Admission:
 
 def _warn(text: str) -> None:
     _log.warning("waiting", reason=text)
-
-
-@contextlib.asynccontextmanager
-async def _client(settings: AdmissionSettings, metrics: Metrics) -> AsyncIterator[Client]:
-    client = await connect(settings.kubeconfig, settings.context, on_call=call_counter(metrics))
-    client.tell_left_out(_log.warning)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 @contextlib.asynccontextmanager

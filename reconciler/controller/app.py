@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from reconciler.clock import Clock, SystemClock
@@ -33,7 +34,7 @@ from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
 from reconciler.observe.memory import relax_collector
-from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.metrics import create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.serving.scraping import scraped
 from reconciler.wiring.base import Base
@@ -187,11 +188,17 @@ async def _work(
     secure: socket.socket | None,
 ) -> int:
     log, metrics = attempt_log.log, attempt_log.metrics
+    connected = partial(
+        connect, settings.kubeconfig, settings.context, on_call=call_counter(metrics)
+    )
     async with (
-        _clients(settings, metrics) as (client, lease_client),
+        await connected() as client,
+        # A client of its own: load must never delay the renewal of the Lease.
+        await connected() as lease_client,
         # The Lease's client may write without holding the Lease, and a review is a create.
         scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock()),
     ):
+        client.tell_left_out(logger("controller.client").warning)
         waiting = asyncio.create_task(_wait(client, settings, log.warning))
         if not await _unless_stopped(waiting, stop):
             return 0
@@ -204,22 +211,6 @@ async def _work(
         relax_collector()
         log.info("controller started", server=client.address)
         return await controller.run()
-
-
-@contextlib.asynccontextmanager
-async def _clients(
-    settings: ControllerSettings, metrics: Metrics
-) -> AsyncIterator[tuple[Client, Client]]:
-    count = call_counter(metrics)
-    client = await connect(settings.kubeconfig, settings.context, on_call=count)
-    client.tell_left_out(logger("controller.client").warning)
-    # A client of its own: load must never delay the renewal of the Lease.
-    lease_client = await connect(settings.kubeconfig, settings.context, on_call=count)
-    try:
-        yield client, lease_client
-    finally:
-        await client.close()
-        await lease_client.close()
 
 
 async def _wait(client: Client, settings: ControllerSettings, warn: Callable[[str], None]) -> None:

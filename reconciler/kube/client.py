@@ -12,7 +12,7 @@ import importlib.metadata
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
@@ -73,6 +73,12 @@ class Client:
         self._credentials = credentials
         self._line = line or Line.of(self.configuration)
         self._objects = ObjectClient(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     @property
     def date(self) -> tuple[str, float]:

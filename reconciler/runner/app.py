@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -88,12 +88,18 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     health = HealthServer(None if secure else metrics.registry, readiness, more)
     await health.start(listener)
     jq = JqWorkers()
+    connected = partial(
+        connect, settings.kube_config, settings.kube_context, on_call=metrics.on_call
+    )
     try:
         async with (
-            _clients(settings, metrics) as (client, lease_client),
+            await connected() as client,
+            # A client of its own: load must never delay the renewal of the Lease.
+            await connected() as lease_client,
             # The Lease's client may write without holding the Lease, and a review is a create.
             scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock(), more),
         ):
+            client.tell_left_out(logger("hooks.client").warning)
             program = Program(
                 settings=settings,
                 client=client,
@@ -111,23 +117,6 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
         await jq.close()
         await health.close()
         log.info("hooks stopped")
-
-
-@contextlib.asynccontextmanager
-async def _clients(
-    settings: RunnerSettings, metrics: HookProgramMetrics
-) -> AsyncIterator[tuple[Client, Client]]:
-    made = [
-        await connect(settings.kube_config, settings.kube_context, on_call=metrics.on_call)
-        for _ in range(2)
-    ]
-    made[0].tell_left_out(logger("hooks.client").warning)
-    try:
-        # A client of its own: load must never delay the renewal of the Lease.
-        yield made[0], made[1]
-    finally:
-        for client in made:
-            await client.close()
 
 
 @dataclass(slots=True, kw_only=True)

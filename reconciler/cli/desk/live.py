@@ -160,16 +160,15 @@ async def live_cluster(
 
     programs = cue_of(cue)
     calls, clock = Calls(), SystemClock()
-    client = await connect(
+    async with await connect(
         address.kubeconfig,
         address.context,
         user=address.user,
         clock=clock,
         on_call=calls.add,
-    )
-    kinds = KubeKinds(client, clock)
-    try:
+    ) as client:
         await _reach(client, address)
+        kinds = KubeKinds(client, clock)
         loader = KubeLoader(client, filter(None, service_hosts.split(",")), kinds=kinds)
         yield LiveCluster(
             installation=address.installation,
@@ -181,8 +180,6 @@ async def live_cluster(
             reader=KubeReader(client),
             loader=WithCue(loader, programs or NoCue()),
         )
-    finally:
-        await client.close()
 
 
 async def _reach(client: "Client", address: Address) -> None:
