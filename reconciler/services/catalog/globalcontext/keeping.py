@@ -7,26 +7,28 @@ UpdateRequest waits and is woken later, a webhook call fails.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.globalcontext import EntryStatus
 from reconciler.api.meta import Object
-from reconciler.clock import Clock
 from reconciler.dialects.registry import CallSource, CompiledEntry, ResourceSource, compile_entry
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.errors import InvalidPolicy, NotReady
 from reconciler.services.catalog.globalcontext.held import Held, not_ready
 from reconciler.services.catalog.globalcontext.projections import Projections
-from reconciler.services.catalog.globalcontext.sources import Followed, Pace, Polled, Source
-from reconciler.services.catalog.protection import Protection
+from reconciler.services.catalog.globalcontext.sources import (
+    Dependencies,
+    Followed,
+    Polled,
+    Source,
+)
 from reconciler.services.jobs import repeat
-from reconciler.services.ports.isolation import Isolation
-from reconciler.services.ports.objects import Kinds, Loader, RuleLoader
-from reconciler.services.ports.policies import Change, Entries, Feed
+from reconciler.services.ports.objects import Loader
+from reconciler.services.ports.policies import Change, Feed
 from reconciler.signals import Signal
 
 _PEEK = 0.05
@@ -46,31 +48,6 @@ class Verdicts(Protocol):
     async def take(self, held: Held, status: EntryStatus) -> None:
         """Report what is new about an entry."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dependencies:
-    """The dependencies of global entries.
-
-    Attributes:
-        loader: Reads the data of entries, and everything else that rules read.
-        spread: Adds jitter: returns a random pause near the given one.
-        warn: Called with a sentence for the log.
-        isolation: Evaluates projections that take long.
-        most_bytes: The largest size of the objects of one entry, as JSON.
-        protection: Decides what no entry may contain.
-    """
-
-    entries: Entries
-    kinds: Kinds
-    loader: RuleLoader
-    clock: Clock
-    spread: Callable[[float], float]
-    warn: Callable[[str], None]
-    isolation: Isolation
-    most_bytes: int
-    protection: Protection = field(default_factory=Protection)
-    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(slots=True)
@@ -243,24 +220,9 @@ class GlobalContext:
         )
 
     def _source(self, compiled: CompiledEntry) -> Source:
-        deps = self.deps
         if isinstance(compiled.source, ResourceSource):
-            return Followed(
-                wanted=compiled.source,
-                entries=deps.entries,
-                kinds=deps.kinds,
-                clock=deps.clock,
-                most_bytes=deps.most_bytes,
-                protection=deps.protection,
-                pace=deps.pace,
-            )
-        return Polled(
-            wanted=compiled.source,
-            loader=deps.loader,
-            clock=deps.clock,
-            spread=deps.spread,
-            pace=deps.pace,
-        )
+            return Followed(wanted=compiled.source, deps=self.deps)
+        return Polled(wanted=compiled.source, deps=self.deps)
 
     def _projections(self, compiled: CompiledEntry, source: Source) -> Projections | None:
         if not compiled.projections:

@@ -14,7 +14,8 @@ from reconciler.clock import Clock
 from reconciler.dialects.registry import CallSource, ResourceSource
 from reconciler.errors import ClusterError, Forbidden, Invalid, NoKindMatch, NotFound
 from reconciler.services.catalog.protection import Protection
-from reconciler.services.ports.objects import Kinds, Loader
+from reconciler.services.ports.isolation import Isolation
+from reconciler.services.ports.objects import Kinds, RuleLoader
 from reconciler.services.ports.policies import Entries, Feed
 
 STALE = 30.0
@@ -53,6 +54,31 @@ class Pace:
     quick: float = 0.2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """The dependencies of global entries.
+
+    Attributes:
+        loader: Reads the data of entries, and everything else that rules read.
+        spread: Adds jitter: returns a random pause near the given one.
+        warn: Called with a sentence for the log.
+        isolation: Evaluates projections that take long.
+        most_bytes: The largest size of the objects of one entry, as JSON; beyond it none are kept.
+        protection: Decides what no entry may contain.
+    """
+
+    entries: Entries
+    kinds: Kinds
+    loader: RuleLoader
+    clock: Clock
+    spread: Callable[[float], float]
+    warn: Callable[[str], None]
+    isolation: Isolation
+    most_bytes: int
+    protection: Protection = field(default_factory=Protection)
+    pace: Pace = field(default_factory=Pace)
+
+
 class Source(Protocol):
     """The data of an entry and its state.
 
@@ -85,20 +111,10 @@ class Source(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Followed:
-    """All objects of a resource, kept up to date by a list and a watch.
-
-    Attributes:
-        most_bytes: The largest total size as JSON; beyond it no objects are kept.
-        protection: Decides which objects are never kept.
-    """
+    """All objects of a resource, kept up to date by a list and a watch."""
 
     wanted: ResourceSource
-    entries: Entries
-    kinds: Kinds
-    clock: Clock
-    most_bytes: int
-    protection: Protection = field(default_factory=Protection)
-    pace: Pace = field(default_factory=Pace)
+    deps: Dependencies
     revision: int = 0
     refreshed: datetime | None = None
     _objects: dict[tuple[str, str], tuple[Object, int]] = field(default_factory=dict)
@@ -115,7 +131,7 @@ class Followed:
             return self._error or _UNREAD
         if not feed.synced.is_set():
             return feed.problem or _UNREAD
-        silent = self.clock.monotonic() - feed.progress
+        silent = self.deps.clock.monotonic() - feed.progress
         return feed.problem if feed.problem and silent > STALE else ""
 
     @property
@@ -132,20 +148,20 @@ class Followed:
     async def run(self) -> None:
         """Keep the objects up to date until cancelled."""
         while True:
-            pause = self.pace.again
+            pause = self.deps.pace.again
             try:
                 await self._follow(await self._kind())
             except _TooMuchError as error:
-                self._error, pause = str(error), self.pace.too_much
+                self._error, pause = str(error), self.deps.pace.too_much
             except ClusterError as error:
                 self._error = str(error)
             await asyncio.sleep(pause)
 
     async def _kind(self) -> Kind:
         wanted = self.wanted
-        if reason := self.protection.of_read(wanted.group, wanted.resource, wanted.namespace):
+        if reason := self.deps.protection.of_read(wanted.group, wanted.resource, wanted.namespace):
             raise Invalid(f"kubernetesResource: {reason}")
-        kind = await self.kinds.of_resource(wanted.group, wanted.version, wanted.resource)
+        kind = await self.deps.kinds.of_resource(wanted.group, wanted.version, wanted.resource)
         if kind is None:
             where = f"{wanted.group}/{wanted.version}" if wanted.group else wanted.version
             raise NoKindMatch(f"the cluster does not serve {wanted.resource} of {where}")
@@ -156,13 +172,13 @@ class Followed:
         return kind
 
     async def _follow(self, kind: Kind) -> None:
-        self._feed = self.entries.follow_objects(kind, self.wanted.namespace)
+        self._feed = self.deps.entries.follow_objects(kind, self.wanted.namespace)
         self._error = ""
-        self.refreshed = self.clock.now()
+        self.refreshed = self.deps.clock.now()
         try:
             async with contextlib.aclosing(self._feed.events()) as events:
                 async for change, obj in events:
-                    if not self.protection.hides(kind, obj):
+                    if not self.deps.protection.hides(kind, obj):
                         self._take(obj, gone=change == "DELETED")
                     # The first list arrives all at once; let other tasks run in between.
                     await asyncio.sleep(0)
@@ -181,14 +197,14 @@ class Followed:
             size = _size(lean, key)
             self._objects[key] = lean, size
             self._bytes += size
-        if self._bytes > self.most_bytes:
+        if self._bytes > self.deps.most_bytes:
             raise _TooMuchError(
-                f"the objects are more than {self.most_bytes} bytes (--max-entry): name a"
+                f"the objects are more than {self.deps.most_bytes} bytes (--max-entry): name a"
                 " namespace, or use an apiCall with a labelSelector"
             )
         self._list = None
         self.revision += 1
-        self.refreshed = self.clock.now()
+        self.refreshed = self.deps.clock.now()
 
 
 def _size(obj: Object, key: tuple[str, str]) -> int:
@@ -208,10 +224,7 @@ class Polled:
     """
 
     wanted: CallSource
-    loader: Loader
-    clock: Clock
-    spread: Callable[[float], float]
-    pace: Pace = field(default_factory=Pace)
+    deps: Dependencies
     revision: int = 0
     refreshed: datetime | None = None
     problem: str = _UNREAD
@@ -228,24 +241,26 @@ class Polled:
 
     async def run(self) -> None:
         """Repeat the call until cancelled."""
-        interval, pause = self.wanted.interval, self.pace.first
+        interval, pause = self.wanted.interval, self.deps.pace.first
         while True:
             error = await self._refresh()
             if error is None:
-                self.problem, pause = "", self.pace.first
+                self.problem, pause = "", self.deps.pace.first
                 await asyncio.sleep(interval)
                 continue
             self.problem = str(error)
-            await asyncio.sleep(self.spread(min(interval, pause)))
-            pause = min(pause * 2, self.pace.longest)
+            await asyncio.sleep(self.deps.spread(min(interval, pause)))
+            pause = min(pause * 2, self.deps.pace.longest)
 
     async def _refresh(self) -> ClusterError | None:
         failed: ClusterError | None = None
         for attempt in range(self.wanted.tries):
             if attempt:
-                await asyncio.sleep(min(self.pace.quick * 2 ** (attempt - 1), self.pace.again))
+                await asyncio.sleep(
+                    min(self.deps.pace.quick * 2 ** (attempt - 1), self.deps.pace.again)
+                )
             try:
-                answer = await self.loader.load(self.wanted.load)
+                answer = await self.deps.loader.load(self.wanted.load)
             except ClusterError as error:
                 failed = error
                 if isinstance(error, _HOPELESS):
@@ -254,7 +269,7 @@ class Polled:
                 if answer != self._answer or self.refreshed is None:
                     self._answer = answer
                     self.revision += 1
-                self.refreshed = self.clock.now()
+                self.refreshed = self.deps.clock.now()
                 return None
         return failed
 
