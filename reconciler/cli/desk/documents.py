@@ -101,7 +101,8 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
         else:
             if cut(content, MAX_DEPTH) is not None:
                 raise InvalidSetting(f"{source}:1:1: nested deeper than {MAX_DEPTH} levels")
-            yield Document(source=source, line=1, value=value, size=len(content))
+            line = content.count(b"\n", 0, content.index(b"{")) + 1
+            yield Document(source=source, line=line, value=value, size=len(content))
             return
     try:
         yield from _documents(content, source)

@@ -1,10 +1,8 @@
 """Lines and columns of field paths such as ``spec.rules[0].name`` in the text of a file."""
 
-import bisect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from json import JSONDecoder
 from typing import Any, Final
 
 import yaml
@@ -22,6 +20,7 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VARIABLE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 _MERGE: Final = "<<"
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +104,10 @@ def _inside(node: _Node, text: _Text, place: str) -> Position:
 
 
 def _read(content: bytes) -> Iterator[tuple[int, _Node]]:
-    if content.lstrip()[:1] == b"{":
-        try:
-            yield 1, _Json(content.decode()).read()
-        except (ValueError, IndexError, RecursionError):
-            pass  # The content is YAML in flow style, or nested too deeply.
-        else:
-            return
     lines = content.decode(errors="replace").splitlines()
     builder, line = _Builder(lines), 1
-    parser = _Parser(content)
+    # JSON is YAML except for surrogates, whose values do not matter here.
+    parser = _Parser(_SURROGATE.sub(rb"\\ue0", content))
     try:
         while parser.check_event():
             event: Any = parser.get_event()
@@ -202,49 +195,3 @@ class _Builder:
             else:
                 frame.node.children[frame.key[0]] = node
             frame.key = None
-
-
-class _Json:
-    """Finds positions in JSON text; malformed text raises ValueError or IndexError."""
-
-    _SPACE: Final = re.compile(r"[ \t\r\n]*")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
-        self._decoder = JSONDecoder()
-
-    def read(self) -> _Node:
-        return self._value(self._skip(0), None)[0]
-
-    def _skip(self, index: int) -> int:
-        found = self._SPACE.match(self._text, index)
-        return found.end() if found else index
-
-    def _at(self, index: int) -> Position:
-        line = bisect.bisect_right(self._starts, index)
-        return Position(line, index - self._starts[line - 1] + 1)
-
-    def _value(self, index: int, at: Position | None) -> tuple[_Node, int]:
-        node = _Node(at or self._at(index))
-        opened = self._text[index : index + 1]
-        if opened not in ("{", "["):
-            return node, self._decoder.raw_decode(self._text, index)[1]
-        children: dict[str, _Node] = {}
-        items: list[_Node] = []
-        index = self._skip(index + 1)
-        while self._text[index] not in "}]":
-            key_at = None
-            if opened == "{":
-                key_at = self._at(index)
-                key, index = self._decoder.raw_decode(self._text, index)
-                index = self._skip(self._skip(index) + 1)
-                children[key], index = self._value(index, key_at)
-            else:
-                item, index = self._value(index, None)
-                items.append(item)
-            index = self._skip(index)
-            if self._text[index] == ",":
-                index = self._skip(index + 1)
-        node.children = children if opened == "{" else items
-        return node, index + 1

@@ -264,9 +264,10 @@ def test_a_missing_file_does_not_keep_the_others_from_being_checked(tmp_path: Pa
 
 def test_findings_in_json_files_have_positions(tmp_path: Path) -> None:
     item = json.loads(json.dumps(yaml.safe_load(ERROR)))
-    listed = {"apiVersion": "v1", "kind": "List", "items": [{}, item]}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [{"note": "\U0001f642"}, item]}
     file = tmp_path / "list.json"
-    file.write_text(json.dumps(listed, indent="\t").replace("Deployment", "Deploy\\/ment"))
+    text = json.dumps(listed, indent="\t").replace("Deployment", "Deploy\\/ment")
+    file.write_text(f"\n{text}")
     (found,) = places(str(file))
     line = file.read_text().splitlines()[found[0] - 1]
     assert line[found[1] - 1 :] == '"x": 1'
