@@ -10,8 +10,8 @@ import yaml
 from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.documents import parse_documents
 from reconciler.cli.desk.files import Content, read_contents
+from reconciler.cli.desk.nodes import apply, read_roots
 from reconciler.cli.migrate.moving import Fate, Move, Moved
-from reconciler.cli.migrate.spans import apply, read_roots
 from reconciler.dialects.registry import is_policy
 from reconciler.errors import InvalidSetting
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Kind, split_api_version
-from reconciler.cli.migrate.spans import Edit, Mapping, Node, Root, Scalar, Sequence
+from reconciler.cli.desk.nodes import Edit, Mapping, Node, Root, Scalar, Sequence
 from reconciler.installation import Installation
 
 _RBAC: Final = "rbac.authorization.k8s.io"

@@ -1,16 +1,17 @@
-"""YAML nodes with the source span of each scalar, so that single values can be replaced.
+"""YAML nodes with their places in the text, to name these and to replace single values.
 
-Comments, order, quotes, anchors and indentation stay, because nothing is serialized again. Files
-must pass `documents.parse_documents` first, which refuses aliases without end.
+Comments, order, quotes, anchors and indentation stay, because nothing is serialized again. Only
+documents that pass `documents.parse_documents` may be walked: it refuses aliases without end.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import yaml
+from yaml.error import Mark
 from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
@@ -28,24 +29,31 @@ _PROPERTIES: Final = re.compile(r"(?:[&!]\S*\s+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A scalar, from ``start`` to ``end`` in the file, including its quotes."""
+    """A scalar, from ``start`` to ``end`` in the file, including its quotes.
+
+    Attributes:
+        literal: It is a block scalar that keeps its line breaks.
+    """
 
     value: str
-    start: int
-    end: int
+    start: Mark
+    end: Mark
+    literal: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A YAML sequence."""
+    """A YAML sequence; where an alias stands for it, it starts at the alias."""
 
+    start: Mark
     items: list["Node"] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A YAML mapping: its keys as scalars with spans, and its values."""
+    """A YAML mapping: its keys as scalars, and its values; it starts as a sequence does."""
 
+    start: Mark
     pairs: list[tuple[Scalar, "Node"]] = field(default_factory=list)
 
     def get(self, path: str) -> "Node | None":
@@ -92,8 +100,8 @@ class Edit:
     value: str
 
 
-def read_roots(text: str) -> Iterator[Root]:
-    """Yield the documents of a YAML file.
+def read_roots(text: str | bytes) -> Iterator[Root]:
+    """Yield the documents of a YAML file, those before an error, too.
 
     Raises:
         YAMLError: The text is not YAML.
@@ -132,7 +140,7 @@ class _Builder:
     def begin(self, event: Any) -> None:
         """Process the event of an alias, a scalar, or the start of a collection."""
         if isinstance(event, AliasEvent):
-            self.put(self.anchors[str(event.anchor)])
+            self.put(self._named(event))
             return
         node = _node_of(event)
         if event.anchor:
@@ -141,6 +149,13 @@ class _Builder:
             self.put(node)
         else:
             self.open.append(_Frame(node))
+
+    def _named(self, event: Any) -> Node:
+        node = self.anchors.get(event.anchor)
+        if node is None:
+            problem = f"nothing before has the anchor {event.anchor}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        return node if isinstance(node, Scalar) else replace(node, start=event.start_mark)
 
     def put(self, node: Node) -> None:
         """Add a complete node to the collection under construction."""
@@ -158,22 +173,21 @@ class _Builder:
 
 
 def _node_of(event: Any) -> Node:
+    start: Mark = event.start_mark
     if isinstance(event, ScalarEvent):
-        start, end = _marks(event)
-        return Scalar(value=event.value, start=start, end=end)
-    return Sequence() if isinstance(event, SequenceStartEvent) else Mapping()
-
-
-def _marks(event: Any) -> tuple[int, int]:
-    return event.start_mark.index, event.end_mark.index
+        return Scalar(
+            value=event.value, start=start, end=event.end_mark, literal=event.style == "|"
+        )
+    return Sequence(start) if isinstance(event, SequenceStartEvent) else Mapping(start)
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
     """Return the text with the edits applied; two edits of the same scalar count as one."""
-    found = {edit.at.start: edit for edit in edits}
+    found = {edit.at.start.index: edit for edit in edits}
     for start in sorted(found, reverse=True):
         edit = found[start]
-        text = f"{text[:start]}{_replaced(text[start : edit.at.end], edit)}{text[edit.at.end :]}"
+        end = edit.at.end.index
+        text = f"{text[:start]}{_replaced(text[start:end], edit)}{text[end:]}"
     return text
 
 
