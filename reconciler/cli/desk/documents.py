@@ -26,6 +26,7 @@ from yaml.events import (
 from reconciler.api.depth import cut
 from reconciler.errors import InvalidSetting
 from reconciler.languages.jmespath.values import is_bounded
+from reconciler.languages.jmespath.yamltext import Unreadable, refuse_tag
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -46,8 +47,6 @@ _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,400})")
 _OTHER_BASE: Final = re.compile(r"([-+]?)0(?:x([0-9a-fA-F_]+)|b([01_]+)|o?([0-7_]+))")
 _FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 _NUMERIC: Final = frozenset("0123456789+-.")
-_TAG: Final = "tag:yaml.org,2002:"
-_PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"})
 _MERGE: Final = "<<"
 _SHARED_LENGTH: Final = 64
 _SHARED_TEXTS: Final = 20_000
@@ -76,15 +75,6 @@ class Document:
         return f"{self.source}:{self.line}"
 
 
-class _Unreadable(Exception):
-    """The text is YAML, but cannot represent an object."""
-
-    def __init__(self, event: Event, problem: str) -> None:
-        super().__init__(problem)
-        self.mark = event.start_mark
-        self.problem = problem
-
-
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:
     """Yield the documents of a file, without empty ones.
 
@@ -106,7 +96,7 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
             return
     try:
         yield from _documents(content, source)
-    except (yaml.MarkedYAMLError, _Unreadable) as error:
+    except (yaml.MarkedYAMLError, Unreadable) as error:
         raise InvalidSetting(f"{source}{_mark(error)}: is not YAML: {error.problem}") from error
     except (yaml.YAMLError, UnicodeError) as error:
         problem = " ".join(str(error).split())
@@ -114,7 +104,7 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
 
 
 def _mark(error: Any) -> str:
-    mark = error.mark if isinstance(error, _Unreadable) else error.problem_mark
+    mark = error.mark if isinstance(error, Unreadable) else error.problem_mark
     return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
 
 
@@ -208,24 +198,24 @@ class _Builder:
         if isinstance(items, list):
             items.append(value)
         elif key is None:
-            raise _Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
+            raise Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
         elif key == _MERGE and not isinstance(value, str):
             frame.merged += (value,)
             frame.key = None
         else:
             if key in items:
-                raise _Unreadable(event, f"duplicate key {key}")
+                raise Unreadable(event, f"duplicate key {key}")
             items[key] = value
             frame.key = None
 
     def open(self, event: Any) -> None:
         if len(self.frames) >= MAX_DEPTH:
-            raise _Unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise Unreadable(event, f"nested deeper than {MAX_DEPTH} levels")
         if event.tag is not None:
-            _refuse_tag(event)
+            refuse_tag(event)
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.key is None and type(frame.items) is dict:
-            raise _Unreadable(event, "a map or list as a key; put {{ }} into quotes")
+            raise Unreadable(event, "a map or list as a key; put {{ }} into quotes")
         value: dict[str, Any] | list[Any] = [] if type(event) is SequenceStartEvent else {}
         self.frames.append(_Frame(value, event.anchor, self.count))
 
@@ -240,11 +230,11 @@ class _Builder:
 
     def alias(self, event: Any) -> None:
         if event.anchor not in self.anchors:
-            raise _Unreadable(event, f"nothing before has the anchor {event.anchor}")
+            raise Unreadable(event, f"nothing before has the anchor {event.anchor}")
         value, size = self.anchors[event.anchor]
         self.count += size
         if self.count > MAX_VALUES:
-            raise _Unreadable(event, f"with its aliases it has more than {MAX_VALUES} values")
+            raise Unreadable(event, f"with its aliases it has more than {MAX_VALUES} values")
         self.put(event, value)
 
 
@@ -252,21 +242,16 @@ def _merge(event: Event, frame: _Frame) -> None:
     for value in frame.merged:
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict) or not isinstance(frame.items, dict):
-                raise _Unreadable(event, "<< takes a map or a list of maps")
+                raise Unreadable(event, "<< takes a map or a list of maps")
             for key, item in part.items():
                 frame.items.setdefault(key, item)
-
-
-def _refuse_tag(event: Any) -> None:
-    if event.tag not in _PLAIN_TAGS:
-        raise _Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
 
 
 def _scalar(event: Any) -> Any:
     text: str = event.value
     if not event.implicit[0]:
         if event.tag is not None:
-            _refuse_tag(event)
+            refuse_tag(event)
         return text
     if text in _WORDS:
         return _WORDS[text]

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import yaml
 from yaml.error import Mark
@@ -173,11 +173,10 @@ class _Builder:
 
 
 def _node_of(event: Any) -> Node:
-    start: Mark = event.start_mark
+    # The marks are None only for events that are made without a text.
+    start, end = cast("Mark", event.start_mark), cast("Mark", event.end_mark)
     if isinstance(event, ScalarEvent):
-        return Scalar(
-            value=event.value, start=start, end=event.end_mark, literal=event.style == "|"
-        )
+        return Scalar(value=event.value, start=start, end=end, literal=event.style == "|")
     return Sequence(start) if isinstance(event, SequenceStartEvent) else Mapping(start)
 
 

@@ -50,8 +50,13 @@ _TAG: Final = "tag:yaml.org,2002:"
 _PLAIN_TAGS: Final = frozenset({None, "!", f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"})
 
 
-class _Unreadable(Exception):
-    """The text is YAML, but cannot be represented as JSON values."""
+class Unreadable(Exception):
+    """The text is YAML, but cannot be represented as JSON values.
+
+    Attributes:
+        mark: The place.
+        problem: The reason.
+    """
 
     def __init__(self, event: Event, problem: str) -> None:
         super().__init__(problem)
@@ -115,8 +120,8 @@ def _readable() -> Iterator[None]:
     """Convert errors of the library into a `ValueError` that says where the fault is."""
     try:
         yield
-    except (yaml.MarkedYAMLError, _Unreadable) as error:
-        mark = error.mark if isinstance(error, _Unreadable) else error.problem_mark
+    except (yaml.MarkedYAMLError, Unreadable) as error:
+        mark = error.mark if isinstance(error, Unreadable) else error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ValueError(f"is not YAML: {place}{error.problem}") from error
     except (yaml.YAMLError, UnicodeError) as error:
@@ -175,7 +180,7 @@ class _Document:
         if isinstance(frame.value, dict) and frame.key is None:
             frame.key = _key(event, node.value if self.words else None)
             if self.unique and frame.key in frame.value:
-                raise _Unreadable(event, f"the key {frame.key!r:.80} occurs twice")
+                raise Unreadable(event, f"the key {frame.key!r:.80} occurs twice")
             return
         self.count += node.count
         if self.count > self.values:
@@ -184,7 +189,7 @@ class _Document:
             )
             raise TooManyValues(msg)
         if len(self.frames) + node.height > self.depth:
-            raise _Unreadable(event, f"nested deeper than {self.depth} levels")
+            raise Unreadable(event, f"nested deeper than {self.depth} levels")
         frame.height = max(frame.height, node.height + 1)
         if isinstance(frame.value, list):
             frame.value.append(node.value)
@@ -231,36 +236,37 @@ def _fill(document: _Document, events: Iterable[Event]) -> None:
                 if event.anchor:
                     document.anchors[event.anchor] = node
             case SequenceStartEvent() | MappingStartEvent():
-                _refuse_tag(event)
+                refuse_tag(event)
                 document.open(event, [] if isinstance(event, SequenceStartEvent) else {})
             case CollectionEndEvent():
                 document.close()
             case AliasEvent():
                 if event.anchor not in document.anchors:
-                    raise _Unreadable(event, f"nothing before has the anchor {event.anchor}")
+                    raise Unreadable(event, f"nothing before has the anchor {event.anchor}")
                 document.put(event, document.anchors[event.anchor])
             case DocumentStartEvent() if document.root:
-                raise _Unreadable(event, "a second document begins; only one is allowed")
+                raise Unreadable(event, "a second document begins; only one is allowed")
 
 
 def _key(event: Event, value: Any) -> str:
     if not isinstance(event, ScalarEvent):
-        raise _Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
+        raise Unreadable(event, "a map, list or alias as a key; put {{ }} into quotes")
     if event.value == "<<" and event.implicit[0]:
-        raise _Unreadable(event, "merge keys (<<) are not supported; write the fields out")
+        raise Unreadable(event, "merge keys (<<) are not supported; write the fields out")
     if isinstance(value, bool):
         return str(value).lower()
     return str(value if isinstance(value, int) else event.value)
 
 
-def _refuse_tag(event: Any) -> None:
+def refuse_tag(event: Any) -> None:
+    """Refuse a value with a tag that changes its type."""
     if event.tag not in _PLAIN_TAGS:
-        raise _Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
+        raise Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
 
 
 def _scalar(event: Any, *, words: bool) -> Any:
     if not event.implicit[0]:
-        _refuse_tag(event)
+        refuse_tag(event)
         return event.value
     text: str = event.value
     if text in _CONSTANTS:
