@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind
@@ -24,23 +24,30 @@ _SELF_REVIEWS = replace(
 _OF_USER = ("uid", "groups", "extra")
 
 
-class AccessReviews:
-    """The `Access` port for one ServiceAccount; needs create of subjectaccessreviews."""
+class UserAccess:
+    """The `Access` port for any user; needs create of subjectaccessreviews."""
 
-    def __init__(self, client: Client, *, namespace: str, service_account: str) -> None:
+    def __init__(self, client: Client, user: Mapping[str, Any]) -> None:
+        """Initialize with the ``userInfo`` of an AdmissionReview."""
         self._client = client
-        self._subject = {
-            "user": f"system:serviceaccount:{namespace}:{service_account}",
-            "groups": [
-                "system:serviceaccounts",
-                f"system:serviceaccounts:{namespace}",
-                "system:authenticated",
-            ],
-        }
+        described = {"user": user.get("username"), **{key: user.get(key) for key in _OF_USER}}
+        self._subject = {key: value for key, value in described.items() if value}
+
+    @classmethod
+    def of_account(cls, client: Client, account: ServiceAccount) -> Self:
+        """Return the access of a ServiceAccount."""
+        shared = "system:serviceaccounts"
+        groups = [shared, f"{shared}:{account.namespace}", "system:authenticated"]
+        return cls(client, {"username": account.user, "groups": groups})
 
     async def may(self, right: Right) -> bool:
-        """Return whether the ServiceAccount has the right."""
+        """Return whether the user has the right."""
         return await _review(self._client, _REVIEWS, right, self._subject)
+
+    async def may_get(self, path: str) -> bool:
+        """Return whether the user may get a non-resource path."""
+        spec = {**self._subject, "nonResourceAttributes": {"path": path, "verb": "get"}}
+        return await _answer(self._client, _REVIEWS, spec)
 
 
 class PolicyAccess:
@@ -51,8 +58,8 @@ class PolicyAccess:
     ) -> None:
         """Initialize with the account that policies share and the account that impersonates."""
         self._client = client
-        self._shared = self._about(shared)
-        self._controller = self._about(controller)
+        self._shared = UserAccess.of_account(client, shared)
+        self._controller = UserAccess.of_account(client, controller)
 
     async def may(self, right: Right) -> bool:
         """Return whether the account that policies share has the right."""
@@ -62,32 +69,8 @@ class PolicyAccess:
         """Return the access of the account that a policy names, or of the shared one for None."""
         if account is None:
             return self
-        own = self._about(account)
+        own = UserAccess.of_account(self._client, account)
         return AccountAccess(programs=self._controller, account=account, own=own)
-
-    def _about(self, account: ServiceAccount) -> AccessReviews:
-        return AccessReviews(
-            self._client, namespace=account.namespace, service_account=account.name
-        )
-
-
-class UserAccess:
-    """The `Access` port for the sender of a request; needs create of subjectaccessreviews."""
-
-    def __init__(self, client: Client, user: Mapping[str, Any]) -> None:
-        """Initialize with the ``userInfo`` of an AdmissionReview."""
-        self._client = client
-        described = {"user": user.get("username"), **{key: user.get(key) for key in _OF_USER}}
-        self._subject = {key: value for key, value in described.items() if value}
-
-    async def may(self, right: Right) -> bool:
-        """Return whether the user has the right."""
-        return await _review(self._client, _REVIEWS, right, self._subject)
-
-    async def may_get(self, path: str) -> bool:
-        """Return whether the user may get a non-resource path."""
-        spec = {**self._subject, "nonResourceAttributes": {"path": path, "verb": "get"}}
-        return await _answer(self._client, _REVIEWS, spec)
 
 
 class OwnAccess:

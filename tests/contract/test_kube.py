@@ -12,13 +12,14 @@ import orjson
 import pytest
 
 from devcluster.cluster import Cluster, ControlPlane
+from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind
 from reconciler.api.rights import Right
 from reconciler.clock import SystemClock
 from reconciler.engine.loads import ApiLoad
 from reconciler.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from reconciler.installation import REPLACING
-from reconciler.kube.access import AccessReviews, OwnAccess
+from reconciler.kube.access import OwnAccess, UserAccess
 from reconciler.kube.client import Client, connect
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.events import KubeEvents
@@ -268,8 +269,8 @@ async def test_access_reviews_distinguish_granted_and_missing_rights(client, pla
         roleRef={"apiGroup": rbac, "kind": "Role", "name": "reader"},
         subjects=[{"kind": "ServiceAccount", "name": "rich", "namespace": place}],
     )
-    rich = AccessReviews(client, namespace=place, service_account="rich")
-    poor = AccessReviews(client, namespace=place, service_account="poor")
+    rich = UserAccess.of_account(client, ServiceAccount(namespace=place, name="rich"))
+    poor = UserAccess.of_account(client, ServiceAccount(namespace=place, name="poor"))
     here = Right.of("get", CONFIG_MAPS, namespace=place)
     async with asyncio.timeout(20):
         # The authorizer's cache sees the binding a moment later.

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from devcluster.cluster import Cluster, ControlPlane
 from devcluster.install import NAMESPACE, ProgramSettings, install
 from devcluster.programs import ADMISSION, CONTROLLER, Programs
+from reconciler.api.account import ServiceAccount
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Kind, Object
 from reconciler.api.requestwire import parse_request
@@ -24,7 +25,7 @@ from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, Conflict, NotFound
 from reconciler.installation import REPLACING
-from reconciler.kube.access import AccessReviews
+from reconciler.kube.access import UserAccess
 from reconciler.kube.client import Client, connect
 from reconciler.kube.decoding import MERGE_PATCH
 from reconciler.kube.discovery import KubeKinds
@@ -537,7 +538,9 @@ class Rig:
         wanted = parse_right(right)
         assert wanted is not None, right
         account = BACKGROUND.rpartition(":")[2]
-        reviews = AccessReviews(self._client, namespace=NAMESPACE, service_account=account)
+        reviews = UserAccess.of_account(
+            self._client, ServiceAccount(namespace=NAMESPACE, name=account)
+        )
         return await reviews.may(wanted)
 
     @contextlib.asynccontextmanager
