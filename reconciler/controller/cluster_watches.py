@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from reconciler.api.meta import NAMESPACES, Object
 from reconciler.clock import Clock
 from reconciler.config import ProcessSettings
-from reconciler.controller.languages import OptionalLanguage
+from reconciler.controller.languages import OptionalLanguage, tell_watch
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
 from reconciler.kube.client import Client
 from reconciler.kube.definitions import DEFINITIONS
@@ -20,7 +20,6 @@ from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOK_KINDS
 from reconciler.observe.loops import run_loops
 from reconciler.observe.metrics import Metrics
-from reconciler.observe.problems import tell_problems
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.jobs import WarnsOnce, repeat
@@ -118,13 +117,15 @@ class ClusterWatches:
             "kinds": self._honour_kinds(),
             "certificates": self._restore_secrets(),
             "definitions": self._follow_definitions(definitions),
-            "problems of definitions": self._tell("customresourcedefinitions", definitions),
+            "problems of definitions": tell_watch(
+                "customresourcedefinitions", definitions, self.warn
+            ),
         }
         for language in self.languages:
             loops |= language.loops()
         for name, (watch, on_event) in watches.items():
             loops[name] = _follow(watch, on_event)
-            loops[f"problems of {name}"] = self._tell(name, watch)
+            loops[f"problems of {name}"] = tell_watch(name, watch, self.warn)
         await run_loops(loops)
 
     async def known(self) -> None:
@@ -240,13 +241,6 @@ class ClusterWatches:
                 action="None",
                 note=problem or "rules can read it again",
             )
-        )
-
-    async def _tell(self, name: str, watch: Watch) -> None:
-        await tell_problems(
-            lambda: watch.problem,
-            lambda text: self.warn(f"cannot watch {name}: {text}"),
-            every=_PATROL,
         )
 
 

@@ -87,7 +87,7 @@ class OptionalLanguage:
         found: dict[str, Awaitable[None]] = {}
         for kind, watch in self.watches.items():
             found[kind.plural] = self._follow(watch)
-            found[f"problems of {kind.plural}"] = self._tell(kind.plural, watch)
+            found[f"problems of {kind.plural}"] = tell_watch(kind.plural, watch, self.warn)
         if self.original is not None:
             found[f"live {self.original[0].name}"] = self._look_for(*self.original)
         return found
@@ -103,7 +103,8 @@ class OptionalLanguage:
         # If the language is not installed, its original does not matter.
         await self._there.wait()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._tell(f"the configuration of {original.name}", watch))
+            what = f"the configuration of {original.name}"
+            tasks.create_task(tell_watch(what, watch, self.warn))
             tasks.create_task(self._stand_by(original, watch))
             await watch.synced.wait()
             self._known = True
@@ -121,12 +122,12 @@ class OptionalLanguage:
         if not all(watch.absent for watch in self.watches.values()):
             self._there.set()
 
-    async def _tell(self, what: str, watch: Watch) -> None:
-        await tell_problems(
-            lambda: watch.problem,
-            lambda text: self.warn(f"cannot watch {what}: {text}"),
-            every=_PATROL,
-        )
+
+async def tell_watch(what: str, watch: Watch, warn: Warn) -> None:
+    """Warn of each new problem of a watch until cancelled."""
+    await tell_problems(
+        lambda: watch.problem, lambda text: warn(f"cannot watch {what}: {text}"), every=_PATROL
+    )
 
 
 def _followed(client: Client, clock: Clock, original: Original) -> tuple[Original, Watch]:

@@ -5,7 +5,6 @@ port sees what this user may see. To prevent DNS rebinding, it therefore accepts
 whose host is an IP address or one of the configured names.
 """
 
-import ipaddress
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
@@ -28,6 +27,7 @@ from reconciler.errors import (
     Throttled,
     Unavailable,
 )
+from reconciler.kube.serviceaddresses import is_ip_address
 
 PAGE: Final = 100
 """Requests per page of the list."""
@@ -119,7 +119,7 @@ def _guard(names: frozenset[str]) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         host = request.url.host or ""
-        if host in names or _is_address(host):
+        if host in names or is_ip_address(host):
             response = await handler(request)
         else:
             text = f"{host} is not a name of this page; start `retrofit ui` with --hostname"
@@ -155,14 +155,6 @@ def _status(error: RetrofitError) -> int:
             return 502
         case _:
             return 500
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _json(data: Any, status: int = 200) -> web.Response:
