@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from prometheus_client import CollectorRegistry
 
 from admission.composing import RuleWebhooks, backlog_estimate, policy_webhook
 from admission.digests import Digests
@@ -114,7 +113,7 @@ async def run(settings: AdmissionSettings) -> None:
             await connect(
                 settings.kubeconfig, settings.context, on_call=call_counter(metrics)
             ) as client,
-            _health(None if secure else metrics.registry, readiness, probes),
+            HealthServer(None if secure else metrics.registry, readiness).serving(probes),
             scraped(secure, metrics.registry, TokenReviews(client), clock),
         ):
             client.tell_left_out(_log.warning)
@@ -402,18 +401,6 @@ class Admission:
 
 def _warn(text: str) -> None:
     _log.warning("waiting", reason=text)
-
-
-@contextlib.asynccontextmanager
-async def _health(
-    registry: CollectorRegistry | None, readiness: Readiness, listener: socket.socket
-) -> AsyncIterator[None]:
-    server = HealthServer(registry, readiness)
-    await server.start(listener)
-    try:
-        yield
-    finally:
-        await server.close()
 
 
 if __name__ == "__main__":

@@ -165,17 +165,16 @@ async def run(settings: ControllerSettings) -> int:
     address, secure_port = settings.bind_address, settings.secure_metrics_port
     probes = bind(address, settings.metrics_port, flag="--metrics-port")
     secure = bind_optional(address, secure_port, flag="--secure-metrics-port")
-    health = HealthServer(None if secure else metrics.registry, readiness)
-    await health.start(probes)
-    try:
-        with AuditLog.to(settings.audit_log, SystemClock().now, log.error) as audit:
-            attempt_log = AttemptLog(log=log, metrics=metrics, now=SystemClock().now, audit=audit)
-            return await _work(settings, attempt_log, readiness, started, stop, secure=secure)
-    finally:
-        readiness.stop()
-        await health.close()
-        if started.is_set():
-            log.info("controller stopped")
+    now = SystemClock().now
+    async with HealthServer(None if secure else metrics.registry, readiness).serving(probes):
+        try:
+            with AuditLog.to(settings.audit_log, now, log.error) as audit:
+                attempt_log = AttemptLog(log=log, metrics=metrics, now=now, audit=audit)
+                return await _work(settings, attempt_log, readiness, started, stop, secure=secure)
+        finally:
+            readiness.stop()
+            if started.is_set():
+                log.info("controller stopped")
 
 
 async def _work(

@@ -1,7 +1,8 @@
 """HTTP server for /metrics, /healthz and /readyz."""
 
+import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -72,14 +73,15 @@ class HealthServer:
         app.router.add_get("/readyz", self._ready)
         self._runner = web.AppRunner(app, access_log=None)
 
-    async def start(self, listener: socket.socket) -> None:
-        """Start to answer on a socket that listens already."""
-        await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
-
-    async def close(self) -> None:
-        """Stop answering and close the socket."""
-        await self._runner.cleanup()
+    @contextlib.asynccontextmanager
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Answer on a socket that listens already, and close it at the end."""
+        try:
+            await self._runner.setup()
+            await web.SockSite(self._runner, listener).start()
+            yield
+        finally:
+            await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         if self._registry is None:

@@ -85,38 +85,37 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     address, secure_port = settings.listen_address, settings.secure_metrics_port
     listener = bind(address, settings.listen_port, flag="--listen-port")
     secure = bind_optional(address, secure_port, flag="--secure-metrics-port")
-    health = HealthServer(None if secure else metrics.registry, readiness, more)
-    await health.start(listener)
     jq = JqWorkers()
     connected = partial(
         connect, settings.kube_config, settings.kube_context, on_call=metrics.on_call
     )
-    try:
-        async with (
-            await connected() as client,
-            # A client of its own: load must never delay the renewal of the Lease.
-            await connected() as lease_client,
-            # The Lease's client may write without holding the Lease, and a review is a create.
-            scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock(), more),
-        ):
-            client.tell_left_out(logger("hooks.client").warning)
-            program = Program(
-                settings=settings,
-                client=client,
-                lease_client=lease_client,
-                clock=SystemClock(),
-                jq=jq,
-                metrics=metrics,
-                reported=reported,
-                readiness=readiness,
-                log=log,
-            )
-            await until_signal(program.run())
-    finally:
-        readiness.stop()
-        await jq.close()
-        await health.close()
-        log.info("hooks stopped")
+    server = HealthServer(None if secure else metrics.registry, readiness, more)
+    async with server.serving(listener):
+        try:
+            async with (
+                await connected() as client,
+                # A client of its own: load must never delay the renewal of the Lease.
+                await connected() as lease_client,
+                # The Lease's client may write without holding the Lease, and a review is a create.
+                scraped(secure, metrics.registry, TokenReviews(lease_client), SystemClock(), more),
+            ):
+                client.tell_left_out(logger("hooks.client").warning)
+                program = Program(
+                    settings=settings,
+                    client=client,
+                    lease_client=lease_client,
+                    clock=SystemClock(),
+                    jq=jq,
+                    metrics=metrics,
+                    reported=reported,
+                    readiness=readiness,
+                    log=log,
+                )
+                await until_signal(program.run())
+        finally:
+            readiness.stop()
+            await jq.close()
+            log.info("hooks stopped")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,10 +17,11 @@ async def served() -> AsyncIterator[tuple[aiohttp.ClientSession, Metrics, Readin
     listener = bind("127.0.0.1", 0, flag="--metrics-port")
     port = listener.getsockname()[1]
     server = HealthServer(metrics.registry, readiness)
-    await server.start(listener)
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+    async with (
+        server.serving(listener),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
         yield session, metrics, readiness
-    await server.close()
 
 
 async def _get(session, path):

@@ -116,13 +116,14 @@ async def ports() -> AsyncIterator[tuple[str, str]]:
     plain = bind("127.0.0.1", 0, flag="--metrics-port")
     secure = bind("127.0.0.1", 0, flag="--secure-metrics-port")
     health = HealthServer(None, Readiness())
-    await health.start(plain)
-    async with scraped(secure, metrics.registry, Users(), SystemClock()):
+    async with (
+        health.serving(plain),
+        scraped(secure, metrics.registry, Users(), SystemClock()),
+    ):
         yield (
             f"http://127.0.0.1:{plain.getsockname()[1]}",
             f"https://127.0.0.1:{secure.getsockname()[1]}",
         )
-    await health.close()
 
 
 async def test_metrics_are_served_over_https_only(ports: tuple[str, str]) -> None:
