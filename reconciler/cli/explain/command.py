@@ -116,13 +116,6 @@ async def _tell(plan: Plan, writer: OutlineWriter) -> None:
             outline(policy, compiled, writer, plan.filters)
         for request in plan.requests:
             explanation = Explanation(
-                policy=policy,
-                compiled=compiled,
-                object_source=plan.object_source,
-                request=request,
-                writer=writer,
-                desk=plan.desk,
-                exceptions=plan.exceptions,
-                filters=plan.filters,
+                policy=policy, compiled=compiled, plan=plan, request=request, writer=writer
             )
             await explanation.tell()

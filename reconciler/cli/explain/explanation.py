@@ -1,16 +1,15 @@
 """A step-by-step explanation of a policy for one request, computed by the engine itself."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
 from reconciler.cli.desk.session import NOT_ON_CHANGE
-from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.details import details_of
-from reconciler.cli.explain.object_source import ObjectSource
+from reconciler.cli.explain.options import Plan
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.outline_writer import FAIL, NO, OPEN, YES, OutlineWriter
 from reconciler.cli.explain.request import Request
@@ -19,13 +18,11 @@ from reconciler.cli.explain.values import Values
 from reconciler.cli.output.masking import mask_of
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_filter
 from reconciler.engine.chain import Chain, Step, StepResult
-from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.program import CompiledPolicy
 from reconciler.engine.run import RuleRun, comes_first
 from reconciler.errors import RetrofitError
-from reconciler.services.catalog.settings import Filters
 from reconciler.services.processing.loading import Loads
 
 _OPERATION = "request.operation"
@@ -39,18 +36,15 @@ class Explanation:
 
     Attributes:
         policy: The policy as written; its rules are quoted.
+        plan: What else the request is explained with.
         request: The trigger, and the user who sends it.
-        filters: The resource filters of the cluster; None if they are not known.
     """
 
     policy: Mapping[str, Any]
     compiled: CompiledPolicy
-    object_source: ObjectSource
+    plan: Plan
     request: Request
     writer: OutlineWriter
-    desk: DeskValues = field(default_factory=DeskValues)
-    exceptions: Sequence[PolicyException] = ()
-    filters: Filters | None = None
 
     async def tell(self) -> None:
         """Write the whole explanation.
@@ -61,7 +55,7 @@ class Explanation:
         tell_policy(self.compiled, self.writer)
         labels: Mapping[str, str] | None = {}
         if self.request.namespace:
-            labels = await self.object_source.namespace_labels(self.request.namespace)
+            labels = await self.plan.object_source.namespace_labels(self.request.namespace)
         chain = Chain(groups=(), obj=self.request.obj)
         for program in self.compiled.programs:
             tell_rule(program, self.writer.inner)
@@ -76,7 +70,7 @@ class Explanation:
         self, step: Step, labels: Mapping[str, str] | None, writer: OutlineWriter
     ) -> StepResult:
         program, obj = step.program, dict(step.obj)
-        given = dict(self.desk.of_trigger(program.origin.policy.name, program.rule, obj))
+        given = dict(self.plan.desk.of_trigger(program.origin.policy.name, program.rule, obj))
         operation = operation_for(
             program,
             flag=self.request.operation,
@@ -86,14 +80,14 @@ class Explanation:
         writer.line("operation", f"operation {operation}", operation=operation.name)
         request = replace(self.request, operation=operation.name, obj=obj)
         raw = written_at(self.policy, program.origin.location)
-        loads = Loads(self.object_source.objects)
-        concerning = [item for item in self.exceptions if item.concerns(program)]
+        loads = Loads(self.plan.object_source.objects)
+        concerning = [item for item in self.plan.exceptions if item.concerns(program)]
         plain = loads.of(request.context(given))
-        subject = request.subject(labels, self.desk.request_kind(obj))
+        subject = request.subject(labels, self.plan.desk.request_kind(obj))
         run = RuleRun.of(program, subject, plain, concerning)
         if not self._matches(run, raw, writer):
             return step.skip("", matched=False)
-        objects = [*self.object_source.known, obj, *([request.old] if request.old else [])]
+        objects = [*self.plan.object_source.known, obj, *([request.old] if request.old else [])]
         mask = mask_of(objects)
         mask = mask.at(obj, ("request", "object"), ("request", "oldObject"))
         parts = details_of(program)
@@ -112,8 +106,8 @@ class Explanation:
         targets = TargetExplanation(
             run=run,
             policy=self.policy,
-            object_source=self.object_source,
-            desk=self.desk,
+            object_source=self.plan.object_source,
+            desk=self.plan.desk,
             values=values,
         )
         if not program.changes_trigger:
@@ -153,7 +147,7 @@ class Explanation:
                 text = "the rule does not fire: an exception is made for this object"
                 writer.answer(NO, "decision", text)
                 return False
-        if self.filters and (reason := self.filters.why_excluded(run.subject)):
+        if self.plan.filters and (reason := self.plan.filters.why_excluded(run.subject)):
             writer.answer(NO, "decision", f"the rule does not fire: {reason}")
             return False
         writer.answer(YES, "decision", "the rule fires")
@@ -173,7 +167,7 @@ class Explanation:
             writer.answer(YES, "match", "match and exclude: the rule concerns this request")
             return True
         if verdict.decision is Decision.UNDECIDED:
-            cure = "" if subject.namespace_labels is not None else self.object_source.cure
+            cure = "" if subject.namespace_labels is not None else self.plan.object_source.cure
             text = f"match and exclude cannot be decided: {reasons}{cure}"
             writer.answer(OPEN, "decision", text)
             return False

@@ -13,8 +13,10 @@ from click.testing import CliRunner, Result
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.file_objects import FileObjects
+from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.explanation import Explanation
 from reconciler.cli.explain.object_source import FileObjectSource
+from reconciler.cli.explain.options import Plan
 from reconciler.cli.explain.outline_writer import FAIL, OutlineWriter
 from reconciler.cli.explain.request import Request
 from reconciler.cli.main import retrofit
@@ -647,10 +649,17 @@ async def test_the_message_of_a_refusal_is_reported_without_secrets(
     rule = replace(make_rule("r"), verdict=Says())
     compiled = CompiledPolicy(ref=rule.origin.policy, uid="u", generation=1, programs=(rule,))
     writer = OutlineWriter()
+    plan = Plan(
+        policies=[],
+        requests=[],
+        object_source=FileObjectSource(FileObjects([trigger, NAMESPACE]), {}),
+        desk=DeskValues(),
+        exceptions=(),
+    )
     await Explanation(
         policy={"spec": {}},
         compiled=compiled,
-        object_source=FileObjectSource(FileObjects([trigger, NAMESPACE]), {}),
+        plan=plan,
         request=Request(operation=None, obj=trigger),
         writer=writer,
     ).tell()
