@@ -1,10 +1,9 @@
 """The plan of an explanation, read from a cluster."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.api.kinds import policy_named
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Kind, Object, ObjectRef
 from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.file_objects import Scopes
 from reconciler.cli.desk.files import STDIN
@@ -74,16 +73,6 @@ async def _policies(requested: ExplainOptions, desk: DeskValues, cluster: LiveCl
     return [found]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Named:
-    """An object reference of the command line; omitted parts are empty."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-
-
 async def _object(text: str, flag: str, cluster: LiveCluster) -> tuple[Kind, Object]:
     if _is_file(text):
         raise InvalidSetting(f"{flag} {text}: with a cluster, name an object as KIND/NS/NAME")
@@ -99,19 +88,22 @@ async def _object(text: str, flag: str, cluster: LiveCluster) -> tuple[Kind, Obj
         raise InvalidSetting(f"{flag} {text}: {error}") from error
 
 
-def _parsed(text: str, flag: str) -> _Named:
+def _parsed(text: str, flag: str) -> ObjectRef:
+    """Return an object as named on the command line; an omitted apiVersion is ``*``."""
     *head, name = text.split("/")
     # kind/name, kind/ns/name, version/kind/ns/name, group/version/kind/ns/name
     if not 1 <= len(head) <= 4 or not all((*head, name)):  # noqa: PLR2004 - as said above
         form = "KIND/NS/NAME, KIND/NAME, or with the apiVersion before it"
         raise InvalidSetting(f"{flag} {text}: there is no such file; an object is named {form}")
     if len(head) == 1:
-        return _Named(api_version="*", kind=head[0], namespace="", name=name)
+        return ObjectRef(api_version="*", kind=head[0], namespace="", name=name)
     *version, kind, namespace = head
-    return _Named(api_version="/".join(version) or "*", kind=kind, namespace=namespace, name=name)
+    return ObjectRef(
+        api_version="/".join(version) or "*", kind=kind, namespace=namespace, name=name
+    )
 
 
-async def _kind(named: _Named, place: str, cluster: LiveCluster) -> Kind:
+async def _kind(named: ObjectRef, place: str, cluster: LiveCluster) -> Kind:
     word, version = named.kind.lower(), named.api_version
     served = await cluster.kinds.find(version, "*")
     found = [kind for kind in served if word in (kind.kind.lower(), kind.plural)]
