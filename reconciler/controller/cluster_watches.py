@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.api.meta import NAMESPACES, Object
+from reconciler.api.meta import NAMESPACES, Object, ref_of
 from reconciler.clock import Clock
 from reconciler.config import ProcessSettings
 from reconciler.controller.languages import OptionalLanguage, tell_watch
@@ -230,12 +230,7 @@ class ClusterWatches:
             return  # A new entry that is readable needs no event.
         self.events.emit(
             Event(
-                regarding={
-                    "apiVersion": entry["apiVersion"],
-                    "kind": entry["kind"],
-                    "name": entry["metadata"]["name"],
-                    "uid": entry["metadata"].get("uid", ""),
-                },
+                regarding=ref_of(entry).reference,
                 severity="Warning" if problem else "Normal",
                 reason="EntryNotReady" if problem else "EntryReady",
                 action="None",
