@@ -32,13 +32,7 @@ class MutationEvents:
             policy = result.policy.as_object(result.program.origin.uid)
             self.events.emit(
                 Event(
-                    regarding={
-                        "apiVersion": policy.api_version,
-                        "kind": policy.kind,
-                        "namespace": policy.namespace,
-                        "name": policy.name,
-                        "uid": policy.uid,
-                    },
+                    regarding=policy.reference,
                     severity="Normal",
                     reason="PolicyApplied",
                     action=MUTATED,
