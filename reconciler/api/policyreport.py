@@ -82,14 +82,7 @@ def render_result(result: Result, source: str = REPLACING.reporter) -> Object:
     ref = result.target
     group, _, version = ref.api_version.rpartition("/")
     kind = f"{ref.kind}/{result.subresource}" if result.subresource else ref.kind
-    reference = {
-        "apiVersion": ref.api_version,
-        "kind": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
-        "uid": ref.uid,
-        "fieldPath": result.subresource,
-    }
+    reference = {**ref.reference, "fieldPath": result.subresource}
     return {
         "source": source,
         "policy": result.policy,

@@ -101,15 +101,8 @@ def _parse_policy(raw: Mapping[str, Any], installation: Installation) -> PolicyR
     )
 
 
-def _render_ref(ref: ObjectRef | PolicyRef) -> Object:
-    pairs = {
-        "apiVersion": ref.api_version,
-        "kind": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
-        "uid": ref.uid if isinstance(ref, ObjectRef) else "",
-    }
-    return {key: value for key, value in pairs.items() if value}
+def _render_ref(ref: ObjectRef) -> Object:
+    return {key: value for key, value in ref.reference.items() if value}
 
 
 def parse_spec(raw: Mapping[str, Any], installation: Installation = REPLACING) -> RequestSpec:
@@ -173,7 +166,7 @@ def render_spec(spec: RequestSpec) -> Object:
     rendered: Object = {
         "requestType": HOOK_WORK if spec.is_for_hook else RULE_WORK,
         "policy": spec.policy.key,
-        "policyRef": _render_ref(spec.policy),
+        "policyRef": _render_ref(spec.policy.as_object("")),
         "rule": spec.rule,
         "resource": _render_ref(spec.resource),
         "source": spec.source.value,

@@ -173,11 +173,4 @@ def _who(request: AdmissionRequest) -> dict[str, Any]:
 
 
 def _object(ref: ObjectRef, subresource: str = "") -> dict[str, str]:
-    found = {
-        "apiVersion": ref.api_version,
-        "kind": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
-        "uid": ref.uid,
-    }
-    return found | ({"subresource": subresource} if subresource else {})
+    return ref.reference | ({"subresource": subresource} if subresource else {})

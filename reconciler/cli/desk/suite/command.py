@@ -13,7 +13,7 @@ from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.suite import report
 from reconciler.cli.desk.suite.check import End
 from reconciler.cli.desk.suite.model import find
-from reconciler.cli.desk.suite.parallel import run_files
+from reconciler.cli.desk.suite.parallel import run_file, run_files
 from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
 from reconciler.cli.desk.suite.watch import changed_after, places_of, state_of
 from reconciler.cli.output.exits import FINDINGS, INTERRUPTED, NOT_RUN, OK
@@ -134,18 +134,14 @@ class _Suite:
         empty = [name for name, found in by_folder.items() if not found]
         if empty and (self.require_tests or not paths):
             raise InvalidSetting(f"{' '.join(empty)}: no {' or '.join(self.file_names)} found")
-        clock = SystemClock()
-        found = list(
-            run_files(
-                paths,
-                self.jobs,
-                clock,
-                self.operation,
-                self.selector,
-                runs_hooks=self.runs_hooks,
-                cue=self.cue,
-            )
+        work = partial(
+            run_file,
+            operation=self.operation,
+            selector=self.selector,
+            runs_hooks=self.runs_hooks,
+            cue=self.cue,
         )
+        found = list(run_files(paths, self.jobs, SystemClock(), work))
         outcome = report.Outcome(
             runs=[run for item in found for run in item.runs],
             broken=[item.broken for item in found if item.broken],

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, Final
@@ -44,14 +43,7 @@ Work = Callable[[Path], FileRun]
 
 
 def run_files(
-    paths: Sequence[Path],
-    jobs: int | None,
-    clock: Clock,
-    operation: str | None = None,
-    selector: Selector = EVERY_ROW,
-    *,
-    runs_hooks: bool = False,
-    cue: str = "",
+    paths: Sequence[Path], jobs: int | None, clock: Clock, work: Work
 ) -> Iterator[FileRun]:
     """Yield the runs of test files in order.
 
@@ -59,14 +51,8 @@ def run_files(
         paths: The files.
         jobs: The number of processes; None for one per CPU, if the tests take long enough.
         clock: The clock that measures the time per file.
-        operation: The operation of rows that name none; see `run_test`.
-        selector: The selector of rows.
-        runs_hooks: Whether tests may run executables.
-        cue: See `run_test`.
+        work: `run_file` with the options of the command.
     """
-    work = partial(
-        run_file, operation=operation, selector=selector, runs_hooks=runs_hooks, cue=cue
-    )
     limit = _cpus() if jobs is None else jobs
     started = clock.monotonic()
     for done, path in enumerate(paths):
@@ -87,7 +73,15 @@ def run_file(
     runs_hooks: bool = False,
     cue: str = "",
 ) -> FileRun:
-    """Return the run of a test file; errors of the file are part of the result."""
+    """Return the run of a test file; errors of the file are part of the result.
+
+    Args:
+        path: The file.
+        operation: The operation of rows that name none; see `run_test`.
+        selector: The selector of rows.
+        runs_hooks: Whether tests may run executables.
+        cue: See `run_test`.
+    """
 
     def run(test: TestFile | HookTest) -> Coroutine[Any, Any, TestRun]:
         if isinstance(test, HookTest):
