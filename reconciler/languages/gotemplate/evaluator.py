@@ -373,7 +373,7 @@ class Rendering:
         self.run.call(values)
         given = values if receiver is _ABSENT else [receiver, *values]
         try:
-            return function.call(self.run, *given)
+            return self.run.returned(function.call(self.run, *given))
         except Failure as failure:
             raise self._failed(node.position, name, failure) from failure
 

@@ -82,10 +82,20 @@ class Run:
 
     def write(self, length: int) -> None:
         """Count a text before it is built, and refuse one that would be too long."""
+        self.fit(length)
+        self.spend(length)
+
+    def fit(self, length: int) -> None:
+        """Refuse a text that would be too long."""
         if length > self.limits.output:
             reason = f"the template makes a text of more than {self.limits.output} characters"
             raise EvaluationError(reason).bare(reason)
-        self.spend(length)
+
+    def returned(self, result: Any) -> Any:
+        """Return the result of a function, after a check of its length if it is a text."""
+        if type(result) is str:
+            self.fit(len(result))
+        return result
 
     def grow(self, elements: int) -> None:
         """Count a list before it is built, and refuse one that would be too long."""

@@ -62,6 +62,7 @@ class _Printer:
     def __init__(self, run: Run, spec: Spec) -> None:
         self.spec = spec
         self._run = run
+        self._length = 0
 
     def argument(self, value: Any, verb: str) -> str:
         """Print an argument."""
@@ -87,7 +88,14 @@ class _Printer:
         if isinstance(value, Pointer | Record):
             return self._structured(value, verb, depth)
         text = self._scalar(value, verb)
-        return self._bad(value, verb) if text is None else text
+        return self._counted(self._bad(value, verb) if text is None else text)
+
+    def _counted(self, text: str) -> str:
+        """Return a text after it was counted: each element of a list is padded to the width."""
+        self._length += len(text)
+        self._run.fit(self._length)
+        self._run.spend(len(text))
+        return text
 
     def _scalar(self, value: Any, verb: str) -> str | None:
         if isinstance(value, str):

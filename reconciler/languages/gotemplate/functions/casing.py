@@ -11,11 +11,21 @@ from reconciler.languages.gotemplate.functions.runes import (
     title,
     upper,
 )
-from reconciler.languages.gotemplate.signature import STRING, Family, family, plain
+from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.signature import (
+    STRING,
+    Family,
+    Function,
+    family,
+    function,
+    plain,
+)
 
 _IDEOGRAPHS: Final = (
     (0x4E00, 0x9FCC), (0x3400, 0x4DB5), (0x20000, 0x2A6D6), (0x2A700, 0x2B734), (0x2B740, 0x2B81D),
 )  # fmt: skip
+_PACE: Final = 16
+"""Splitting a character into words costs as much as copying this many characters."""
 _WORDS: Final = frozenset({"alphabet", "number"})
 _BREAKS: Final = frozenset({"connector", "punctuation"})
 
@@ -219,8 +229,12 @@ class _Joined:
         self._pieces.append(self._connector)
 
 
-def _joined(connector: str) -> Callable[[str], str]:
-    return lambda text: _Joined(_words(runes(text)), connector).text()
+def _joined(connector: str) -> Function:
+    def joined(run: Run, text: str) -> str:
+        run.spend(len(text) * _PACE)
+        return _Joined(_words(runes(text)), connector).text()
+
+    return function(joined, STRING)
 
 
 FUNCTIONS: Family = family(
@@ -230,8 +244,8 @@ FUNCTIONS: Family = family(
         "title": plain(_title, STRING),
         "untitle": plain(_untitle, STRING),
         "swapcase": plain(_swapcase, STRING),
-        "snakecase": plain(_joined("_"), STRING),
-        "kebabcase": plain(_joined("-"), STRING),
+        "snakecase": _joined("_"),
+        "kebabcase": _joined("-"),
         "camelcase": plain(_camel, STRING),
     }
 )

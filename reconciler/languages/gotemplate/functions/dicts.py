@@ -67,7 +67,8 @@ def _pick(entries: _Values, *keys: str) -> _Values:
 
 def _omit(run: Run, entries: _Values, *keys: str) -> _Values:
     run.visit(len(entries))
-    return {key: value for key, value in entries.items() if key not in keys}
+    omitted = frozenset(keys)
+    return {key: value for key, value in entries.items() if key not in omitted}
 
 
 def _dig(*path: Any) -> Any:

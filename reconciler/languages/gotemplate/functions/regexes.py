@@ -30,11 +30,14 @@ _CALL: Final = 1024
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _NAMED: Final = re.compile(r"\(\?<")
 """A named group in a syntax that RE2 accepts and Go 1.19 does not."""
-_QUOTED: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_LITERAL: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\Z)", re.DOTALL
+)
+"""What is no group: a quoted text, an escape, or a class of characters."""
 
 
 def _compiled(run: Run, pattern: str) -> Regex:
-    if _NAMED.search(_QUOTED.sub("", pattern)):
+    if _NAMED.search(_LITERAL.sub("", pattern)):
         raise Failure("a regular expression cannot be read")
     try:
         regex = compile_regex(pattern)

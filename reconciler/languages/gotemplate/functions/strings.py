@@ -121,7 +121,7 @@ def _repeat(run: Run, count: int, text: str) -> str:
 
 
 def _trim_all(cut: str, text: str) -> str:
-    return text.strip(cut) if cut else text
+    return text.strip("".join(set(cut))) if cut else text
 
 
 def _indent(run: Run, spaces: int, text: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from typing_extensions import override
 
 from reconciler.engine.values.gonumbers import parse_uint64
+from reconciler.engine.values.regexes import compile_regex
+from reconciler.languages.gotemplate.functions.runes import runes
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.signature import (
     STRING,
@@ -30,17 +32,11 @@ _VERSION: Final = re.compile(rf"v?([0-9]+)(\.[0-9]+)?(\.[0-9]+)?{_PRE}{_META}")
 _PART: Final = r"[0-9|xX*]+"
 _RANGE_VERSION: Final = rf"v?({_PART})(\.{_PART})?(\.{_PART})?{_PRE}{_META}"
 _OPERATOR: Final = r"=||!=|>|<|>=|=>|<=|=<|~|~>|\^"
-_SPACE: Final = r"[\t\n\f\r ]"
-_CONSTRAINT: Final = re.compile(
-    rf"{_SPACE}*({_OPERATOR}){_SPACE}*({_RANGE_VERSION}){_SPACE}*", re.ASCII
-)
-_HYPHEN: Final = re.compile(
-    rf"{_SPACE}*({_RANGE_VERSION}){_SPACE}+-{_SPACE}+({_RANGE_VERSION}){_SPACE}*"
-)
-_FOUND: Final = re.compile(rf"({_OPERATOR}){_SPACE}*({_RANGE_VERSION})")
-_VALID: Final = re.compile(
-    rf"(?:{_SPACE}*(?:{_OPERATOR}){_SPACE}*(?:{_RANGE_VERSION}){_SPACE}*,?)+"
-)
+# RE2, because digits can be cut into versions in exponentially many ways.
+_CONSTRAINT: Final = compile_regex(rf"\s*({_OPERATOR})\s*({_RANGE_VERSION})\s*")
+_HYPHEN: Final = compile_regex(rf"\s*({_RANGE_VERSION})\s+-\s+({_RANGE_VERSION})\s*")
+_FOUND: Final = compile_regex(rf"({_OPERATOR})\s*({_RANGE_VERSION})")
+_VALID: Final = compile_regex(rf"(?:\s*(?:{_OPERATOR})\s*(?:{_RANGE_VERSION})\s*,?)+")
 _IDENTIFIERS: Final = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
 _POINTER: Final = "*semver.Version"
 _WILD: Final = frozenset({"x", "X", "*", ""})
@@ -270,7 +266,7 @@ def _semver_compare(run: Run, range_: str, version: str) -> bool:
     if len(range_) > _LONGEST:
         raise Failure(f"a range of versions is longer than {_LONGEST} characters")
     run.spend(len(range_) * _PACE)
-    alternatives = [_constraints(part) for part in _ranges(range_).split("||")]
+    alternatives = [_constraints(part) for part in _ranges(runes(range_)).split("||")]
     found = parse_version(version)
     return any(all(each.holds(found) for each in part) for part in alternatives)
 

@@ -1,6 +1,7 @@
 """Go templates: their output, their errors, and limits of their cost."""
 
 import time
+import tracemalloc
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -160,6 +161,11 @@ def test_the_text_of_fail_is_left_out_of_the_error_without_values() -> None:
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $d }}',
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ deepEqual $d (dict "d" $d) }}',
         '{{ range until 9999 }}{{ regexFind "(x+x+)+y" (repeat 100000 "x") }}{{ end }}',
+        '{{ semverCompare (printf ">=%s!" (repeat 60 "1")) "1.0.0" }}',
+        '{{ mustRegexMatch (repeat 200000 "[") "x" }}',
+        '{{ range until 99 }}{{ trimAll (print (repeat 500000 "b") "a") (repeat 500000 "a") }}'
+        "{{ end }}",
+        '{{ $x := repeat 250000 "aB c" }}{{ range until 99 }}{{ $_ := snakecase $x }}{{ end }}',
     ],
 )
 def test_endless_or_growing_templates_are_stopped(text: str) -> None:
@@ -168,6 +174,24 @@ def test_endless_or_growing_templates_are_stopped(text: str) -> None:
         rendered(text)
     # Processor seconds, many times the usual: a busy machine adds some of its own work.
     assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{ printf "%99999d" (until 2000) }}',
+        '{{ printf "%.99999d" (until 2000) }}',
+        '{{ $x := repeat 999999 "x" }}{{ range until 4 }}{{ $x = cat $x $x }}{{ end }}',
+    ],
+)
+def test_a_text_that_grows_too_long_is_refused_before_it_fills_the_memory(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(EvaluationError, match="a text of more than 1048576 characters"):
+            rendered(text)
+        assert tracemalloc.get_traced_memory()[1] < 10 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 def test_nesting_too_deep_for_the_stack_is_an_error() -> None:
