@@ -27,7 +27,7 @@ _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?
 _HEXADECIMAL: Final = re.compile(
     r"[-+]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][-+]?[0-9]+"
 )
-_SPECIAL: Final = re.compile(r"[-+]?inf(?:inity)?|nan", re.IGNORECASE)
+_SPECIAL: Final = re.compile(r"[-+]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE)
 _WHOLE_DIGITS: Final = 6
 """Most digits before the point that %g writes without an exponent at shortest precision."""
 _ZEROS: Final = -4

@@ -13,7 +13,8 @@ Regex = Any
 MEMORY: Final = 1024 * 1024
 """The memory limit of a compiled expression, in bytes."""
 
-_SINGLE_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+_ESCAPE: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+"""A quoted text, in which nothing is an escape, or an escape."""
 _VARIABLE: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _STEPS: Final = 8
@@ -30,7 +31,7 @@ def compile_regex(pattern: str) -> Regex:
     Raises:
         ValueError: The pattern is invalid; the message gives the reason.
     """
-    if _SINGLE_BYTE.search(pattern):
+    if any(found[0] == r"\C" for found in _ESCAPE.finditer(pattern)):
         raise ValueError(r"not a regular expression: \C is not supported")
     options = re2.Options()
     options.max_mem = MEMORY

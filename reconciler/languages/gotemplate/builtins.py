@@ -28,6 +28,7 @@ from reconciler.languages.gotemplate.values import (
     deref,
     encode,
     is_nil,
+    kind,
     length,
     loaded,
     truth,
@@ -152,16 +153,13 @@ def _equal(one: Any, other: Any) -> bool:
         raise _incomparable(one, other)
     if kinds[0]:
         return bool(one == other)
-    if one is not None and other is not None and type_name(one) != type_name(other):
-        if isinstance(one, list) != isinstance(other, list):
-            raise _incomparable(one, other)
-        if not (is_nil(one) or is_nil(other)):
-            raise _incomparable(one, other)
+    if one is not None and other is not None and kind(one) != kind(other):
+        raise _incomparable(one, other)
     if is_nil(one) or is_nil(other):
         return is_nil(one) == is_nil(other)
     if isinstance(one, list | dict):
         raise Failure(f"{type_name(one)} cannot be compared; use deepEqual")
-    return bool(one == other)
+    return one is other if kind(one) == "ptr" else bool(one == other)
 
 
 def _incomparable(one: Any, other: Any) -> Failure:

@@ -46,7 +46,7 @@ from reconciler.languages.gotemplate.values import (
 Body = tuple[Node, ...]
 
 _INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
-    {signature.INT: Int, signature.INT64: Int64}
+    {signature.INT: Int, signature.INT64: Int64, signature.DURATION: Int64}
 )
 
 
@@ -416,7 +416,7 @@ class Rendering:
                 return value
             case signature.BOOL if isinstance(value, bool):
                 return value
-            case signature.INT | signature.INT64 if node.whole is not None:
+            case _ if wanted in _INTEGERS and node.whole is not None:
                 return _INTEGERS[wanted](node.whole)
             case signature.FLOAT if node.real is not None:
                 return node.real

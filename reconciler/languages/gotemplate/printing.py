@@ -109,6 +109,7 @@ class _Printer:
             return self.spec.integer(value, verb)
         if isinstance(value, Opaque):
             if verb not in "vsxXq" or self.spec.sharp_v:
+                verb = "#v" if self.spec.sharp_v else verb
                 raise Failure(f"%{verb} shows what is inside of {type_name(value)}; use %v")
             return self.spec.string(value.text(), verb)
         if isinstance(value, complex):

@@ -54,6 +54,8 @@ def test_an_unsigned_integer_has_no_sign() -> None:
         ("0x1", None),
         ("1e", None),
         ("nanx", None),
+        ("\u0131nf", None),
+        ("\u0130nfinity", None),
     ],
 )
 def test_a_float_is_read(text: str, value: float | None) -> None:

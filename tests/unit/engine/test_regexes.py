@@ -19,6 +19,8 @@ def spent(_steps: int) -> None:
         (r"\B|b", "a😀b", [(2, 3)]),
         (r"\B|é", "a😀b", []),
         (r"\B", "éé", [(0, 0), (1, 1), (2, 2)]),
+        (r"\Q\C", r"a\C", [(1, 3)]),
+        (r"\\C", r"\C", [(0, 2)]),
     ],
 )
 def test_matches_stand_between_characters(

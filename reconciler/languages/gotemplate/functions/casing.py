@@ -33,7 +33,7 @@ _BREAKS: Final = frozenset({"connector", "punctuation"})
 def _title(text: str) -> str:
     previous = " "
     pieces: list[str] = []
-    for each in text:
+    for each in runes(text):
         pieces.append(title(each) if _separates(previous) else each)
         previous = each
     return "".join(pieces)
@@ -239,8 +239,8 @@ def _joined(connector: str) -> Function:
 
 FUNCTIONS: Family = family(
     {
-        "upper": plain(upper, STRING),
-        "lower": plain(lower, STRING),
+        "upper": plain(lambda text: upper(runes(text)), STRING),
+        "lower": plain(lambda text: lower(runes(text)), STRING),
         "title": plain(_title, STRING),
         "untitle": plain(_untitle, STRING),
         "swapcase": plain(_swapcase, STRING),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any, Final
 
 from reconciler.engine.values.gonumbers import (
@@ -134,6 +134,8 @@ def _least_float(one: Any, *others: Any) -> float:
 
 def _extreme(choose: Callable[..., float], one: Any, others: tuple[Any, ...]) -> float:
     numbers = [to_float(value) for value in (one, *others)]
+    if choose(-math.inf, math.inf) in numbers:
+        return choose(-math.inf, math.inf)  # before NaN
     if any(map(math.isnan, numbers)):
         return math.nan
     return choose(numbers, key=lambda number: (number, math.copysign(1, number)))
@@ -177,7 +179,7 @@ def _decimally(combine: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., 
             run.spend(_OPERAND)
             try:
                 result = combine(result, _decimal(other))
-            except (DivisionByZero, InvalidOperation) as error:
+            except DecimalException as error:
                 raise Failure("a division by zero, or a number of too many digits") from error
         return float(result) + 0.0  # the original has no negative zero
 

@@ -30,9 +30,7 @@ _CALL: Final = 1024
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _NAMED: Final = re.compile(r"\(\?<")
 """A named group in a syntax that RE2 accepts and Go 1.19 does not."""
-_LITERAL: Final = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\Z)", re.DOTALL
-)
+_LITERAL: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\Z)", re.DOTALL)
 """What is no group: a quoted text, an escape, or a class of characters."""
 
 
@@ -60,7 +58,7 @@ def _match(run: Run, pattern: str, text: str) -> bool:
 
 def _find(run: Run, pattern: str, text: str) -> str:
     found = next(matches(_compiled(run, pattern), runes(text), run.spend), None)
-    return "" if found is None else found.text
+    return "" if found is None else text[found.start : found.end]
 
 
 def _find_all(run: Run, pattern: str, text: str, count: int) -> Slice:
@@ -68,7 +66,7 @@ def _find_all(run: Run, pattern: str, text: str, count: int) -> Slice:
     found: list[str] = []
     if count:
         for match in matches(regex, runes(text), run.spend):
-            found.append(match.text)
+            found.append(text[match.start : match.end])
             if len(found) == count:
                 break
     run.grow(len(found))
@@ -79,12 +77,11 @@ def _split(run: Run, pattern: str, text: str, count: int) -> Slice:
     regex = _compiled(run, pattern)
     if not count:
         return Slice(element=STRING, nil=True)
-    text = runes(text)
     if pattern and not text:
         return strings([""])
     parts: list[str] = []
     start = end = 0
-    for match in matches(regex, text, run.spend):
+    for match in matches(regex, runes(text), run.spend):
         if count > 0 and len(parts) == count - 1:
             break
         end = match.start
@@ -107,17 +104,17 @@ def _replace_all(run: Run, pattern: str, text: str, replacement: str) -> str:
             piece if isinstance(piece, str) else match.groups[piece] or "" for piece in pieces
         )
 
-    return _replaced(run, regex, runes(text), expanded)
+    return _replaced(run, regex, text, expanded)
 
 
 def _replace_all_literal(run: Run, pattern: str, text: str, replacement: str) -> str:
-    return _replaced(run, _compiled(run, pattern), runes(text), lambda _match: replacement)
+    return _replaced(run, _compiled(run, pattern), text, lambda _match: replacement)
 
 
 def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Match], str]) -> str:
     pieces: list[str] = []
     position, length = 0, len(text)
-    for match in matches(regex, text, run.spend):
+    for match in matches(regex, runes(text), run.spend):
         new = replacement(match)
         length += len(new)
         run.write(length)

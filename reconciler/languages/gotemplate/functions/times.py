@@ -29,6 +29,7 @@ from reconciler.languages.gotemplate.functions.numbers import clamped
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.signature import (
     ANY,
+    DURATION,
     INT,
     STRING,
     Failure,
@@ -41,7 +42,6 @@ from reconciler.languages.gotemplate.signature import (
 from reconciler.languages.gotemplate.values import Int, Int64, Opaque
 
 _TIME: Final = "time.Time"
-_DURATION: Final = "time.Duration"
 _STRING_LAYOUT: Final = "2006-01-02 15:04:05.999999999 -0700 MST"
 _JSON_LAYOUT: Final = "2006-01-02T15:04:05.999999999Z07:00"
 _DATE: Final = "2006-01-02"
@@ -68,7 +68,7 @@ class Duration(Int64):
     """A duration, in nanoseconds."""
 
     __slots__ = ()
-    type_name = _DURATION
+    type_name = DURATION
 
     def text(self) -> str:
         """Return the result of the method String."""
@@ -330,6 +330,20 @@ def _time_rounded(time: Time, unit: Duration) -> Time:
     return _moved(time, int(unit) - rest if rest * 2 >= unit > 0 else -rest)
 
 
+def _whole(span: int, unit: int) -> int:
+    """Return the number of whole units in a span."""
+    count = abs(span) // unit
+    return -count if span < 0 else count
+
+
+def _span_truncated(span: Duration, unit: int) -> Duration:
+    return Duration(_whole(span, unit) * unit) if unit > 0 else span
+
+
+def _span_rounded(span: Duration, unit: int) -> Duration:
+    return _clamped(_rounded(span, unit)) if unit > 0 else span
+
+
 _STRING_METHOD: Final[Mapping[str, Function]] = MappingProxyType(
     {"String": plain(lambda value: value.text())}
 )
@@ -349,6 +363,7 @@ _TIME_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
         "UnixMilli": _since_1970(SECOND // 1000),
         "UnixMicro": _since_1970(1000),
         "UnixNano": _since_1970(1),
+        "IsDST": plain(lambda _time: False),  # no time is in a zone other than UTC or an offset
         "IsZero": plain(lambda time: time.at.nanoseconds == 0),
         "Before": _compared(lambda one, other: one < other),
         "After": _compared(lambda one, other: one > other),
@@ -356,10 +371,10 @@ _TIME_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
         "Sub": plain(
             lambda one, other: _clamped(one.at.nanoseconds - other.at.nanoseconds), _TIME
         ),
-        "Add": plain(_moved, _DURATION),
+        "Add": plain(_moved, DURATION),
         "AddDate": plain(_add_date, INT, INT, INT),
-        "Truncate": plain(_truncated, _DURATION),
-        "Round": plain(_time_rounded, _DURATION),
+        "Truncate": plain(_truncated, DURATION),
+        "Round": plain(_time_rounded, DURATION),
         "UTC": plain(lambda time: Time(_utc(time.at))),
         "Local": plain(lambda time: Time(_utc(time.at))),
         "Format": function(_formatted, STRING),
@@ -371,9 +386,11 @@ _DURATION_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
         "Hours": plain(lambda span: int(span) / (3600 * SECOND)),
         "Minutes": plain(lambda span: int(span) / (60 * SECOND)),
         "Seconds": plain(lambda span: int(span) / SECOND),
-        "Milliseconds": plain(lambda span: Int64(int(int(span) / 1_000_000))),
-        "Microseconds": plain(lambda span: Int64(int(int(span) / 1_000))),
+        "Milliseconds": plain(lambda span: Int64(_whole(span, 1_000_000))),
+        "Microseconds": plain(lambda span: Int64(_whole(span, 1_000))),
         "Nanoseconds": plain(Int64),
+        "Truncate": plain(_span_truncated, DURATION),
+        "Round": plain(_span_rounded, DURATION),
         "Abs": plain(lambda span: Duration(abs(span))),
     }
 )

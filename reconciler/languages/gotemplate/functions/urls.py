@@ -95,9 +95,9 @@ def _authority(authority: str) -> tuple[str, str]:
 
 
 def _host(host: str) -> str:
-    if "[" in host:
+    if host.startswith("["):
         closing = host.rfind("]")
-        if not host.startswith("[") or host.rfind("[") or closing < 0:
+        if closing < 0:
             raise _wrong()
         inner, port = host[1:closing], host[closing + 1 :]
         address, zone_mark, zone = inner.partition("%25")

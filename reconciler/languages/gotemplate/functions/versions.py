@@ -313,14 +313,23 @@ def _with_metadata(version: Version, metadata: str) -> Version:
     return _changed(version, metadata=metadata)
 
 
+def _of_pointer(call: Callable[..., Any], *parameters: str) -> Function:
+    def called(version: Version, *given: Any) -> Any:
+        if not version.is_pointer:
+            raise Failure("a version that was derived from another has no such method")
+        return call(version, *given)
+
+    return plain(called, *parameters)
+
+
 def _comparing(holds: Callable[[int], Any]) -> Function:
-    return plain(lambda one, other: holds(one.compare(other)), _POINTER)
+    return _of_pointer(lambda one, other: holds(one.compare(other)), _POINTER)
 
 
 _METHODS: Final[Mapping[str, Function]] = MappingProxyType(
     {
         "String": plain(Version.text),
-        "Original": plain(lambda version: version.original),
+        "Original": _of_pointer(lambda version: version.original),
         "Major": plain(lambda version: Uint(version.major)),
         "Minor": plain(lambda version: Uint(version.minor)),
         "Patch": plain(lambda version: Uint(version.patch)),

@@ -39,6 +39,45 @@ def rendered(text: str) -> str:
         ('{{ toJson (sortAlpha (regexFindAll "x" "a" -1)) }}', "null"),
         ('{{ durationRound (toDate "2006" "x") }}', "292y"),
         ('{{ toDate "2006" "9999" | dateModify "9000h" | toJson }}', ""),
+        # Letters that only Unicode takes for an i.
+        ('{{ float64 "\u0131nf" }} {{ add "\u0130nf" 1 }}', "0 1"),
+        ('{{ maxf (float64 "nan") 1 (float64 "inf") }}', "+Inf"),
+        ('{{ minf (float64 "-inf") (float64 "nan") }} {{ minf 1 (float64 "nan") }}', "-Inf NaN"),
+        # Bytes that are no characters stay where no expression matches them.
+        (r'{{ regexReplaceAll "a" "\xffa" "${0}b" | printf "%q" }}', r'"\xffab"'),
+        (r'{{ regexReplaceAllLiteral "x" "\xff" "" | b64enc }}', "/w=="),
+        (r'{{ regexFind ".a" "\xffa" | printf "%q" }}', r'"\xffa"'),
+        (r'{{ regexFindAll "." "\xff" -1 | printf "%q" }}', r'["\xff"]'),
+        (r'{{ regexSplit "," "\xff,\xfe" -1 | printf "%q" }}', r'["\xff" "\xfe"]'),
+        (
+            r'{{ list (upper "\xff") (lower "\xff") (title "\xff") | printf "%+q" }}',
+            r'["\ufffd" "\ufffd" "\ufffd"]',
+        ),
+        # Between \Q and \E, nothing has a meaning of its own.
+        (r'{{ regexMatch "\\Q(?<n>a)\\E" "(?<n>a)" }}', "true"),
+        (r'{{ regexMatch "\\Q\\C\\E" "\\C" }}', "true"),
+        # An integer literal is a duration where one is wanted.
+        (
+            '{{ (toDate "15:04:05" "00:31:29.7").Truncate 1_000_000_000 | date "4:5.0" }}',
+            "31:29.0",
+        ),
+        ('{{ (toDate "15:04:05" "00:31:29.7").Round 3.6e12 | date "15:04" }}', "01:00"),
+        (
+            (
+                '{{ $x := toDate "5" "2.5" }}{{ with (toDate "5" "1").Sub $x }}'
+                "{{ .Truncate 1_000_000_000 }} {{ .Round 1_000_000_000 }} {{ .Round 0 }}{{ end }}"
+            ),
+            "-1s -2s -1.5s",
+        ),
+        (
+            '{{ ((toDate "2006" "1000").Sub (toDate "2006" "2000")).Microseconds }}',
+            "-9223372036854775",
+        ),
+        ('{{ (toDate "2006" "2020").IsDST }}', "false"),
+        # Pointers are equal if they are the same.
+        ('{{ $v := semver "1.2.3" }}{{ eq $v $v }} {{ eq $v (semver "1.2.3") }}', "true false"),
+        ('{{ $v := semver "1.2.3" }}{{ eq $v.IncMajor $v.IncMajor }}', "true"),
+        ('{{ get (urlParse "//a[b") "host" }}', "a[b"),
     ],
 )
 def test_a_function_returns_what_the_original_returns(text: str, wanted: str) -> None:
@@ -56,6 +95,10 @@ def test_a_function_returns_what_the_original_returns(text: str, wanted: str) ->
             "no time of such a year",
         ),
         ('{{ urlJoin (dict "host" "h" "userinfo" "u%zz") }}', 4, "a URL cannot be read"),
+        ("{{ mulf " + "1e300 " * 3400 + "}}", 4, "a number of too many digits"),
+        ('{{ (semver "1.2.3").IncMajor.Original }}', 20, "derived from another"),
+        ('{{ (semver "1.2.3").IncMajor.Compare (semver "1") }}', 20, "derived from another"),
+        ('{{ eq (semver "1.2.3") (semver "1.2.3").IncMajor }}', 4, "cannot be compared"),
     ],
 )
 def test_a_function_refuses_what_the_original_refuses(

@@ -59,6 +59,7 @@ def rendered(text: str, **environment: Any) -> str:
         # A pipe may end in nothing, and a negative chunk size divides as in Go.
         ("{{ .Namespace | }} {{ (1 |) }}", "shop 1"),
         ("{{ chunk -2 (list 1 2 3) }} {{ chunk -2 (list 1) }}", "[] [[1]]"),
+        ("{{ eq . .Target }} {{ eq . . }} {{ eq .Target .Target }}", "false true true"),
         # The end of a sequence overflows as a 64-bit integer does.
         ("{{ seq 9223372036854775807 }}|{{ seq 0 -9223372036854775808 }}", "|"),
         ('{{ fromJson "{\\"a\\":1e400,\\"b\\":2}" }}', "map[a:<nil> b:2]"),
@@ -125,6 +126,7 @@ def test_an_invalid_template_is_refused_with_its_position(
         ("{{ chunk -2 (list 1 2 3 4) }}", 1, 4, "a chunk has one element at least"),
         ("{{ range .Namespace }}{{ end }}", 1, 10, "range takes a list or a map"),
         ('{{ printf "%p" .Target.ports }}', 1, 4, "no stable text"),
+        ('{{ printf "%#v" (toDate "2006" "2020") }}', 1, 4, "%#v shows what is inside of time.Time"),
         ("é{{ now }}", 1, 5, "the current time is not available here"),
         ("{{ uuidv4 }}", 1, 4, "random numbers are not available"),
     ],
@@ -163,8 +165,10 @@ def test_the_text_of_fail_is_left_out_of_the_error_without_values() -> None:
         '{{ range until 9999 }}{{ regexFind "(x+x+)+y" (repeat 100000 "x") }}{{ end }}',
         '{{ semverCompare (printf ">=%s!" (repeat 60 "1")) "1.0.0" }}',
         '{{ mustRegexMatch (repeat 200000 "[") "x" }}',
-        '{{ range until 99 }}{{ trimAll (print (repeat 500000 "b") "a") (repeat 500000 "a") }}'
-        "{{ end }}",
+        (
+            '{{ $x := repeat 500000 "a" }}{{ $y := print (repeat 500000 "b") "a" }}'
+            "{{ range until 99 }}{{ $_ := trimAll $y $x }}{{ end }}"
+        ),
         '{{ $x := repeat 250000 "aB c" }}{{ range until 99 }}{{ $_ := snakecase $x }}{{ end }}',
     ],
 )
