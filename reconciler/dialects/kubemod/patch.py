@@ -33,7 +33,7 @@ _OPERATIONS: Final[Mapping[str, OperationName]] = {
     "replace": "replace",
 }
 _LAST_APPLIED: Final = ("metadata", "annotations", LAST_APPLIED)
-_PLACEHOLDER: Final = re.compile(r"#(\d+)")
+_PLACEHOLDER: Final = re.compile(r"#([0-9]+)")
 _STEPS: Final = 256
 """The steps of the allowance that an operation costs beside its value."""
 

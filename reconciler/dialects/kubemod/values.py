@@ -1,16 +1,17 @@
 """Values of patches and messages of rejections, which are texts or Go templates."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from reconciler.dialects.kubemod.view import View
 from reconciler.engine.environment import ENVIRONMENT, NOTHING_KNOWN
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages import gotemplate, goyaml
 
-_KEY: Final = re.compile(r"\.#(\d+)")
+_Output = TypeVar("_Output")
+_KEY: Final = re.compile(r"\.#([0-9]+)")
 _INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _HIGHEST: Final = 2**63 - 1
 
@@ -52,7 +53,7 @@ class Value:
             "SelectKeyParts": list(map(_key_part, keys)),
         }
         data = gotemplate.Record("*core.PatchTemplateContext", fields)
-        text = _rendered(self.template, data, view, self.location)
+        text = _rendered(self.template.render_bytes, data, view, self.location)
         try:
             return goyaml.parse(text)
         except goyaml.YAMLError as error:
@@ -75,7 +76,7 @@ class Message:
         """
         fields = {"Namespace": view.namespace, "Target": gotemplate.Pointer(view.full())}
         data = gotemplate.Record("core.RejectTemplateContext", fields)
-        return _rendered(self.template, data, view, self.location)
+        return _rendered(self.template.render, data, view, self.location)
 
 
 def read_value(text: str | None, location: str) -> Value:
@@ -110,12 +111,12 @@ def _compiled(text: str, location: str) -> gotemplate.Template:
 
 
 def _rendered(
-    template: gotemplate.Template, data: gotemplate.Record, view: View, location: str
-) -> str:
+    render: Callable[..., _Output], data: gotemplate.Record, view: View, location: str
+) -> _Output:
     known: Mapping[str, Any] = view.context.data
     environment = known.get(ENVIRONMENT, NOTHING_KNOWN)
     try:
-        return template.render(data, allowance=view.context.allowance, environment=environment)
+        return render(data, allowance=view.context.allowance, environment=environment)
     except EvaluationError as error:
         bare = f"{location}: {error.without_values}"
         raise EvaluationError(f"{location}: {error}").bare(bare) from error

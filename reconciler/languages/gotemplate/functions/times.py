@@ -391,7 +391,7 @@ _DURATION_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
         "Nanoseconds": plain(Int64),
         "Truncate": plain(_span_truncated, DURATION),
         "Round": plain(_span_rounded, DURATION),
-        "Abs": plain(lambda span: Duration(abs(span))),
+        "Abs": plain(lambda span: _clamped(abs(span))),
     }
 )
 

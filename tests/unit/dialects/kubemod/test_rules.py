@@ -64,6 +64,12 @@ def test_every_match_of_a_select_is_patched_with_its_own_keys_and_value() -> Non
     assert labels(made) == {"app": "web", "c0": "n-0-of-2", "c1": "n-1-of-2"}
 
 
+def test_a_captured_key_is_named_by_a_digit_of_ascii() -> None:
+    path = "/metadata/labels/#\u0663"
+    rule = patching({"op": "add", "select": "$.kind", "path": path, "value": ".#\u0663"})
+    assert labels(request([rule], make_pod()).obj) == {"app": "web", "#\u0663": ".#\u0663"}
+
+
 def test_templates_of_all_operations_read_the_object_before_the_rule() -> None:
     rule = patching(
         {"op": "add", "path": "/metadata/labels/app", "value": "new"},
@@ -134,6 +140,10 @@ def test_a_captured_key_is_an_integer_for_a_template_where_go_reads_one(
         (
             {"op": "add", "path": "/metadata/x", "value": "a: {{ .Target.metadata.labels }}: b"},
             "spec.patch[1].value: the output of the template is not YAML",
+        ),
+        (
+            {"op": "add", "path": "/metadata/x", "value": '{{ trunc 2 "aé" }}'},
+            "spec.patch[1].value: the output of the template is not YAML: it is not valid UTF-8",
         ),
         (
             {"op": "replace", "path": "/metadata", "value": "text"},

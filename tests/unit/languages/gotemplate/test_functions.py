@@ -73,6 +73,10 @@ def rendered(text: str) -> str:
             '{{ ((toDate "2006" "1000").Sub (toDate "2006" "2000")).Microseconds }}',
             "-9223372036854775",
         ),
+        (
+            '{{ ((toDate "2006" "1000").Sub (toDate "2006" "2000")).Abs }}',
+            "2562047h47m16.854775807s",
+        ),
         ('{{ (toDate "2006" "2020").IsDST }}', "false"),
         # Pointers are equal if they are the same.
         ('{{ $v := semver "1.2.3" }}{{ eq $v $v }} {{ eq $v (semver "1.2.3") }}', "true false"),
