@@ -41,7 +41,7 @@ _CALL: Final = 160
 class Run:
     """The limits, the remaining steps and the environment of one rendering."""
 
-    __slots__ = ("_steps", "allowance", "environment", "left", "limits")
+    __slots__ = ("_changed", "_steps", "allowance", "environment", "left", "limits")
 
     def __init__(
         self,
@@ -55,10 +55,20 @@ class Run:
         self.environment = environment
         # A rendering may use no more steps than the shared allowance has left.
         self.left = self._steps = min(limits.steps, allowance.left)
+        self._changed: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
 
     def settle(self) -> None:
-        """Take the used steps from the shared allowance; called once, at the end."""
+        """Take the used steps, and give maps their entries back; called once, at the end."""
         self.allowance.take(self._steps - self.left)
+        for entries, before in self._changed.values():
+            entries.clear()
+            entries.update(before)
+
+    def change(self, entries: dict[str, Any]) -> None:
+        """Keep the entries of a map before it is changed: it may be part of the data."""
+        if id(entries) not in self._changed:
+            self.visit(len(entries))
+            self._changed[id(entries)] = entries, dict(entries)
 
     def spend(self, steps: int) -> None:
         """Count steps before they are executed.

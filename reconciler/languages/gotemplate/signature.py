@@ -28,7 +28,6 @@ class Function:
         parameters: The types of the fixed arguments.
         rest: The type of each further argument, None where there may be none.
         pure: Equal arguments give an equal result.
-        mutates: It changes a map among its arguments.
         decides: The truth value of an argument after which no further ones are evaluated; None
             where all of them always are.
     """
@@ -37,7 +36,6 @@ class Function:
     parameters: tuple[str, ...] = ()
     rest: str | None = None
     pure: bool = True
-    mutates: bool = False
     decides: bool | None = None
 
 
@@ -58,10 +56,9 @@ def function(
     *parameters: str,
     rest: str | None = None,
     pure: bool = True,
-    mutates: bool = False,
 ) -> Function:
     """Describe a function that takes the run as its first argument."""
-    return Function(call=call, parameters=parameters, rest=rest, pure=pure, mutates=mutates)
+    return Function(call=call, parameters=parameters, rest=rest, pure=pure)
 
 
 def plain(call: Callable[..., Any], *parameters: str, rest: str | None = None) -> Function:

@@ -1,6 +1,5 @@
 """Templates: compiled once, rendered on data."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -34,7 +33,6 @@ class Template:
 
     text: str
     converges: bool
-    _mutates: bool
     _body: Body
     _parts: tuple[direct.Part, ...] | None
     _defined: Mapping[str, Body]
@@ -59,7 +57,7 @@ class Template:
         allowance: Allowance = UNLIMITED,
         environment: EvaluationEnvironment = NOTHING_KNOWN,
     ) -> bytes:
-        """Render the template; functions that change maps change a copy of the data.
+        """Render the template; what functions change in the data is undone at the end.
 
         Args:
             data: The value of ``.``, usually a `Record`. Plain integers in it are floats, as Go
@@ -81,7 +79,7 @@ class Template:
         run = Run(self._limits, allowance, environment)
         try:
             rendering = Rendering(self.text, self._functions, self._defined, run)
-            return rendering.render(self._body, copy.deepcopy(data) if self._mutates else data)
+            return rendering.render(self._body, data)
         except RecursionError as error:
             reason = "the template and its data are nested too deeply"
             raise EvaluationError(reason).bare(reason) from error
@@ -110,7 +108,6 @@ def compile(  # noqa: A001 - as that of the standard library's re
     return Template(
         text=text,
         converges=all(function.pure for function in called),
-        _mutates=any(function.mutates for function in called),
         _body=parsed.body,
         _parts=direct.parts_of(parsed.body),
         _defined=MappingProxyType(parsed.defined),

@@ -33,14 +33,16 @@ def _get(entries: _Values, key: str) -> Any:
     return loaded(entries[key]) if key in entries else ""
 
 
-def _set(entries: _Values, key: str, value: Any) -> _Values:
+def _set(run: Run, entries: _Values, key: str, value: Any) -> _Values:
     if is_nil(entries):
         raise Failure("the map is null")
+    run.change(entries)
     entries[key] = value
     return entries
 
 
-def _unset(entries: _Values, key: str) -> _Values:
+def _unset(run: Run, entries: _Values, key: str) -> _Values:
+    run.change(entries)
     entries.pop(key, None)
     return entries
 
@@ -107,14 +109,15 @@ def _merge_into(run: Run, into: _Values, other: _Values, *, overwrite: bool, dep
     if depth > run.limits.depth:
         raise Failure(f"maps are nested deeper than {run.limits.depth} levels")
     run.visit(len(other))
+    run.change(into)
     for key, value in list(other.items()):
         if value is None:
             if overwrite:
                 into[key] = None
             continue
-        has_value = not is_empty(into.get(key))
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge_into(run, into[key], value, overwrite=overwrite, depth=depth + 1)
+        has_value = not is_empty(into.get(key))
         if has_value and isinstance(value, list) and overwrite:
             into[key] = value
         if not has_value or (overwrite and not isinstance(value, dict | list)):
@@ -145,8 +148,8 @@ FUNCTIONS: Family = family(
     {
         "dict": function(_dict, rest=ANY),
         "get": plain(_get, MAP, STRING),
-        "set": function(lambda _run, *given: _set(*given), MAP, STRING, ANY, mutates=True),
-        "unset": function(lambda _run, *given: _unset(*given), MAP, STRING, mutates=True),
+        "set": function(_set, MAP, STRING, ANY),
+        "unset": function(_unset, MAP, STRING),
         "hasKey": plain(lambda entries, key: key in entries, MAP, STRING),
         "pluck": plain(_pluck, STRING, rest=MAP),
         "keys": function(_keys, rest=MAP),
@@ -154,8 +157,8 @@ FUNCTIONS: Family = family(
         "pick": plain(_pick, MAP, rest=STRING),
         "omit": function(_omit, MAP, rest=STRING),
         "dig": plain(_dig, rest=ANY),
-        "merge": function(_merge, MAP, rest=MAP, mutates=True),
-        "mergeOverwrite": function(_merge_overwrite, MAP, rest=MAP, mutates=True),
+        "merge": function(_merge, MAP, rest=MAP),
+        "mergeOverwrite": function(_merge_overwrite, MAP, rest=MAP),
         "deepCopy": function(_deep_copy, ANY),
     },
     mustMerge="merge",

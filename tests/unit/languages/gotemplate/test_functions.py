@@ -82,6 +82,14 @@ def rendered(text: str) -> str:
         ('{{ $v := semver "1.2.3" }}{{ eq $v $v }} {{ eq $v (semver "1.2.3") }}', "true false"),
         ('{{ $v := semver "1.2.3" }}{{ eq $v.IncMajor $v.IncMajor }}', "true"),
         ('{{ get (urlParse "//a[b") "host" }}', "a[b"),
+        # An empty map is filled, and keeps out null; it is replaced if it is still empty.
+        (
+            (
+                '{{ $m := dict "b" (dict) "c" (dict) }}'
+                '{{ merge $m (dict "b" (dict "x" nil "y" 1) "c" (dict "x" nil)) }}'
+            ),
+            "map[b:map[y:1] c:map[x:<nil>]]",
+        ),
     ],
 )
 def test_a_function_returns_what_the_original_returns(text: str, wanted: str) -> None:

@@ -228,11 +228,24 @@ def test_rendering_is_charged_to_a_shared_allowance() -> None:
         '{{ $_ := set .Target.metadata.labels "x" 1 }}{{ .Target.metadata.labels }}',
         '{{ $_ := unset .Target.metadata.labels "app" }}',
         '{{ $_ := mergeOverwrite .Target.metadata (dict "labels" (dict "app" "x")) }}',
+        '{{ $_ := set (merge (dict) .Target.metadata).labels "app" "x" }}',
     ],
 )
-def test_a_template_that_changes_its_data_changes_a_copy(text: str) -> None:
+def test_a_template_that_changes_its_data_leaves_it_as_it_was(text: str) -> None:
     rendered(text)
+    with pytest.raises(EvaluationError):
+        rendered(text + '{{ fail "" }}')
     assert POD["metadata"] == {"labels": {"app": "web", "tier": "front"}}
+    assert list(POD["metadata"]["labels"]) == ["app", "tier"]
+
+
+def test_a_template_that_changes_a_map_does_not_copy_all_data() -> None:
+    data = {"items": [{"name": str(number)} for number in range(100_000)], "small": {}}
+    template = gotemplate.compile('{{ $_ := set .small "a" 1 }}{{ .small }}')
+    start = time.process_time()
+    for _ in range(50):
+        assert template.render(data) == "map[a:1]"
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
