@@ -41,7 +41,7 @@ def render(parts: tuple[Part, ...], data: Any, limits: Limits, allowance: Allowa
         if isinstance(part, str):
             text: str | None = part
         else:
-            steps += STEPS_OF_ELEMENT
+            steps += STEPS_OF_ELEMENT + len(part)
             text = _text_at(data, part)
         if text is None:
             return None

@@ -227,7 +227,7 @@ class Rendering:
         raise EvaluationError(f"the variable {name} is not defined")
 
     def _command(self, command: Command, dot: Any, final: Any) -> Any:
-        self.run.spend(STEPS_OF_ELEMENT)
+        self.run.spend(STEPS_OF_ELEMENT * len(command.operands))
         first, *arguments = command.operands
         match first:
             case Field():
@@ -243,13 +243,8 @@ class Rendering:
                 return self._fields(value, first, first.names, arguments, dot=dot, final=final)
         if arguments or final is not _ABSENT:
             raise self._fault(first.position, "something that is not a function has an argument")
-        match first:
-            case Pipe():
-                return self._parenthesized(first, dot)
-            case Nil():
-                raise self._fault(first.position, "nil is not a command")
-            case _:
-                pass
+        if isinstance(first, Nil):
+            raise self._fault(first.position, "nil is not a command")
         return self._operand(first, dot)
 
     def _parenthesized(self, pipe: Pipe, dot: Any) -> Any:
@@ -284,6 +279,7 @@ class Rendering:
                 return None
 
     def _variable(self, variable: Variable) -> Any:
+        self.run.spend(len(self._variables))
         for name, value in reversed(self._variables):
             if name == variable.name:
                 return value
@@ -300,6 +296,7 @@ class Rendering:
         final: Any,
     ) -> Any:
         """Return the value at a path of fields; the last may be a method and get the arguments."""
+        self.run.spend(len(names))
         last = len(names) - 1
         for index, name in enumerate(names):
             if type(value) is dict and (index < last or (not arguments and final is _ABSENT)):

@@ -196,6 +196,7 @@ class _Form:
 
     def _verb(self) -> bool:
         """Print an operand for the verb behind a %, and return whether the format continues."""
+        self._run.visit(1)
         self._given, self._good, self._indexed = {}, True, False
         while (flag := self._at()) in _FLAGS:
             self._given[_FLAGS[flag]] = True

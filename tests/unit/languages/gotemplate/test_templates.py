@@ -163,6 +163,12 @@ def test_the_text_of_fail_is_left_out_of_the_error_without_values() -> None:
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $d }}',
         '{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ deepEqual $d (dict "d" $d) }}',
         '{{ range until 9999 }}{{ regexFind "(x+x+)+y" (repeat 100000 "x") }}{{ end }}',
+        "{{ range until 90000 }}{{ $_ := or " + "0 " * 30_000 + "}}{{ end }}",
+        "{{ $d := dict }}{{ $_ := set $d `a` $d }}{{ range until 90000 }}{{ $_ := $d"
+        + ".a" * 30_000
+        + " }}{{ end }}",
+        "{{ $a := 1 }}" * 4000 + "{{ range until 90000 }}{{ $_ := $.Target }}{{ end }}",
+        '{{ $f := repeat 500000 "%%" }}{{ range until 99 }}{{ $_ := printf $f }}{{ end }}',
         '{{ semverCompare (printf ">=%s!" (repeat 60 "1")) "1.0.0" }}',
         '{{ mustRegexMatch (repeat 200000 "[") "x" }}',
         (
