@@ -19,7 +19,7 @@ POLICY_UPDATE: Final = ""
 """There is no request: the policy was stored, and its rules run on existing objects."""
 
 _FLAG: Final = "POLICY-UPDATE"
-_OPERATIONS: Final = (CREATE, UPDATE, DELETE, CONNECT)
+OPERATIONS: Final = (CREATE, UPDATE, DELETE, CONNECT)
 # Rules with targets run on existing triggers; rules without targets change a sent object.
 _EXISTING: Final = (UPDATE, CREATE, DELETE, CONNECT)
 _SENT: Final = (CREATE, UPDATE, DELETE, CONNECT)
@@ -45,7 +45,7 @@ def operation_option(command: T) -> T:
     """Add ``--operation`` to a click command; `operation_of_flag` reads its value."""
     return click.option(
         "--operation",
-        type=click.Choice((*_OPERATIONS, _FLAG)),
+        type=click.Choice((*OPERATIONS, _FLAG)),
         help="Operation of the requests for the triggers. Default, for each rule: POLICY-UPDATE"
         " with mutateExistingOnPolicyUpdate, else UPDATE, or CREATE without targets; if the rule"
         " does not listen to that, one to which it listens.",

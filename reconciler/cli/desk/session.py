@@ -1,12 +1,12 @@
 """Evaluation of policies on triggers, in order, with the chain that admission uses."""
 
 import secrets
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from reconciler.api.meta import Object, split_api_version
+from reconciler.api.meta import Object, PolicyRef, split_api_version
 from reconciler.cli.desk.file_objects import Key, Source, key_of
 from reconciler.cli.desk.operations import (
     DELETE,
@@ -124,7 +124,8 @@ class Session:
             operation: The operation for this run; empty for the default.
         """
         trigger = self._current(trigger)
-        chain = Chain(groups=self._groups(trigger), obj=trigger)
+        chain = Chain(groups=(), obj=trigger)
+        chain.groups = self._entering(chain, self._groups(trigger))
         results: list[RuleResult] = []
         others: list[RuleResult] = []
         by_policy: dict[str, Mapping[str, Any]] = {}
@@ -167,6 +168,15 @@ class Session:
             for program in policy.programs
             if program.match.namespace in ("", _namespace(trigger))
         )
+
+    def _entering(self, chain: Chain, groups: Iterable[Group]) -> Iterator[Group]:
+        """Yield the groups; as each policy begins, the object gets the values for its fields."""
+        policy: PolicyRef | None = None
+        for group in groups:
+            if policy != group[0].origin.policy:
+                policy = group[0].origin.policy
+                chain.obj = self.values.with_fields(policy.name, chain.obj)
+            yield group
 
     def _work(self, step: Step, operation: str) -> "_Work":
         program = step.program

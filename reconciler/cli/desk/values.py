@@ -7,6 +7,7 @@ from typing import Any, Final
 from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.fields import read_fields, read_text
 from reconciler.cli.desk.files import checked
+from reconciler.cli.desk.operations import OPERATIONS
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
 from reconciler.engine import reading
 from reconciler.engine.given import Given, GivenElements
@@ -97,15 +98,33 @@ class DeskValues:
         return self.subresources.get(own, (*own, ""))
 
     def of_trigger(self, policy: str, rule: str, obj: Mapping[str, Any]) -> Values:
-        """Return the values for a rule and its trigger."""
+        """Return the values for a rule and its trigger, without those of `with_fields`."""
         known = self.policies.get(policy, _NONE)
-        if not (known.triggers or known.rules or self.general or self.fixed):
+        found = {
+            path: value for path, value in self._given(known, obj).items() if not _is_field(path)
+        }
+        return {**found, **known.rules.get(rule, {})}
+
+    def with_fields(self, policy: str, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a trigger with the values for its fields, as the rules of a policy see it.
+
+        Values of a rule do not count: only its expressions see them.
+        """
+        given = self._given(self.policies.get(policy, _NONE), obj)
+        fields = {path: value for path, value in given.items() if _is_field(path)}
+        if not fields:
+            return obj
+        changed: Mapping[str, Any] = place_values({"request": {"object": obj}}, fields)
+        return changed["request"]["object"]  # type: ignore[no-any-return]
+
+    def _given(self, known: PolicyValues, obj: Mapping[str, Any]) -> Values:
+        if not (known.triggers or self.fixed):
             return self.general
         found: dict[str, Any] = dict(self.general)
         for item in known.triggers:
             if item.concerns(obj):
                 found |= item.values
-        return {**found, **self.fixed, **known.rules.get(rule, {})}
+        return {**found, **self.fixed}
 
     def of_target(self, policy: str, obj: Mapping[str, Any]) -> Values:
         """Return the values for a target, which add to those for its trigger."""
@@ -145,7 +164,7 @@ def split_path(text: str) -> tuple[str, ...]:
 
 
 def place_values(data: dict[str, Any], values: Values) -> dict[str, Any]:
-    """Return a copy of the data with each value set at its path."""
+    """Return a copy of the data with each value set at its path; maps are merged."""
     for path, value in values.items():
         data = _placed(data, split_path(path), value)
     return data
@@ -207,8 +226,9 @@ def read_settings(pairs: Sequence[str]) -> dict[str, str]:
         path, sign, value = pair.partition("=")
         if not sign or not path:
             raise InvalidSetting(f"--set {pair}: write it as path=value")
-        if split_path(path)[:2] == ("request", "object"):
+        if _is_field(path):
             raise InvalidSetting(f"--set {pair}: the trigger is given with --resource")
+        _check_operation(path, value, f"--set {path}")
         found[path] = value
     return found
 
@@ -240,8 +260,11 @@ def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
             targets=_of_objects(policy, "targetResources", place),
             **_of_rules(policy, place),
         )
+    general = _pairs(fields.get("globalValues"), f"{location}: globalValues")
+    for path, value in general.items():
+        _check_operation(path, value, f"{location}: globalValues.{path}")
     return DeskValues(
-        general=_pairs(fields.get("globalValues"), f"{location}: globalValues"),
+        general=general,
         policies=policies,
         namespace_labels=_labels(fields, location),
         namespaces=tuple(
@@ -353,12 +376,28 @@ def _pairs(raw: Any, location: str) -> dict[str, Any]:
     return dict(raw)
 
 
+def _check_operation(path: str, value: Any, location: str) -> None:
+    if split_path(path) == ("request", "operation") and value not in ("", *OPERATIONS):
+        known = ", ".join(OPERATIONS)
+        raise InvalidSetting(f"{location}: expected one of {known}, found {value!r}")
+
+
+def _is_field(path: str) -> bool:
+    return split_path(path)[:2] == ("request", "object")
+
+
 def _list(fields: Values, name: str, location: str) -> Sequence[Any]:
     return reading.sequence(fields.get(name), f"{location}: {name}")
 
 
 def _placed(data: Any, steps: tuple[str, ...], value: Any) -> Any:
     if not steps:
-        return value
+        return _merged(data, value)
     known = dict(data) if isinstance(data, Mapping) else {}
     return {**known, steps[0]: _placed(known.get(steps[0]), steps[1:], value)}
+
+
+def _merged(data: Any, value: Any) -> Any:
+    if not isinstance(data, Mapping) or not isinstance(value, Mapping):
+        return value
+    return {**data, **{name: _merged(data.get(name), item) for name, item in value.items()}}

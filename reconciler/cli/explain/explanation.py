@@ -56,7 +56,8 @@ class Explanation:
         labels: Mapping[str, str] | None = {}
         if self.request.namespace:
             labels = await self.plan.object_source.namespace_labels(self.request.namespace)
-        chain = Chain(groups=(), obj=self.request.obj)
+        obj = self.plan.desk.with_fields(self.compiled.ref.name, self.request.obj)
+        chain = Chain(groups=(), obj=obj)
         for program in self.compiled.programs:
             tell_rule(program, self.writer.inner)
             writer = self.writer.inner.inner

@@ -245,3 +245,59 @@ def test_a_number_in_place_of_a_name_is_refused(
     flag = "-f" if name == "values.yaml" else "-u"
     done = desk.run("apply", policy(ONE_REPLICA), "-r", "cm.yaml", flag, name)
     assert (done.exit_code, done.stderr) == (2, f"Error: {said}\n")
+
+
+OPERATION = """
+- name: label
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  mutate: {patchStrategicMerge: {metadata: {labels: {by: "{{ request.operation }}"}}}}
+"""
+
+
+def test_an_operation_that_does_not_exist_is_refused(desk: Desk, policy: Policy) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        globalValues: {request.operation: update}
+        """,
+    )
+    words = ["apply", policy(OPERATION), "-r", "cm.yaml"]
+    for given in (["-f", "values.yaml"], ["--set", "request.operation=update"]):
+        done = desk.run(*words, *given)
+        assert done.exit_code == 2
+        assert "expected one of CREATE, UPDATE, DELETE, CONNECT, found 'update'" in done.stderr
+
+
+FIELDS = """
+- name: label
+  match: {any: [{resources: {kinds: [ConfigMap], selector: {matchLabels: {env: prod}}}}]}
+  mutate:
+    patchStrategicMerge:
+      metadata: {labels: {+(size): large, from: "{{ request.object.data.a }}"}}
+"""
+
+
+def test_values_for_fields_of_the_trigger_change_the_trigger_itself(
+    desk: Desk, policy: Policy
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    desk.write(
+        "values.yaml",
+        """
+        apiVersion: cli.kyverno.io/v1alpha1
+        kind: Values
+        globalValues: {request.object.data: {a: b}}
+        policies:
+        - name: p
+          resources:
+          - name: settings
+            values: {request.object.metadata.labels: {env: prod, size: small}}
+        """,
+    )
+    words = ["apply", policy(FIELDS), "-r", "cm.yaml", "-f", "values.yaml", "-o", "json"]
+    (changed,) = json.loads(desk.run(*words).stdout)["items"]
+    assert changed["metadata"]["labels"] == {"env": "prod", "size": "small", "from": "b"}
+    assert changed["data"] == {"a": "b"}
