@@ -47,7 +47,9 @@ def compile_exception(obj: Object) -> PolicyException:
         conditions = errors.attempt(_conditions, spec)
         match, asks_for_users = _read_match(spec)
         excepts = errors.attempt(_read_excepts, meta, conditions, asks_for_users)
-        matcher = compile_match(match, None, location="spec", user_info=background is not True)
+        matcher = compile_match(
+            match, None, location="spec", user_info=background is not True, section="exception"
+        )
         if excepts is None:
             raise errors.combined()
     triggers, targets = excepts

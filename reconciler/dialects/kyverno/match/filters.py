@@ -36,6 +36,7 @@ _PATTERN: Final = 40
 """Steps to match a short pattern."""
 
 Answer = bool | None  # None: not known yet
+Section = Literal["match", "exclude", "exception"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +110,14 @@ def kinds_reason(texts: Iterable[str]) -> str:
     return f"kind does not match [{', '.join(texts)}]"
 
 
-def compile_filter(
-    raw: Any, location: str, *, section: Literal["match", "exclude"], user_info: bool
-) -> Filter:
+def compile_filter(raw: Any, location: str, *, section: Section, user_info: bool) -> Filter:
     """Compile a filter.
 
     Args:
         raw: With ``resources``, ``subjects``, ``roles`` and ``clusterRoles``.
         location: Of the filter in the policy.
-        section: In match, kinds are required.
+        section: In match, kinds are required. In an exception, a selector of namespaces does not
+            restrict namespaces themselves.
         user_info: Whether the policy may match by the user of a request.
 
     Raises:
@@ -155,7 +155,7 @@ def compile_filter(
             *_namespace_checks(namespaces),
             *_annotation_checks(annotations or {}),
             *_selector_checks(selector),
-            *_namespace_selector_checks(namespace_selector),
+            *_namespace_selector_checks(namespace_selector, section),
         ),
         user_checks=user_checks,
         names=_literal(names),
@@ -269,7 +269,9 @@ def _selector_checks(selector: LabelSelector | None) -> Iterable[Check]:
         yield Check(lambda subject: selector.accepts(subject.labels), "selector does not match")
 
 
-def _namespace_selector_checks(selector: LabelSelector | None) -> Iterable[Check]:
+def _namespace_selector_checks(
+    selector: LabelSelector | None, section: Section
+) -> Iterable[Check]:
     if selector is None:
         return
 
@@ -281,10 +283,11 @@ def _namespace_selector_checks(selector: LabelSelector | None) -> Iterable[Check
         labels = subject.namespace_labels
         return None if labels is None else selector.accepts(labels)
 
-    yield Check(
-        lambda subject: subject.kind != "Namespace",
-        "namespace selector is not applicable for namespace resource",
-    )
+    if section != "exception":
+        yield Check(
+            lambda subject: subject.kind != "Namespace",
+            "namespace selector is not applicable for namespace resource",
+        )
     yield Check(
         accepts,
         "namespace selector does not match labels",

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from reconciler.dialects.kyverno.match.filters import (
     FILTER_FIELDS,
     Answer,
     Filter,
+    Section,
     compile_filter,
     kinds_reason,
 )
@@ -71,6 +72,7 @@ class Matcher:
     namespace: str
     _match: _Block
     _exclude: _Block
+    _excepts: bool
     _kind_names: frozenset[str] | None
     _lists_delete: bool
     _other_kind: Verdict
@@ -90,7 +92,7 @@ class Matcher:
             return _FOREIGN
         if subject.operation == "DELETE" and not self._lists_delete:
             return _DELETED
-        with_user = subject.user is not None and subject.user.known
+        with_user = self._excepts or (subject.user is not None and subject.user.known)
         matched, reasons = self._match.evaluate(subject, with_user=with_user)
         if matched is False:
             return Verdict(decision=Decision.NO_MATCH, reasons=tuple(dict.fromkeys(reasons)))
@@ -170,7 +172,13 @@ class Matcher:
 
 
 def compile_match(
-    match: Any, exclude: Any, *, location: str, namespace: str = "", user_info: bool = True
+    match: Any,
+    exclude: Any,
+    *,
+    location: str,
+    namespace: str = "",
+    user_info: bool = True,
+    section: Section = "match",
 ) -> Matcher:
     """Compile a rule's match and exclude.
 
@@ -180,13 +188,15 @@ def compile_match(
         location: Of the rule, as ``spec.rules[0]``.
         namespace: Of a namespaced policy, else empty.
         user_info: Whether the policy may match by the user of a request.
+        section: Whether ``match`` is that of a rule, or of an exception, which needs no kinds
+            and never applies to users that are not known.
 
     Raises:
         InvalidPolicy: A part is malformed; the error has its location.
     """
     with ErrorList() as errors:
         matched = errors.attempt(
-            _compile_block, match, "match", f"{location}.match", user_info=user_info
+            _compile_block, match, section, f"{location}.match", user_info=user_info
         )
         if matched is not None and not matched.filters:
             errors.add(InvalidPolicy(f"{location}.match", "match resources not specified"))
@@ -202,6 +212,7 @@ def compile_match(
         namespace=namespace,
         _match=matched,
         _exclude=excluded,
+        _excepts=section == "exception",
         _kind_names=names,
         _lists_delete=any("DELETE" in item.operations for item in matched.filters),
         _other_kind=Verdict(decision=Decision.NO_MATCH, reasons=(kinds_reason(texts),)),
@@ -209,9 +220,7 @@ def compile_match(
     )
 
 
-def _compile_block(
-    raw: Any, section: Literal["match", "exclude"], place: str, *, user_info: bool
-) -> _Block:
+def _compile_block(raw: Any, section: Section, place: str, *, user_info: bool) -> _Block:
     fields = reading.mapping(raw, place, allowed=("any", "all", *FILTER_FIELDS))
     some, every = fields.get("any"), fields.get("all")
     read = partial(compile_filter, section=section, user_info=user_info)

@@ -250,6 +250,34 @@ class TestTargets:
         assert bool(found) is expected
 
 
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("part", "expected"),
+        [
+            ({"resources": {"names": ["c*"]}}, True),
+            ({"resources": {"names": ["d*"]}}, False),
+            ({"resources": {"namespaces": ["a"]}}, True),
+            ({"resources": {"namespaces": ["b"]}}, False),
+            ({"subjects": [{"kind": "User", "name": "jane"}]}, True),
+            ({"subjects": [{"kind": "User", "name": "joe"}]}, False),
+        ],
+    )
+    def test_an_exception_may_apply_to_any_kind(self, part, expected):
+        asked = subject(user=UserInfo(username="jane"))
+        assert holds({"match": {"any": [part]}, "background": False}, asked) is expected
+
+    def test_an_exception_of_a_user_does_not_apply_without_a_user(self):
+        match = {"any": [{**MAPS["any"][0], "subjects": [{"kind": "User", "name": "jane"}]}]}
+        for user in (None, UserInfo()):
+            assert not holds({"match": match, "background": False}, subject(user=user))
+
+    def test_a_namespace_selector_does_not_restrict_namespaces(self):
+        resources = {"kinds": ["Namespace"], "namespaceSelector": {"matchLabels": {"a": "b"}}}
+        obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
+        asked = subject(kind="Namespace", obj=obj, name="n", namespace="")
+        assert holds({"match": {"any": [{"resources": resources}]}}, asked)
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("spec", "location", "reason"),
@@ -262,11 +290,6 @@ class TestRefused:
                 "unknown field",
             ),
             ({"match": {"any": [{}]}}, "spec.match", "not specified"),
-            (
-                {"match": {"any": [{"resources": {"names": ["x"]}}]}},
-                "spec.match.any[0].resources.kinds",
-                "kind attribute is mandatory",
-            ),
             ({"match": {"any": MAPS}}, "spec.match.any", "expected a list"),
             ({"exceptions": []}, "spec.exceptions", "at least one policy"),
             (
