@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object, own_namespaces
 from reconciler.cli.desk.documents import Document
-from reconciler.cli.desk.values import DeskValues, Values, split_path
+from reconciler.cli.desk.values import DeskValues, Values, copies_of, split_path
 from reconciler.cli.output.words import nearest
 from reconciler.dialects.registry import KNOWN_KINDS, compile_policy, is_exception, is_policy
 from reconciler.engine.program import CompiledPolicy
@@ -47,7 +47,8 @@ class PolicySet:
     """The policies of some files.
 
     Attributes:
-        other_rules: Rules that are not mutate rules: policy key, name and operation.
+        other_rules: Rules that are not mutate rules: policy key, name and operation, also by the
+            names that autogen gives them.
     """
 
     compiled: tuple[CompiledPolicy, ...]
@@ -166,8 +167,9 @@ def rule_names(policy: Object) -> list[str]:
 
 def _others(policy: Object) -> list[tuple[str, str]]:
     return [
-        (str(rule.get("name", "")), operation)
+        (name, operation)
         for rule in _rules(policy)
         for operation in _OPERATIONS
         if rule.get(operation) is not None
+        for name in copies_of(str(rule.get("name", "")))
     ]

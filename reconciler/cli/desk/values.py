@@ -148,7 +148,7 @@ class DeskValues:
                 elements=known.elements.get(rule, ()),
             )
             for rule in rules
-            for name in _copies(rule)
+            for name in copies_of(rule)
         }
 
 
@@ -324,8 +324,8 @@ def _of_rules(fields: Values, location: str) -> dict[str, dict[str, Any]]:
         name = reading.string(rule.get("name"), f"{place}.name")
         values = _pairs(rule.get("values"), f"{place}.values")
         each = _of_elements(rule.get("foreachValues"), f"{place}.foreachValues", values)
-        rules |= dict.fromkeys(_copies(name), values)
-        elements |= dict.fromkeys(_copies(name), each)
+        rules |= dict.fromkeys(copies_of(name), values)
+        elements |= dict.fromkeys(copies_of(name), each)
     return {"rules": rules, "elements": elements}
 
 
@@ -350,7 +350,7 @@ def _of_elements(raw: Any, location: str, common: Values) -> tuple[GivenElements
     return tuple(found)
 
 
-def _copies(rule: str) -> list[str]:
+def copies_of(rule: str) -> list[str]:
     """Return the names of a rule and of the rules that autogen derives from it."""
     return [f"{prefix}{rule}"[:MAX_NAME] for prefix in _AUTOGEN]
 

@@ -100,6 +100,8 @@ def row(**fields: str) -> str:
          NO_MATCH),
         ({"rule": "check", "resources": "[one]", "result": "pass"}, "Not run",
          "check is a validate rule; only mutate rules are evaluated"),
+        ({"rule": "autogen-check", "resources": "[one]", "result": "pass"}, "Not run",
+         "autogen-check is a validate rule; only mutate rules are evaluated"),
         ({"rule": "spread", "resources": "[secret]", "result": "pass",
           "patchedResources": "patched.yaml"}, "Pass", "Ok"),
         ({"rule": "label", "resources": "[two]", "result": "skip",
