@@ -26,6 +26,7 @@ GUARDED = frozenset({"ownerReferences", "finalizers"})
 
 _FIRES = TriggerDecision(fires=True)
 _IDENTITY = ("name", "namespace", "uid")
+_REQUIRED = (("apiVersion", str), ("kind", str), ("metadata", dict))
 
 
 def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecision:
@@ -152,8 +153,12 @@ def _why_refused(
     before: Mapping[str, Any], after: Any, guarded: frozenset[str], *, target: bool
 ) -> str:
     """Return why a result must not be written, empty where it may be."""
-    if not isinstance(after, dict) or not isinstance(after.get("metadata", {}), dict):
-        return "the patch changes the object into something that is not an object"
+    not_object = "the patch changes the object into something that is not an object"
+    if not isinstance(after, dict):
+        return not_object
+    for field, expected in _REQUIRED:
+        if field in before and not isinstance(after.get(field), expected):
+            return f"{not_object}: it has no {field}"
     if not target:
         return ""
     if (broken := _broken_identity(before, after)) is not None:

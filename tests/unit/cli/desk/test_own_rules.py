@@ -61,6 +61,14 @@ def test_the_patch_is_applied_to_the_trigger() -> None:
     assert changed(result.after).status is RuleStatus.SKIP
 
 
+@pytest.mark.parametrize("field", ["apiVersion", "kind", "metadata"])
+def test_a_patch_that_removes_what_every_object_has_is_an_error(field: str) -> None:
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    result = changed(obj, patchesJson6902=f"- {{op: remove, path: /{field}}}")
+    assert (result.status, result.after) == (RuleStatus.ERROR, obj)
+    assert f"something that is not an object: it has no {field}" in result.message
+
+
 def test_a_patch_can_read_the_value_at_its_place() -> None:
     obj = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
     result = changed(obj, patchStrategicMerge={"spec": {"nodeName": "{{ @ }}-1"}})
