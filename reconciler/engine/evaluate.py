@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.api.shape import with_texts
+from reconciler.api.shape import object_fault, with_texts
 from reconciler.engine.context import Context
 from reconciler.engine.environment import later_environment_entry
 from reconciler.engine.match import Decision, Verdict
@@ -160,7 +160,8 @@ def _why_refused(
         if field in before and not isinstance(after.get(field), expected):
             return f"{not_object}: it has no {field}"
     if not target:
-        return ""
+        fault = object_fault(after, "the object")
+        return f"{not_object}: {fault}" if fault else ""
     if (broken := _broken_identity(before, after)) is not None:
         return f"the patch changes {broken}, which makes it another object"
     if (field := _changed_of(guarded, before, after)) is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
-from reconciler.api.shape import object_fault, with_texts
+from reconciler.api.shape import with_texts
 from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.chain import Chain, Step, StepResult, by_policy
@@ -268,8 +268,6 @@ class _Work:
         """Return why the result of a rule cannot be stored, empty if it can."""
         if result.status is not RuleStatus.PASS:
             return ""
-        if fault := object_fault(result.after, "the object"):
-            return f"the patch changes the object into something that is not an object: {fault}"
         if self._growth is None:
             self._growth = Growth(self.question.request.object or {})
         return self._growth.fault(step.obj, result.after)
