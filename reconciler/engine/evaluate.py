@@ -156,9 +156,9 @@ def _why_refused(
     not_object = "the patch changes the object into something that is not an object"
     if not isinstance(after, dict):
         return not_object
-    for field, expected in _REQUIRED:
-        if field in before and not isinstance(after.get(field), expected):
-            return f"{not_object}: it has no {field}"
+    for required, expected in _REQUIRED:
+        if required in before and not isinstance(after.get(required), expected):
+            return f"{not_object}: it has no {required}"
     if not target:
         fault = object_fault(after, "the object")
         return f"{not_object}: {fault}" if fault else ""

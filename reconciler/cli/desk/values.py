@@ -114,8 +114,9 @@ class DeskValues:
         fields = {path: value for path, value in given.items() if _is_field(path)}
         if not fields:
             return obj
-        changed: Mapping[str, Any] = place_values({"request": {"object": obj}}, fields)
-        return changed["request"]["object"]  # type: ignore[no-any-return]
+        placed = place_values({"request": {"object": obj}}, fields)
+        changed: Mapping[str, Any] = placed["request"]["object"]
+        return changed
 
     def _given(self, known: PolicyValues, obj: Mapping[str, Any]) -> Values:
         if not (known.triggers or self.fixed):
