@@ -26,7 +26,7 @@ GUARDED = frozenset({"ownerReferences", "finalizers"})
 
 _FIRES = TriggerDecision(fires=True)
 _IDENTITY = ("name", "namespace", "uid")
-_REQUIRED = (("apiVersion", str), ("kind", str), ("metadata", dict))
+_REQUIRED = ("apiVersion", "kind", "metadata")
 
 
 def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecision:
@@ -154,13 +154,12 @@ def _why_refused(
 ) -> str:
     """Return why a result must not be written, empty where it may be."""
     not_object = "the patch changes the object into something that is not an object"
-    if not isinstance(after, dict):
+    if not isinstance(after, dict) or not isinstance(after.get("metadata", {}), dict):
         return not_object
-    for required, expected in _REQUIRED:
-        if required in before and not isinstance(after.get(required), expected):
-            return f"{not_object}: it has no {required}"
     if not target:
-        fault = object_fault(after, "the object")
+        lost = (name for name in _REQUIRED if before.get(name) and not after.get(name))
+        missing = (f"it has no {name}" for name in lost)
+        fault = next(missing, "") or object_fault(after, "the object")
         return f"{not_object}: {fault}" if fault else ""
     if (broken := _broken_identity(before, after)) is not None:
         return f"the patch changes {broken}, which makes it another object"

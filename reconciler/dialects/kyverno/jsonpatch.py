@@ -27,6 +27,7 @@ Positions = tuple[int, ...]
 
 _ESCAPED = re.compile(r"\\\{\{")
 _QUOTES = ("'", '"')
+_BLOCK = re.compile(r"[\s:-][|>][-+0-9]*[ \t]*(?:#[^\n]*)?\s*\Z")
 _POSITION = "elementIndex"
 _NO_OPERATION = {"op": "remove", "path": ""}
 PATHS = ("path", "from")
@@ -40,7 +41,8 @@ class Decoded:
 
     Attributes:
         document: The list of operations; strings hold the variables as they were written.
-        quoted: Positions of strings that are one variable in quotes, whose value becomes text.
+        quoted: Positions of strings that are one variable in quotes or in a block of text, whose
+            value becomes text.
         plain: Positions of strings that are one variable without quotes.
         fixed: The operations of known shape, with a word for each variable; dummies for others.
         shaped: Whether all operations have a known shape, and no path has a variable.
@@ -191,11 +193,19 @@ def _with_words(text: str, words: _Words, location: str) -> str:
         piece = text[position:start]
         open_quote = _is_open(piece, open_quote=open_quote)
         around = text[start - 1 : start], text[end : end + 1]
-        in_quotes = open_quote if is_json else around[0] in _QUOTES and around[0] == around[1]
+        in_quotes = open_quote if is_json else _is_text(around, text[:start])
         word = words.add(text[start:end], in_quotes=in_quotes)
         pieces += [piece, f'"{word}"' if is_json and not in_quotes else word]
         position = end
     return "".join([*pieces, text[position:]])
+
+
+def _is_text(around: tuple[str, str], before: str) -> bool:
+    """Return whether a variable is in quotes, or begins a block of text."""
+    if around[0] in _QUOTES and around[0] == around[1]:
+        return True
+    lines = before.rsplit("\n", 1)
+    return len(lines) > 1 and not lines[1].strip() and _BLOCK.search(lines[0]) is not None
 
 
 def _spans(text: str, location: str) -> Iterator[tuple[int, int]]:

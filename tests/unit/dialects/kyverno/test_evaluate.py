@@ -371,6 +371,11 @@ class TestSubstitutedText:
                 {"b": 1, "db": 1},
             ),
             ("{{ request.object.data.n }} # {{ request.object.data.nothing }}", 2),
+            ("|-\n    {{ request.object.data.n }}", "2"),
+            ("|\n    {{ request.object.data.n }}", "2\n"),
+            (">- # text\n    {{ request.object.data.v }}", "1"),
+            ("|2-\n    {{ request.object.metadata.labels }}", '{"team":"x"}'),
+            ("\n    {{ request.object.data.n }}", 2),
         ],
     )
     def test_quotes_decide_the_type_of_a_value(self, source, value):
