@@ -27,7 +27,7 @@ Positions = tuple[int, ...]
 
 _ESCAPED = re.compile(r"\\\{\{")
 _QUOTES = ("'", '"')
-_BLOCK = re.compile(r"[\s:-][|>][-+0-9]*[ \t]*(?:#[^\n]*)?\s*\Z")
+_BLOCK = re.compile(r"[|>][-+0-9]*")
 _POSITION = "elementIndex"
 _NO_OPERATION = {"op": "remove", "path": ""}
 PATHS = ("path", "from")
@@ -193,19 +193,21 @@ def _with_words(text: str, words: _Words, location: str) -> str:
         piece = text[position:start]
         open_quote = _is_open(piece, open_quote=open_quote)
         around = text[start - 1 : start], text[end : end + 1]
-        in_quotes = open_quote if is_json else _is_text(around, text[:start])
+        quotes = around[0] in _QUOTES and around[0] == around[1]
+        in_quotes = open_quote if is_json else quotes or _begins_block(piece)
         word = words.add(text[start:end], in_quotes=in_quotes)
         pieces += [piece, f'"{word}"' if is_json and not in_quotes else word]
         position = end
     return "".join([*pieces, text[position:]])
 
 
-def _is_text(around: tuple[str, str], before: str) -> bool:
-    """Return whether a variable is in quotes, or begins a block of text."""
-    if around[0] in _QUOTES and around[0] == around[1]:
-        return True
-    lines = before.rsplit("\n", 1)
-    return len(lines) > 1 and not lines[1].strip() and _BLOCK.search(lines[0]) is not None
+def _begins_block(piece: str) -> bool:
+    """Return whether what follows a piece of text is the first line of a YAML block of text."""
+    head, newline, indent = piece.rpartition("\n")
+    if not newline or indent.strip():
+        return False
+    header = head.rpartition("\n")[2].partition(" #")[0].split()
+    return bool(header) and _BLOCK.fullmatch(header[-1]) is not None
 
 
 def _spans(text: str, location: str) -> Iterator[tuple[int, int]]:
