@@ -18,12 +18,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from reconciler.api.meta import PolicyRef
+from reconciler.api.shape import object_fault
+from reconciler.engine.evaluate import NOT_AN_OBJECT
 from reconciler.engine.exceptions import skipped
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
-from reconciler.errors import RetrofitError
+from reconciler.errors import EvaluationError, RetrofitError
 from reconciler.values import value_class
 
 Group: TypeAlias = Sequence[Program]
@@ -141,6 +143,13 @@ class Step:
             after=self.obj,
             fired=True,
         )
+
+    def checked(self, result: StepResult) -> StepResult:
+        """Return the result, or an error if fields of its object that rules match are mistyped."""
+        if result.status is not RuleStatus.PASS:
+            return result
+        fault = object_fault(result.after, "the object")
+        return self.failed(EvaluationError(f"{NOT_AN_OBJECT}: {fault}")) if fault else result
 
     def failed(self, error: RetrofitError) -> StepResult:
         """Return the result of a rule that cannot be evaluated or whose data cannot be read."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.api.shape import object_fault, with_texts
+from reconciler.api.shape import with_texts
 from reconciler.engine.context import Context
 from reconciler.engine.environment import later_environment_entry
 from reconciler.engine.match import Decision, Verdict
@@ -18,6 +18,8 @@ NOTHING = "no patches applied"
 
 UNSETTLED = "applying it again changes the object again"
 """The message of a rule that does not run on an existing object, as it would not converge."""
+
+NOT_AN_OBJECT = "the patch changes the object into something that is not an object"
 
 _FAILS_AGAIN = "applying it again fails"
 
@@ -153,14 +155,11 @@ def _why_refused(
     before: Mapping[str, Any], after: Any, guarded: frozenset[str], *, target: bool
 ) -> str:
     """Return why a result must not be written, empty where it may be."""
-    not_object = "the patch changes the object into something that is not an object"
     if not isinstance(after, dict) or not isinstance(after.get("metadata", {}), dict):
-        return not_object
+        return NOT_AN_OBJECT
     if not target:
         lost = (name for name in _REQUIRED if before.get(name) and not after.get(name))
-        missing = (f"it has no {name}" for name in lost)
-        fault = next(missing, "") or object_fault(after, "the object")
-        return f"{not_object}: {fault}" if fault else ""
+        return next((f"{NOT_AN_OBJECT}: it has no {name}" for name in lost), "")
     if (broken := _broken_identity(before, after)) is not None:
         return f"the patch changes {broken}, which makes it another object"
     if (field := _changed_of(guarded, before, after)) is not None:

@@ -198,9 +198,10 @@ class Session:
             labels = await self._labels(program, _namespace(step.obj))
             run = self._run(work, step.obj, labels)
             keys = await self._keys(program, step.obj) if program.changes_trigger else SHIPPED
-            return run, await work.loads.evaluate(
+            ended = await work.loads.evaluate(
                 partial(step.evaluate, partial(self._again, run, work), keys)
             )
+            return run, step.checked(ended)
         except RetrofitError as error:
             return run, step.failed(error)
 

@@ -65,7 +65,7 @@ class Explanation:
                 writer.answer(NO, "decision", f"the rule does not act: {comes_first(earlier)}")
                 continue
             step = Step(program=program, seen=chain.obj, obj=chain.obj)
-            chain.settle(await self._rule(step, labels, writer))
+            chain.settle(step.checked(await self._rule(step, labels, writer)))
 
     async def _rule(
         self, step: Step, labels: Mapping[str, str] | None, writer: OutlineWriter

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
-from reconciler.api.shape import with_texts
+from reconciler.api.shape import object_fault, with_texts
 from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.chain import Chain, Step, StepResult, by_policy
 from reconciler.engine.context import Context
 from reconciler.engine.environment import environment_entry
-from reconciler.engine.evaluate import NOTHING
+from reconciler.engine.evaluate import NOT_AN_OBJECT, NOTHING
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.engine.match import Decision, Subject, Verdict
@@ -268,6 +268,8 @@ class _Work:
         """Return why the result of a rule cannot be stored, empty if it can."""
         if result.status is not RuleStatus.PASS:
             return ""
+        if fault := object_fault(result.after, "the object"):
+            return f"{NOT_AN_OBJECT}: {fault}"
         if self._growth is None:
             self._growth = Growth(self.question.request.object or {})
         return self._growth.fault(step.obj, result.after)

@@ -746,3 +746,27 @@ def test_objects_of_the_same_name_are_evaluated_as_they_were_read(
     done = desk.run("apply", policy(SPREAD + LABEL), "-r", "env")
     assert "seen: dev" in done.stdout
     assert "seen: prod" in done.stdout
+
+
+@pytest.mark.parametrize("value", ['"x"', '{"x": 5}'])
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_a_patch_that_gives_labels_another_type_is_an_error_as_in_a_cluster(
+    desk: Desk, policy: Policy, field: str, value: str
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rules = f"""
+    - name: break
+      match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}
+      mutate:
+        patchesJson6902: '[{{"op": "add", "path": "/metadata/{field}", "value": {value}}}]'
+    - name: next
+      match:
+        any:
+        - resources: {{kinds: [ConfigMap], annotations: {{x: "?*"}}}}
+        - resources: {{kinds: [ConfigMap], selector: {{matchLabels: {{"x*": "?*"}}}}}}
+      mutate: {{patchStrategicMerge: {{data: {{a: c}}}}}}
+    """
+    done = desk.run("apply", policy(rules), "-r", "cm.yaml")
+    assert done.exit_code == 1
+    assert f"something that is not an object: the object.metadata.{field}" in done.stderr
+    assert "rule next" in desk.run("explain", policy(rules), "--trigger", "cm.yaml").stdout

@@ -69,18 +69,6 @@ def test_a_patch_that_removes_what_every_object_has_is_an_error(field: str) -> N
     assert f"something that is not an object: it has no {field}" in result.message
 
 
-@pytest.mark.parametrize("field", ["labels", "annotations"])
-@pytest.mark.parametrize("value", ['"x"', '{"x": 5}'])
-def test_a_patch_that_gives_labels_another_type_is_an_error_as_in_a_cluster(
-    field: str, value: str
-) -> None:
-    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    patch = f'[{{"op": "add", "path": "/metadata/{field}", "value": {value}}}]'
-    result = changed(obj, patchesJson6902=patch)
-    assert (result.status, result.after) == (RuleStatus.ERROR, obj)
-    assert f"something that is not an object: the object.metadata.{field}" in result.message
-
-
 def test_a_patch_can_read_the_value_at_its_place() -> None:
     obj = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "n"}}
     result = changed(obj, patchStrategicMerge={"spec": {"nodeName": "{{ @ }}-1"}})
