@@ -171,12 +171,14 @@ class Chain:
         obj: The object as it is now; the given object itself is never changed.
         results: The results so far, in order, including those of left out policies.
         left_out: Policies whose changes are discarded.
+        entering: Returns the object as the rules of a policy see it, when the policy begins.
     """
 
     groups: Iterable[Group]
     obj: Mapping[str, Any]
     results: list[StepResult] = field(default_factory=list)
     left_out: set[PolicyRef] = field(default_factory=set)
+    entering: Callable[[PolicyRef, Mapping[str, Any]], Mapping[str, Any]] | None = None
     # The last policy with a rule that acted, the names of these rules, and the object before them.
     _newest: PolicyRef | None = None
     _acted: list[str] = field(default_factory=list)
@@ -184,7 +186,11 @@ class Chain:
 
     def steps(self) -> Iterator[Step]:
         """Yield the rules one after the other; settle each before the next one is requested."""
+        entered: PolicyRef | None = None
         for group in self.groups:
+            if self.entering is not None and group[0].origin.policy != entered:
+                entered = group[0].origin.policy
+                self.obj = self.entering(entered, self.obj)
             seen = self.obj
             for program in group:
                 if self.left_out and program.origin.policy in self.left_out:

@@ -1,7 +1,7 @@
 """Evaluation of policies on triggers, in order, with the chain that admission uses."""
 
 import secrets
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -124,8 +124,8 @@ class Session:
             operation: The operation for this run; empty for the default.
         """
         trigger = self._current(trigger)
-        chain = Chain(groups=(), obj=trigger)
-        chain.groups = self._entering(chain, self._groups(trigger))
+        groups = self._groups(trigger)
+        chain = Chain(groups=groups, obj=trigger, entering=self._entering)
         results: list[RuleResult] = []
         others: list[RuleResult] = []
         by_policy: dict[str, Mapping[str, Any]] = {}
@@ -169,14 +169,8 @@ class Session:
             if program.match.namespace in ("", _namespace(trigger))
         )
 
-    def _entering(self, chain: Chain, groups: Iterable[Group]) -> Iterator[Group]:
-        """Yield the groups; as each policy begins, the object gets the values for its fields."""
-        policy: PolicyRef | None = None
-        for group in groups:
-            if policy != group[0].origin.policy:
-                policy = group[0].origin.policy
-                chain.obj = self.values.with_fields(policy.name, chain.obj)
-            yield group
+    def _entering(self, policy: PolicyRef, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.values.with_fields(policy.name, obj)
 
     def _work(self, step: Step, operation: str) -> "_Work":
         program = step.program
