@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from reconciler.api.meta import PolicyRef
-from reconciler.api.shape import object_fault
-from reconciler.engine.evaluate import NOT_AN_OBJECT
+from reconciler.api.shape import object_fault, with_texts
+from reconciler.engine.evaluate import NOT_AN_OBJECT, NOTHING
 from reconciler.engine.exceptions import skipped
 from reconciler.engine.outcome import RuleStatus, TargetChange
-from reconciler.engine.patch import SHIPPED, KeyTable
+from reconciler.engine.patch import SHIPPED, KeyTable, equal
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import EvaluationError, RetrofitError
@@ -145,11 +145,20 @@ class Step:
         )
 
     def checked(self, result: StepResult) -> StepResult:
-        """Return the result, or an error if fields of its object that rules match are mistyped."""
+        """Return the result with the object as the API server stores it.
+
+        It is an error if fields of the object that rules match are mistyped.
+        """
         if result.status is not RuleStatus.PASS:
             return result
-        fault = object_fault(result.after, "the object")
-        return self.failed(EvaluationError(f"{NOT_AN_OBJECT}: {fault}")) if fault else result
+        after = with_texts(result.after)
+        if fault := object_fault(after, "the object"):
+            return self.failed(EvaluationError(f"{NOT_AN_OBJECT}: {fault}"))
+        if after is result.after:
+            return result
+        if equal(self.obj, after):
+            return replace(self.skip(NOTHING), fired=True, unchanged=True)
+        return replace(result, after=after)
 
     def failed(self, error: RetrofitError) -> StepResult:
         """Return the result of a rule that cannot be evaluated or whose data cannot be read."""

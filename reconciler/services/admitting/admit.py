@@ -9,26 +9,24 @@ one, 0.6 ms for all labels at once).
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
-from reconciler.api.shape import object_fault, with_texts
 from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, Allowance, Exhausted
 from reconciler.engine.chain import Chain, Step, StepResult, by_policy
 from reconciler.engine.context import Context
 from reconciler.engine.environment import environment_entry
-from reconciler.engine.evaluate import NOT_AN_OBJECT, NOTHING
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.loads import GlobalLoad, Load
 from reconciler.engine.match import Decision, Subject, Verdict
 from reconciler.engine.match.scopes import Pair
 from reconciler.engine.match.subject import labels_of
 from reconciler.engine.outcome import RuleStatus
-from reconciler.engine.patch import equal, json_diff
+from reconciler.engine.patch import json_diff
 from reconciler.engine.program import FAIL, Program
 from reconciler.engine.run import RuleRun
 from reconciler.errors import ClusterError, EvaluationError, Forbidden, RetrofitError, Unavailable
@@ -251,9 +249,9 @@ class _Work:
                 # Let other requests proceed after a long evaluation.
                 self._spent = 0
                 await asyncio.sleep(0)
+        result = step.checked(result)
         if result.status is RuleStatus.ERROR:
             return result, self._failure(step, Reason.EVALUATION, result, loads)
-        result = _as_stored(step, result)
         if fault := self._fault(step, result):
             return self._failed(step, Reason.EVALUATION, EvaluationError(fault), loads)
         return result, None
@@ -268,8 +266,6 @@ class _Work:
         """Return why the result of a rule cannot be stored, empty if it can."""
         if result.status is not RuleStatus.PASS:
             return ""
-        if fault := object_fault(result.after, "the object"):
-            return f"{NOT_AN_OBJECT}: {fault}"
         if self._growth is None:
             self._growth = Growth(self.question.request.object or {})
         return self._growth.fault(step.obj, result.after)
@@ -340,18 +336,6 @@ class _Work:
         # The sender of the request may not be allowed to read the data that was loaded.
         text = bare if loads.has_data else f"{place}: {result.message}"
         return Failure(program=step.program, reason=reason, text=text, bare=bare)
-
-
-def _as_stored(step: Step, result: StepResult) -> StepResult:
-    """Return a result with the object as the API server reads it, and unchanged if that is so."""
-    if result.status is not RuleStatus.PASS:
-        return result
-    after = with_texts(result.after)
-    if after is result.after:
-        return result
-    if equal(step.obj, after):
-        return replace(step.skip(NOTHING), fired=True, unchanged=True)
-    return replace(result, after=after)
 
 
 @dataclass(slots=True)

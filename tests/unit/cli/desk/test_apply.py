@@ -770,3 +770,22 @@ def test_a_patch_that_gives_labels_another_type_is_an_error_as_in_a_cluster(
     assert done.exit_code == 1
     assert f"something that is not an object: the object.metadata.{field}" in done.stderr
     assert "rule next" in desk.run("explain", policy(rules), "--trigger", "cm.yaml").stdout
+
+
+def test_a_patch_that_gives_a_label_no_value_makes_it_empty_as_in_a_cluster(
+    desk: Desk, policy: Policy
+) -> None:
+    desk.write("cm.yaml", OBJECT)
+    rules = """
+    - name: empty
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate:
+        patchesJson6902: '[{"op": "add", "path": "/metadata/labels", "value": {"worker": null}}]'
+    - name: next
+      match: {any: [{resources: {kinds: [ConfigMap], selector: {matchLabels: {worker: ""}}}}]}
+      mutate: {patchStrategicMerge: {data: {worker: found}}}
+    """
+    done = desk.run("apply", policy(rules), "-r", "cm.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert 'worker: ""' in done.stdout or "worker: ''" in done.stdout
+    assert "worker: found" in done.stdout
