@@ -211,15 +211,20 @@ class Client:
                 raise
 
         try:
-            async with asyncio.timeout(timeout):
-                try:
-                    return await attempt()
-                except ClusterError as error:
-                    if not repeat or not is_repeatable(error):
-                        raise
-                    return await repeated(attempt, error, timeout)
-        except TimeoutError as error:
-            raise self._too_late(call, timeout, seen) from error
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    try:
+                        return await attempt()
+                    except ClusterError as error:
+                        if not repeat or not is_repeatable(error):
+                            raise
+                        return await repeated(attempt, error, timeout)
+            raise self._too_late(call, timeout, seen)
+        finally:
+            # The frames in a traceback refer to its error. So they, the answer, and the objects
+            # of all callers would stay until the collector looks, which it seldom does.
+            while seen:
+                seen.pop().__traceback__ = None
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
         """Send one request as `request` does and return the decoded answer."""

@@ -15,6 +15,8 @@ CONNECT_TIMEOUT = 5.0
 
 _CONNECTIONS = 256
 _KEEP_ALIVE = 60.0
+_READ_BUFFER = 128 * 1024
+"""Bytes of an answer that arrive before they are read; up to twice that and a part are kept."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +65,8 @@ class Line:
 class Transport(RESTClientObject):
     """The client's pool, with longer keep-alive and without reading the environment.
 
-    Otherwise proxies and netrc would be looked up for every request, which trebles its cost.
+    Otherwise proxies and netrc would be looked up for every request, which trebles its cost. Each
+    answer may have four megabytes in a buffer by default; they pile up while the process is slow.
     """
 
     def open(self, **more: Any) -> aiohttp.ClientSession:
@@ -72,6 +75,7 @@ class Transport(RESTClientObject):
             "trust_env": False,
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             "cookie_jar": aiohttp.DummyCookieJar(),
+            "read_bufsize": _READ_BUFFER,
             **more,
         }
         return self._create_pool_manager()
