@@ -33,7 +33,7 @@ from reconciler.observe.hookruns import HookRunCounter
 from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
-from reconciler.observe.memory import relax_collector
+from reconciler.observe.memory import give_back_large_blocks, relax_collector
 from reconciler.observe.metrics import create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.serving.scraping import scraped
@@ -157,6 +157,7 @@ async def run(settings: ControllerSettings) -> int:
         RetrofitError: The controller cannot start; the text states the reason and the remedy.
     """
     configure(settings.log_format, settings.log_level)
+    give_back_large_blocks()
     log = logger("controller")
     metrics, readiness, stop = create_metrics(), Readiness(), asyncio.Event()
     stop_on_signals(stop)
