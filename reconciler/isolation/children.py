@@ -31,7 +31,7 @@ class ChildProcesses:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
-        self._gate = FairGate(slots=_TOGETHER, share=_SHARE)
+        self._gate = FairGate(_TOGETHER, share=_SHARE)
 
     async def evaluate(self, work: Callable[[], T], tenant: str) -> T:
         """Return the result of a pure function, evaluated without blocking the event loop.

@@ -81,9 +81,7 @@ class CueCommand:
 
     file: Path
     limits: CueLimits = CueLimits()
-    _gate: FairGate = field(
-        default_factory=lambda: FairGate(slots=_TOGETHER, share=_SHARE), repr=False
-    )
+    _gate: FairGate = field(default_factory=lambda: FairGate(_TOGETHER, share=_SHARE), repr=False)
 
     async def check(self, source: str, *, location: str) -> None:
         """Check that a program can be parsed."""

@@ -188,7 +188,8 @@ class Processor:
             return Attempt(disposition=self._retry(request, failure(error), jitter))
         resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
         processor = self.acting_as(program.origin.account)
-        async with self.flight.triggers.hold(self.flight.expected(resource)) as hold:
+        size, tenant = self.flight.expected(resource), tenant_of(request.spec)
+        async with self.flight.triggers.hold(size, tenant) as hold:
             trigger = await processor._read(request, program, jitter)  # noqa: SLF001 - its own class
             if isinstance(trigger, Attempt):
                 return trigger

@@ -5,8 +5,11 @@ import contextlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from reconciler.api.updaterequest import RequestSpec
+
+_Turn: TypeAlias = tuple[int, asyncio.Future[None]]
 
 
 def tenant_of(spec: RequestSpec) -> str:
@@ -14,62 +17,84 @@ def tenant_of(spec: RequestSpec) -> str:
     return spec.resource.namespace or f"policy {spec.policy}"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class FairGate:
-    """Limits how much work is done at the same time, in turns by tenant.
+    """Limits how much is in work at the same time, in turns by tenant.
 
     Attributes:
-        slots: The number of slots.
-        share: The most slots of one tenant, because other tenants may come at any time.
+        limit: The most slots in work, or bytes; 0 admits any number.
+        share: The most of one tenant, because other tenants may come at any time; 0: the limit.
+        used: What is in work now.
     """
 
-    slots: int
-    share: int
-    _used: Counter[str] = field(default_factory=Counter)
-    _waiting: OrderedDict[str, deque[asyncio.Future[None]]] = field(default_factory=OrderedDict)
+    limit: int = 0
+    share: int = 0
+    used: int = 0
+    _held: Counter[str] = field(default_factory=Counter)
+    _waiting: OrderedDict[str, deque[_Turn]] = field(default_factory=OrderedDict)
 
     @contextlib.asynccontextmanager
     async def enter(self, tenant: str) -> AsyncIterator[None]:
         """Wait for a slot, and keep it until the context ends."""
-        if self._free(tenant) and tenant not in self._waiting:
-            self._used[tenant] += 1
-        else:
-            await self._wait(tenant)
+        await self._wait(tenant, 1)
         try:
             yield
         finally:
-            self._leave(tenant)
+            self.add(-1, tenant)
 
-    def _free(self, tenant: str) -> bool:
-        return self._used.total() < self.slots and self._used[tenant] < self.share
+    @property
+    def crowded(self) -> bool:
+        """Return whether anyone waits."""
+        return bool(self._waiting)
 
-    async def _wait(self, tenant: str) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(tenant, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave(tenant)
-            raise
+    def fits(self, size: int) -> bool:
+        """Return whether this much fits now; what is larger than the limit fits alone."""
+        return not self.limit or not self.used or self.used + size <= self.limit
 
-    def _leave(self, tenant: str) -> None:
-        self._used[tenant] -= 1
-        if not self._used[tenant]:
-            del self._used[tenant]
+    def add(self, size: int, tenant: str = "") -> None:
+        """Change what a tenant has in work, without waiting, and admit what fits then."""
+        self.used += size
+        self._held[tenant] += size
+        if not self._held[tenant]:
+            del self._held[tenant]
         self._admit()
+
+    async def _wait(self, tenant: str, size: int) -> None:
+        turn = size, asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(tenant, deque())
+        waiting.append(turn)
+        self._admit()
+        try:
+            await turn[1]
+        except asyncio.CancelledError:
+            if turn[1].cancelled():
+                self._leave(tenant, turn)
+                self._admit()
+            else:
+                self.add(-size, tenant)
+            raise
 
     def _admit(self) -> None:
         while (tenant := self._next()) is not None:
-            waiting = self._waiting[tenant]
-            turn = waiting.popleft()
-            if not waiting:
-                del self._waiting[tenant]
-            else:
+            size, turn = self._waiting[tenant][0]
+            self._leave(tenant, (size, turn))
+            if tenant in self._waiting:
                 self._waiting.move_to_end(tenant)
-            if not turn.done():
-                self._used[tenant] += 1
-                turn.set_result(None)
+            self.used += size
+            self._held[tenant] += size
+            turn.set_result(None)
+
+    def _leave(self, tenant: str, turn: _Turn) -> None:
+        waiting = self._waiting[tenant]
+        waiting.remove(turn)
+        if not waiting:
+            del self._waiting[tenant]
 
     def _next(self) -> str | None:
-        return next((tenant for tenant in self._waiting if self._free(tenant)), None)
+        """Return whose turn it is; who has to wait for room in the limit is not overtaken."""
+        for tenant, waiting in self._waiting.items():
+            size, _ = waiting[0]
+            held = self._held[tenant]
+            if not self.share or not held or held + size <= self.share:
+                return tenant if self.fits(size) else None
+        return None

@@ -132,7 +132,7 @@ class Lanes:
 
     def __post_init__(self) -> None:
         # A job that waits for something slow keeps its slot; a quarter is left for other tenants.
-        self._gate = FairGate(slots=self.parallel, share=max(1, self.parallel * 3 // 4))
+        self._gate = FairGate(self.parallel, share=max(1, self.parallel * 3 // 4))
 
     @classmethod
     def of(
@@ -242,7 +242,7 @@ class Lanes:
                 size = weigh(resource, listed) if listed else expected(resource)
                 async with (
                     self._gate.enter(batch[0].tenant),
-                    self.flight.targets.hold(size) as hold,
+                    self.flight.targets.hold(size, batch[0].tenant) as hold,
                 ):
                     obj = listed or await reader.get(key.kind, key.namespace, key.name)
                     if obj is not listed:

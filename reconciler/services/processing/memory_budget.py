@@ -1,12 +1,11 @@
 """Budgets for the bytes of users' objects that are in memory at the same time.
 
 Each use has its own budget. The holder of one waits only for budgets further down in `InFlight`,
-so there is no deadlock. An object that is larger than a budget is admitted alone.
+so there is no deadlock. An object that is larger than a budget is admitted alone. What is held
+while a policy's calls and writes are made has a share per tenant, because these may be slow.
 """
 
-import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -14,6 +13,7 @@ from typing import Any, Final, Self
 import orjson
 
 from reconciler.config import ControllerSettings
+from reconciler.services.processing.fairness import FairGate
 
 _UNKNOWN: Final = 1024 * 1024
 """Bytes assumed for the first object of a kind: about the largest size there is."""
@@ -26,31 +26,24 @@ class Reservation:
     """Bytes of a budget that a task holds."""
 
     budget: "MemoryBudget"
+    tenant: str
     size: int
 
     def resize(self, size: int) -> None:
         """Set the actual number of bytes, without waiting, because they are in memory already."""
-        self.budget.used += size - self.size
-        self.size = size
-        self.budget.admit()
+        change, self.size = size - self.size, size
+        self.budget.add(change, self.tenant)
 
 
 @dataclass(slots=True)
-class MemoryBudget:
-    """Admits bytes up to a limit, first come first served; a limit of 0 admits any number."""
-
-    limit: int = 0
-    used: int = 0
-    _waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+class MemoryBudget(FairGate):
+    """Admits bytes up to a limit, in turns by tenant; a limit of 0 admits any number."""
 
     @contextlib.asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[Reservation]:
+    async def hold(self, size: int, tenant: str = "") -> AsyncIterator[Reservation]:
         """Wait until this many bytes fit, and hold them until the context ends."""
-        if self._waiting or not self.fits(size):
-            await self._wait(size)
-        else:
-            self.used += size
-        hold = Reservation(self, size)
+        await self._wait(tenant, size)
+        hold = Reservation(self, tenant, size)
         try:
             yield hold
         finally:
@@ -63,36 +56,7 @@ class MemoryBudget:
         try:
             yield byte_allowance
         finally:
-            self.used -= byte_allowance.taken
-            self.admit()
-
-    @property
-    def crowded(self) -> bool:
-        """Return whether a task waits."""
-        return any(not turn.done() for _, turn in self._waiting)
-
-    def fits(self, size: int) -> bool:
-        """Return whether this many bytes fit now."""
-        return not self.limit or not self.used or self.used + size <= self.limit
-
-    def admit(self) -> None:
-        """Admit the waiting tasks whose bytes fit now."""
-        while self._waiting and self.fits(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self.used += size
-                turn.set_result(None)
-
-    async def _wait(self, size: int) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.used -= size
-            self.admit()
-            raise
+            self.add(-byte_allowance.taken)
 
 
 @dataclass(slots=True)
@@ -106,7 +70,7 @@ class ByteAllowance:
         """Take this many bytes if they fit now, and return whether they did."""
         if not self.budget.fits(size):
             return False
-        self.budget.used += size
+        self.budget.add(size)
         self.taken += size
         return True
 
@@ -139,11 +103,12 @@ class InFlight:
         limit = settings.max_in_flight
         return cls(
             page=settings.page_bytes,
-            pages=MemoryBudget(limit // 4),
-            triggers=MemoryBudget(limit // 4),
+            # Two pages of the largest size fit, and one tenant has one of them.
+            pages=MemoryBudget(limit // 4, share=limit // 8),
+            triggers=MemoryBudget(limit // 4, share=limit * 3 // 16),
             lists=MemoryBudget(limit // 8),
             kept=MemoryBudget(limit // 8),
-            targets=MemoryBudget(limit // 4),
+            targets=MemoryBudget(limit // 4, share=limit * 3 // 16),
         )
 
     @property

@@ -30,12 +30,17 @@ class ListScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectLister:
-    """Finds the lists of a rule and walks them."""
+    """Finds the lists of a rule and walks them.
+
+    Attributes:
+        tenant: Whose share of the memory budget the pages take.
+    """
 
     kinds: Kinds
     reader: Reader
     page: int = 500
     flight: InFlight = field(default_factory=InFlight)
+    tenant: str = ""
 
     async def places(self, listings: Iterable[Listing]) -> list[ListScope]:
         """Return the lists that together contain all objects that a rule may match."""
@@ -85,7 +90,8 @@ class ObjectLister:
         """
         token, resource = "", place.kind.resource
         while True:
-            async with self.flight.pages.hold(self.flight.expected_page(resource)) as hold:
+            size = self.flight.expected_page(resource)
+            async with self.flight.pages.hold(size, self.tenant) as hold:
                 page = await self.reader.list_page(
                     place.kind,
                     namespace=place.namespace,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Self
 
-from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import (
     Reason,
@@ -34,6 +33,7 @@ from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor
+from reconciler.services.processing.fairness import tenant_of
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import failure
 from reconciler.services.sweeping.guards import allowed_failures, is_unproven, prove
@@ -153,7 +153,7 @@ class Sweeper:
         state.advance(generation=generation)
         if state.diverted and (held := self._begin_round(state)) is not None:
             return held
-        lister = self._lister(program.origin.account)
+        lister = self._lister(state, program)
         places = await lister.places(program.match.listings())
         if state.progress.total < 0:
             total = await count_of(lister.reader, places)
@@ -227,7 +227,7 @@ class Sweeper:
         self, state: SweepState, program: Program, place: ListScope, after: str
     ) -> Disposition | None:
         """Work through one list; return what stops the sweep, None at its end."""
-        lister = self._lister(program.origin.account)
+        lister = self._lister(state, program)
         walk = self._chunks(state, program, lister, place, after)
         async with contextlib.aclosing(walk) as chunks:
             async for chunk in chunks:
@@ -303,10 +303,11 @@ class Sweeper:
             return Skip(reason=Reason.SUPERSEDED, message=message)
         return program
 
-    def _lister(self, account: ServiceAccount | None) -> ObjectLister:
-        reader = self.reader.acting_as(account)
+    def _lister(self, state: SweepState, program: Program) -> ObjectLister:
+        reader = self.reader.acting_as(program.origin.account)
+        flight, tenant = self.processor.flight, tenant_of(state.request.spec)
         return ObjectLister(
-            kinds=self.kinds, reader=reader, page=self.page, flight=self.processor.flight
+            kinds=self.kinds, reader=reader, page=self.page, flight=flight, tenant=tenant
         )
 
     async def _chunks(

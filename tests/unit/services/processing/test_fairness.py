@@ -9,7 +9,7 @@ class Hall:
     """Records the names inside a gate, and lets a test release each of them."""
 
     def __init__(self, slots, share):
-        self.gate = FairGate(slots=slots, share=share)
+        self.gate = FairGate(slots, share=share)
         self.inside = []
         self.exits = {}
         self.tasks = {}

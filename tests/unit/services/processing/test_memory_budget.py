@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.updaterequest import State
 from reconciler.config import ControllerSettings
 from reconciler.services.processing.memory_budget import InFlight, MemoryBudget
-from tests.unit.services.conftest import World
+from tests.unit.services.conftest import World, until
 
 
 async def holding(budget, size, log, name, release):
@@ -188,3 +188,101 @@ async def test_the_memory_of_a_page_is_returned_when_a_sweep_ends_early(world, m
     await world.settle()
     assert (await world.status()).reason == "Superseded"
     assert narrow.used == 0
+
+
+async def test_a_tenant_with_large_objects_leaves_its_share_to_others():
+    budget = MemoryBudget(100, share=75)
+    async with budget.hold(60, "a"), budget.hold(15, "a"):
+        waits = asyncio.create_task(holding_as(budget, "a", 10))
+        await turns()
+        assert budget.used == 75
+        async with budget.hold(20, "b"), budget.hold(5, "c"):
+            assert budget.used == 100
+    await waits
+    assert budget.used == 0
+
+
+async def test_waiting_tenants_take_turns_and_none_overtakes_a_large_object():
+    budget = MemoryBudget(100, share=75)
+    log: list[str] = []
+    async with budget.hold(60, "a"):
+        tasks = [
+            asyncio.create_task(holding_as(budget, name, size, log))
+            for name, size in (("a", 40), ("b", 70), ("b", 10), ("c", 10))
+        ]
+        await turns()
+        assert log == []
+    await asyncio.gather(*tasks)
+    assert log == ["a", "b", "c", "b"]
+    assert budget.used == 0
+
+
+async def test_an_object_larger_than_a_share_is_admitted_as_the_only_one_of_its_tenant():
+    budget = MemoryBudget(100, share=75)
+    async with budget.hold(10, "b"), budget.hold(90, "a"):
+        assert budget.used == 100
+
+
+async def holding_as(budget, tenant, size, log=None):
+    async with budget.hold(size, tenant):
+        if log is not None:
+            log.append(tenant)
+        await turns()
+
+
+@pytest.fixture
+def crowd() -> World:
+    """A world in which the writes to namespace a never end, and two large objects fit at once."""
+    world = World(flight=InFlight.of(ControllerSettings(max_in_flight=8 * 1024 * 1024)))
+    world.wire.page_size = world.flight.page
+
+    def hang(before, _after):
+        return asyncio.Event().wait() if before["metadata"]["namespace"] == "a" else None
+
+    world.wire.before_change = hang
+    return world
+
+
+async def test_large_triggers_with_slow_targets_delay_no_other_tenant(crowd, make):
+    own = make.target("s", namespace="{{ request.object.metadata.namespace }}")
+    policy = crowd.install(make.policy(targets=[own]))
+
+    async def ask(namespace, name):
+        data = {"blob": "x" * 700_000}
+        trigger = crowd.cluster.add(make.object(name=name, namespace=namespace, data=data))
+        crowd.dispatcher.on_stored(await crowd.ask(policy, trigger, name=name))
+
+    for namespace in ("a", "b"):
+        crowd.cluster.add(make.object("Secret", "s", namespace=namespace))
+    async with crowd.working():
+        for n in range(5):
+            await ask("a", f"a-{n}")
+        await until(lambda: crowd.flight.triggers.crowded)
+        await ask("b", "b")
+        await completed(crowd, "b")
+
+
+async def test_sweeps_with_slow_targets_delay_no_sweep_of_another_tenant(crowd, make):
+    async def sweep(namespace, name):
+        target = make.target("s", namespace=namespace)
+        policy = crowd.install(make.policy(name, namespace=namespace, targets=[target]))
+        crowd.dispatcher.on_stored(await crowd.ask(policy, policy, name=name, sweep=True))
+
+    for namespace in ("a", "b"):
+        crowd.cluster.add(make.object("Secret", "s", namespace=namespace))
+        crowd.cluster.add(make.object(name="t", namespace=namespace))
+    async with crowd.working():
+        for n in range(5):
+            await sweep("a", f"a-{n}")
+        await until(lambda: crowd.flight.pages.crowded)
+        await sweep("b", "b")
+        await completed(crowd, "b")
+
+
+async def completed(world: World, name: str) -> None:
+    await until(
+        lambda: (
+            (name, State.COMPLETED)
+            in [(request.name, status.state) for request, status, _ in world.observed]
+        )
+    )
