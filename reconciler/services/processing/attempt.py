@@ -11,7 +11,7 @@ from functools import partial
 from typing import Self
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import ObjectRef, TargetKey
+from reconciler.api.meta import TargetKey
 from reconciler.api.updaterequest import (
     SUCCESSES,
     Counts,
@@ -60,7 +60,7 @@ from reconciler.services.processing.fairness import tenant_of
 from reconciler.services.processing.lanes import Job, Lanes
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
-from reconciler.services.processing.memory_budget import InFlight
+from reconciler.services.processing.memory_budget import Count, InFlight
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import TargetResult, failure
 from reconciler.services.processing.selection import TargetFinder
@@ -72,7 +72,7 @@ from reconciler.services.processing.target_status import (
     reference,
     statuses_of,
 )
-from reconciler.services.processing.trigger import Malformed, Trigger, TriggerReader
+from reconciler.services.processing.trigger import Malformed, Trigger, TriggerReader, trigger_gone
 from reconciler.values import value_class
 
 DENIALS = 10
@@ -246,11 +246,26 @@ class Processor:
             return await self.acting_as(program.origin.account).apply(
                 request, program, trigger, jitter, known
             )
+        spec = request.spec
+        rule, tenant = f"{spec.policy} {spec.rule}", tenant_of(spec)
+        async with self.flight.reading(rule, tenant) as count:
+            return await self._apply(request, program, trigger, jitter, known=known, count=count)
+
+    async def _apply(
+        self,
+        request: UpdateRequest,
+        program: Program,
+        trigger: Trigger,
+        jitter: float,
+        *,
+        known: Verdict | None,
+        count: Count,
+    ) -> Attempt:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
         confidential = is_secret(trigger.subject.group, trigger.subject.kind)
-        loads = self.loads(request.spec, confidential=confidential)
+        loads = self.loads(request.spec, confidential=confidential, count=count)
         subject = replace(trigger.subject, allowance=loads.allowance)
         program = for_trigger(program, subject)
         named = frozenset({"", subject.namespace, program.origin.namespace})
@@ -301,12 +316,15 @@ class Processor:
         disposition = self._conclude(request, targets, outcomes, errors, jitter)
         return Attempt(disposition=disposition, targets=targets)
 
-    def loads(self, spec: RequestSpec, *, confidential: bool = False) -> Loads:
+    def loads(
+        self, spec: RequestSpec, *, confidential: bool = False, count: Count = lambda _: None
+    ) -> Loads:
         """Return the reads and the step limits of an attempt at a request."""
         owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy.key, rule=spec.rule)
         return Loads(
             self.loading,
             confidential=confidential,
+            count=count,
             long_evaluations=self.long_evaluations,
             owner=owner,
         )
@@ -412,13 +430,6 @@ class Processor:
             missing_permission=result.permission,
             interrupted=result.interrupted,
         )
-
-
-def trigger_gone(ref: ObjectRef) -> Skip:
-    """Return the disposition of a request whose trigger no longer exists."""
-    which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
-    message = f"{which} is gone: it was deleted before this request was done"
-    return Skip(reason=Reason.TRIGGER_GONE, message=message)
 
 
 def _urgency(result: TargetResult) -> tuple[bool, float]:

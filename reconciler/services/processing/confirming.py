@@ -12,7 +12,7 @@ from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.requests.lifecycle import Retry, Skip
 from reconciler.services.ports.objects import History, Kinds
-from reconciler.services.processing.attempt import trigger_gone
+from reconciler.services.processing.trigger import trigger_gone
 
 _LOOKS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 1.0)
 """Seconds between reads of a trigger that is not stored yet, before the status reports it."""

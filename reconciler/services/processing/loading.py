@@ -72,6 +72,7 @@ class Loads:
         deadline: The deadline of all reads; None where each read has only its own timeout.
         long_evaluations: Runs long evaluations; None where no other work waits for this process.
         owner: The tenant, policy and rule of the attempt.
+        count: Called with each value that is read for this attempt alone.
     """
 
     loader: Loader
@@ -79,6 +80,7 @@ class Loads:
     deadline: Deadline | None = None
     long_evaluations: LongEvaluations | None = None
     owner: EvaluationOwner = field(default_factory=EvaluationOwner)
+    count: Callable[[Any], None] = lambda _: None
     found: dict[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
     limits: StepLimits = StepLimits()
@@ -199,6 +201,8 @@ class Loads:
         try:
             async with self._time_left():
                 self.found[load] = await self.loader.load(load)
+            if not isinstance(load, GlobalLoad):
+                self.count(self.found[load])
             # Not earlier: why an entry is not ready is public, because its status shows it.
             self.confidential = self.confidential or may_hold_secrets(load)
         except (NotFound, NoKindMatch, Invalid) as error:

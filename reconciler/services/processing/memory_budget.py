@@ -6,15 +6,18 @@ while a policy's calls and writes are made has a share per tenant, because these
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import orjson
 
 from reconciler.config import ControllerSettings
 from reconciler.services.processing.fairness import FairGate
+from reconciler.services.processing.known_requests import Recent
 
+Count: TypeAlias = Callable[[Any], None]
+"""Counts a value as read."""
 _UNKNOWN: Final = 1024 * 1024
 """Bytes assumed for the first object of a kind: about the largest size there is."""
 _LEAST_PART: Final = 32
@@ -42,7 +45,8 @@ class MemoryBudget(FairGate):
     @contextlib.asynccontextmanager
     async def hold(self, size: int, tenant: str = "") -> AsyncIterator[Reservation]:
         """Wait until this many bytes fit, and hold them until the context ends."""
-        await self._wait(tenant, size)
+        if size:
+            await self._wait(tenant, size)
         hold = Reservation(self, tenant, size)
         try:
             yield hold
@@ -83,6 +87,7 @@ class InFlight:
         page: Bytes of the largest page of a list; with 0 nothing is counted.
         pages: Pages of lists that are walked, for as long as a page is worked on.
         triggers: Triggers of requests, until their targets are done.
+        loaded: What context entries read for a trigger, until its targets are done.
         lists: Pages of a target's list, until the targets among its objects are selected.
         kept: Objects from such a page, until they are patched; no task waits for it.
         targets: Targets, while they are evaluated and written.
@@ -91,11 +96,13 @@ class InFlight:
     page: int = 0
     pages: MemoryBudget = field(default_factory=MemoryBudget)
     triggers: MemoryBudget = field(default_factory=MemoryBudget)
+    loaded: MemoryBudget = field(default_factory=MemoryBudget)
     lists: MemoryBudget = field(default_factory=MemoryBudget)
     kept: MemoryBudget = field(default_factory=MemoryBudget)
     targets: MemoryBudget = field(default_factory=MemoryBudget)
     _largest: dict[str, float] = field(default_factory=dict)
     _pages: dict[str, float] = field(default_factory=dict)
+    _read: Recent[str, float] = field(default_factory=Recent)
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
@@ -106,6 +113,7 @@ class InFlight:
             # Two pages of the largest size fit, and one tenant has one of them.
             pages=MemoryBudget(limit // 4, share=limit // 8),
             triggers=MemoryBudget(limit // 4, share=limit * 3 // 16),
+            loaded=MemoryBudget(limit // 4, share=limit * 3 // 16),
             lists=MemoryBudget(limit // 8),
             kept=MemoryBudget(limit // 8),
             targets=MemoryBudget(limit // 4, share=limit * 3 // 16),
@@ -114,8 +122,8 @@ class InFlight:
     @property
     def used(self) -> int:
         """Return the bytes that are held now; without a limit nothing is counted."""
-        budgets = (self.pages, self.triggers, self.lists, self.kept, self.targets)
-        return sum(budget.used for budget in budgets)
+        before = self.pages.used + self.triggers.used + self.loaded.used
+        return before + self.lists.used + self.kept.used + self.targets.used
 
     def expected(self, resource: str) -> int:
         """Return the bytes to reserve before an object is read: the largest of its kind lately.
@@ -131,11 +139,7 @@ class InFlight:
         """Return the bytes of an object that was read, and remember them for its kind."""
         if not self.page:
             return 0
-        try:
-            size = len(orjson.dumps(obj))
-        except orjson.JSONEncodeError:
-            # A number beyond 64 bits: no object of a cluster is larger than this.
-            size = _UNKNOWN
+        size = _size(obj)
         self._largest[resource] = max(size, self._largest.get(resource, 0.0) * _FADE)
         return size
 
@@ -149,3 +153,32 @@ class InFlight:
             return 0
         self._pages[resource] = max(size, self._pages.get(resource, 0.0) * _FADE)
         return size
+
+    @contextlib.asynccontextmanager
+    async def reading(self, rule: str, tenant: str) -> AsyncIterator[Count]:
+        """Hold what the context entries of a rule read for a trigger; yield what counts values.
+
+        Only an evaluation shows what is read, so later triggers count as the one that read most
+        lately. The first ones count little: most read little, and wait for a service.
+        """
+        expected, read = int(self._read.get(rule, self.page // _LEAST_PART)), 0
+
+        def count(value: Any) -> None:
+            nonlocal read
+            if self.page:
+                read += _size(value)
+                hold.resize(max(hold.size, read))
+
+        async with self.loaded.hold(expected, tenant) as hold:
+            try:
+                yield count
+            finally:
+                self._read.keep(rule, max(read, self._read.get(rule, 0.0) * _FADE))
+
+
+def _size(value: Any) -> int:
+    try:
+        return len(orjson.dumps(value))
+    except orjson.JSONEncodeError:
+        # A number beyond 64 bits: no object of a cluster is larger than this.
+        return _UNKNOWN

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 from reconciler.api.account import ServiceAccount
-from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, split_api_version
+from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, ObjectRef, split_api_version
 from reconciler.api.shape import object_fault, texts_fault, type_fault
-from reconciler.api.updaterequest import RequestSpec, UpdateRequest
+from reconciler.api.updaterequest import Reason, RequestSpec, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.environment import environment_entry
@@ -16,6 +16,7 @@ from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.program import Program
 from reconciler.errors import NoKindMatch, NotFound, RetrofitError
 from reconciler.requests.confirmation import Presence, confirm, needs_read
+from reconciler.requests.lifecycle import Skip
 from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.values import value_class
@@ -269,3 +270,10 @@ def _objects(
         meta = {**live["metadata"], "resourceVersion": spec.trigger.resource_version}
         return {**live, "metadata": meta}, old
     return live, old
+
+
+def trigger_gone(ref: ObjectRef) -> Skip:
+    """Return the disposition of a request whose trigger no longer exists."""
+    which = f"{ref} with uid {ref.uid}" if ref.uid else str(ref)
+    message = f"{which} is gone: it was deleted before this request was done"
+    return Skip(reason=Reason.TRIGGER_GONE, message=message)

@@ -27,8 +27,7 @@ from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.rule_index import Known
 from reconciler.services.catalog.settings import default_filters
-from reconciler.services.processing.attempt import trigger_gone
-from reconciler.services.processing.trigger import Trigger, TriggerReader
+from reconciler.services.processing.trigger import Trigger, TriggerReader, trigger_gone
 from tests.conformance.units.cases import Case, Fields, attempt, runs, texts
 from tests.conformance.units.patches import containers
 from tests.conformance.units.subjects import (

@@ -286,3 +286,55 @@ async def completed(world: World, name: str) -> None:
             in [(request.name, status.state) for request, status, _ in world.observed]
         )
     )
+
+
+async def test_what_context_entries_read_is_held_until_the_targets_are_done(crowd, make):
+    """The triggers are small, and each reads an object of which two fit at once."""
+    read = 0
+    load = crowd.loader.load
+
+    async def counted(what):
+        nonlocal read
+        read += 1
+        return await load(what)
+
+    crowd.loader.load = counted
+    for namespace in ("a", "b"):
+        crowd.cluster.add(make.object("Secret", "s", namespace=namespace))
+    crowd.cluster.add(make.object(name="big", data={"blob": "x" * 700_000}))
+    own = make.target("s", namespace="{{ request.object.metadata.namespace }}")
+    policy = crowd.install(
+        make.policy(
+            targets=[own],
+            context=[{"name": "c", "configMap": {"name": "big", "namespace": "a"}}],
+            preconditions={
+                "all": [{"key": "{{ c.metadata.name }}", "operator": "Equals", "value": "big"}]
+            },
+        )
+    )
+
+    async def ask(name, namespace):
+        trigger = crowd.cluster.add(make.object(name=name, namespace=namespace))
+        crowd.dispatcher.on_stored(await crowd.ask(policy, trigger, name=name))
+
+    async with crowd.working():
+        await ask("first", "b")
+        await completed(crowd, "first")
+        for n in range(10):
+            await ask(f"t{n}", "a")
+        await until(lambda: read > 1)
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert read <= 1 + 2
+
+
+async def test_a_rule_that_reads_nothing_takes_no_turn_after_its_first_trigger():
+    flight = InFlight.of(ControllerSettings(max_in_flight=1024 * 1024))
+    async with flight.reading("p r", "a") as count:
+        assert flight.loaded.used == flight.page // 32
+    async with flight.reading("p r", "a"), flight.reading("p other", "a") as count:
+        count({"a": "x" * 2_000_000})
+        async with flight.reading("p r", "a"):
+            assert flight.loaded.used == flight.used > 2_000_000
+    async with flight.reading("p other", "a"):
+        assert flight.used > 2_000_000
