@@ -78,6 +78,8 @@ class FairGate:
         while (tenant := self._next()) is not None:
             size, turn = self._waiting[tenant][0]
             self._leave(tenant, (size, turn))
+            if turn.cancelled():
+                continue  # Its task has not run since.
             if tenant in self._waiting:
                 self._waiting.move_to_end(tenant)
             self.used += size
@@ -85,10 +87,11 @@ class FairGate:
             turn.set_result(None)
 
     def _leave(self, tenant: str, turn: _Turn) -> None:
-        waiting = self._waiting[tenant]
-        waiting.remove(turn)
-        if not waiting:
-            del self._waiting[tenant]
+        waiting = self._waiting.get(tenant, deque())
+        if turn in waiting:
+            waiting.remove(turn)
+            if not waiting:
+                del self._waiting[tenant]
 
     def _next(self) -> str | None:
         """Return whose turn it is; who has to wait for room in the limit is not overtaken."""

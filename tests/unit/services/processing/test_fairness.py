@@ -63,3 +63,14 @@ async def test_a_cancelled_waiter_takes_no_slot():
     await hall.leave("c1")
     await hall.come("d1")
     assert hall.inside == ["d1"]
+
+
+async def test_a_waiter_that_is_cancelled_as_a_slot_becomes_free_takes_no_slot():
+    hall = Hall(slots=1, share=1)
+    await hall.come("a1", "b1", "c1")
+    hall.exits["a1"].set()
+    # a1 leaves before b1 runs and notices this.
+    hall.tasks["b1"].cancel()
+    await hall.settle()
+    assert hall.inside == ["c1"]
+    assert hall.tasks["a1"].exception() is None
