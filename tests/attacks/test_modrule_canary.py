@@ -23,7 +23,7 @@ WAYS: dict[str, Object] = {
     "no-yaml": {"value": f"{{{{ {PASSWORD} }}}}: : ["},
     "label": {"value": f'"{{{{ {PASSWORD} }}}}"'},
     "path": {"path": "/data/#0/x", "select": "$.data[*]", "value": "{{ .SelectedItem }}"},
-    "regex": {"value": f'{{{{ regexFind ({PASSWORD}) "x" }}}}'},
+    "regex": {"path": "/metadata/labels/y", "value": f'{{{{ regexFind ({PASSWORD}) "x" }}}}'},
 }
 """Patches that fail on the content or whose result is not a valid object."""
 
