@@ -171,7 +171,7 @@ class Election:
 
     def _observe(self, lease: Object) -> None:
         before, now = resource_version(self._lease), resource_version(lease)
-        if version_number(now) < version_number(before):
+        if 0 < version_number(now) < version_number(before):
             self._leading = False
             raise Restored(
                 f"the cluster was restored from a backup: Lease {self._namespace}/{self._name} has"
