@@ -15,19 +15,17 @@ ABSENT = (404, {"kind": "Status", "details": {"name": "kube-retrofit-controller"
 LEASE = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
 
 
+def candidate(client, timing):
+    return Election(client, SystemClock(), namespace="kyverno", identity="me", timing=timing)
+
+
 async def hang(_request):
     await asyncio.Event().wait()
 
 
 async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
     reported = asyncio.Queue()
-    election = Election(
-        client,
-        SystemClock(),
-        namespace="kyverno",
-        identity="me",
-        timing=Timing(duration=1.5, renew=1.0, retry=0.2),
-    )
+    election = candidate(client, Timing(duration=1.5, renew=1.0, retry=0.2))
     election.started.subscribe(lambda: reported.put_nowait("started"))
     election.lost.subscribe(lambda: reported.put_nowait("lost"))
     api.answer(f"GET {PATH}/kube-retrofit-controller", ABSENT)
@@ -47,13 +45,7 @@ async def test_a_renewal_that_hangs_ends_the_leadership_in_time(api, client):
 
 async def test_a_candidate_survives_errors_of_the_api_server(api, client):
     started = asyncio.Event()
-    election = Election(
-        client,
-        SystemClock(),
-        namespace="kyverno",
-        identity="me",
-        timing=Timing(duration=1.5, renew=1.0, retry=0.1),
-    )
+    election = candidate(client, Timing(duration=1.5, renew=1.0, retry=0.1))
     election.started.subscribe(started.set)
     route = f"GET {PATH}/kube-retrofit-controller"
     api.answer(route, (500, b""), (403, b""), (401, b""), ABSENT)
@@ -72,13 +64,7 @@ async def test_a_candidate_survives_errors_of_the_api_server(api, client):
 
 @pytest.mark.parametrize("holder", ["me", "you"], ids=["leader", "candidate"])
 async def test_a_lease_that_is_older_than_before_ends_the_election(api, client, holder):
-    election = Election(
-        client,
-        SystemClock(),
-        namespace="kyverno",
-        identity="me",
-        timing=Timing(duration=9.0, renew=8.0, retry=0.1),
-    )
+    election = candidate(client, Timing(duration=9.0, renew=8.0, retry=0.1))
 
     def stored(version: int):
         return {
