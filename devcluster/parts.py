@@ -5,7 +5,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from pathlib import Path
+from secrets import choice
 
 import yaml
 
@@ -16,6 +18,9 @@ API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 HOST = "127.0.0.1"
+# Below the ports that Linux (from 32768) and macOS (from 49152) give to outgoing connections, so
+# that none of these takes the port of a program that starts again.
+_PORTS = range(12_000, 30_000)
 # Controllers for clouds or nodes, which do not exist here.
 _LEFT_OUT = (
     "nodeipam",
@@ -102,12 +107,23 @@ class Layout:
 
 
 def free_ports(count: int) -> Iterator[int]:
-    """Yield a number of ports that were free a moment ago."""
+    """Yield a number of ports that were free a moment ago, none of them twice."""
     with ExitStack() as stack:
         for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind((HOST, 0))
-            yield listener.getsockname()[1]
+            yield _bound(stack.enter_context(socket.socket()))
+
+
+def _bound(listener: socket.socket) -> int:
+    """Bind a socket to a port that is free, and return the port."""
+    while True:
+        port = choice(_PORTS)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            if error.errno != EADDRINUSE:
+                raise
+        else:
+            return port
 
 
 def choose_ports() -> Ports:
