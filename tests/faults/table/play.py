@@ -59,7 +59,7 @@ class Scenario:
     before: Callable[[Stage], Awaitable[None]] | None = None
     make: Make = own_trigger
     rule: dict[str, Any] = field(default_factory=dict)
-    patience: float = 90.0
+    patience: float = 180.0
 
     def shortened(self) -> Self:
         """Return the short form: the fault lasts as long, with fewer triggers at half the rate."""
