@@ -255,7 +255,7 @@ class TestARun:
 
     def run(self, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
         # Without other plugins, also in workers; only xdist is needed.
-        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *words]
+        argv = [sys.executable, "-m", "pytest", "-p", "xdist", *words]
         alone = {"PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         env = os.environ | alone | {"PYTHONPATH": str(ROOT)}
         env.pop(FOLDER, None)
@@ -291,3 +291,23 @@ class TestARun:
         log(project, event("list"))
         done = self.run(project, *words)
         assert (done.returncode, TITLE in done.stdout) == (0, False), done.stdout
+
+    def test_a_second_try_of_what_failed_fails_for_rights_that_were_missing(
+        self, project: Path
+    ) -> None:
+        flag = project / "passes-now"
+        once = f"import os\ndef test_fails_once(): assert os.path.exists({str(flag)!r})\n"
+        (project / "test_it.py").write_text(PASSES + once)
+        log(project, event("get"), event("list"))
+        assert self.run(project).returncode == 1
+        flag.touch()
+        again = self.run(project, "--last-failed")
+        assert "1 passed" in again.stdout
+        assert again.returncode == 1
+        assert "worker: list configmaps (allowed)\n" in again.stdout
+        log(project, event("get"))
+        assert self.run(project).returncode == 0
+        flag.unlink()
+        assert self.run(project).returncode == 1
+        flag.touch()
+        assert self.run(project, "--last-failed").returncode == 0
