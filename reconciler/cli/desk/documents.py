@@ -4,7 +4,6 @@ Documents are built from the parser's events: the composer of the C library recu
 limit, so a file of nested brackets would crash the process.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,8 +24,7 @@ from yaml.events import (
 
 from reconciler.api.depth import cut
 from reconciler.errors import InvalidSetting
-from reconciler.languages.jmespath.values import is_bounded
-from reconciler.languages.jmespath.yamltext import Unreadable, refuse_tag
+from reconciler.languages.jmespath.yamltext import Unreadable, refuse_tag, scalar_value
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -34,19 +32,6 @@ MAX_DEPTH: Final = 200
 MAX_VALUES: Final = 1_000_000
 """The maximum number of values in a document; aliased values count at each use."""
 
-_WORDS: Final[dict[str, bool | None]] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **{
-        form: meaning
-        for words, meaning in (("true yes on y", True), ("false no off n", False))
-        for word in words.split()
-        for form in (word, word.capitalize(), word.upper())
-    },
-}
-_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,400})")
-_OTHER_BASE: Final = re.compile(r"([-+]?)0(?:x([0-9a-fA-F_]+)|b([01_]+)|o?([0-7_]+))")
-_FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
-_NUMERIC: Final = frozenset("0123456789+-.")
 _MERGE: Final = "<<"
 _SHARED_LENGTH: Final = 64
 _SHARED_TEXTS: Final = 20_000
@@ -170,7 +155,7 @@ class _Builder:
         if frame is not None and frame.key is None and type(frame.items) is dict:
             frame.key = self.share(event.value)
             return
-        value = _scalar(event)
+        value = scalar_value(event, words=True)
         if type(value) is str:
             value = self.share(value)
         self.put(event, value)
@@ -245,34 +230,3 @@ def _merge(event: Event, frame: _Frame) -> None:
                 raise Unreadable(event, "<< takes a map or a list of maps")
             for key, item in part.items():
                 frame.items.setdefault(key, item)
-
-
-def _scalar(event: Any) -> Any:
-    text: str = event.value
-    if not event.implicit[0]:
-        if event.tag is not None:
-            refuse_tag(event)
-        return text
-    if text in _WORDS:
-        return _WORDS[text]
-    return _number(text) if text[0] in _NUMERIC else text
-
-
-def _number(text: str) -> int | float | str:
-    if _INTEGER.fullmatch(text):
-        value = int(text.replace("_", ""))
-        return value if is_bounded(value) else _float(text.replace("_", ""))
-    if found := _OTHER_BASE.fullmatch(text):
-        sign, hexadecimal, binary, octal = found.groups()
-        digits, base = (hexadecimal, 16) if hexadecimal else (binary, 2) if binary else (octal, 8)
-        digits = digits.replace("_", "")
-        value = int(sign + digits, base) if digits else 2**64
-        return value if is_bounded(value) else text
-    return _float(text) if _FLOAT.fullmatch(text) else text
-
-
-def _float(text: str) -> int | float | str:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        return text
-    return int(value) if value.is_integer() and is_bounded(int(value)) else value

@@ -41,6 +41,7 @@ _WORDS: Final[dict[str, bool]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
 }
+_NUMERIC: Final = frozenset("0123456789+-.")
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,400})")
 _OTHER_BASE: Final = re.compile(r"([-+]?)0(?:x([0-9a-fA-F_]+)|b([01_]+)|o?([0-7_]+))")
 _FLOAT: Final = re.compile(
@@ -199,7 +200,7 @@ class _Document:
 
     def scalar(self, event: ScalarEvent) -> Any:
         """Return the value of a scalar at its place in the document."""
-        value = _scalar(event, words=self.words)
+        value = scalar_value(event, words=self.words)
         if value is None or len(self.frames) != 1 or self.frames[0].key not in self.texts:
             return value
         return event.value
@@ -264,7 +265,8 @@ def refuse_tag(event: Any) -> None:
         raise Unreadable(event, f"the tag {event.tag} is not supported; use plain JSON types")
 
 
-def _scalar(event: Any, *, words: bool) -> Any:
+def scalar_value(event: Any, *, words: bool) -> Any:
+    """Return the value of a scalar; with `words`, `yes` and `on` are true."""
     if not event.implicit[0]:
         refuse_tag(event)
         return event.value
@@ -273,6 +275,10 @@ def _scalar(event: Any, *, words: bool) -> Any:
         return _CONSTANTS[text]
     if words and text in _WORDS:
         return _WORDS[text]
+    return _number(text) if text[0] in _NUMERIC else text
+
+
+def _number(text: str) -> int | float | str:
     number = _integer(text)
     if number is not None and is_bounded(number):
         return number
