@@ -28,8 +28,6 @@ async def check_aggregates(
     Args:
         policy: New version; it compiles.
         old: Stored version.
-        deps: Dependencies of the validation.
-        deadline: Deadline of the answer.
     """
     lines: list[str] = []
     try:

@@ -45,7 +45,6 @@ class ValidationDeps:
     """The dependencies of a validation.
 
     Attributes:
-        kinds: Discovery.
         forget: Invalidates discovery.
         scope: Returns a function that reports which kinds are namespaced.
         access: Access of the account that writes targets, and of accounts that policies name.

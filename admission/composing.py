@@ -182,8 +182,6 @@ def policy_webhook(
 
     Args:
         client: Client of this program's account.
-        settings: Settings of this program.
-        kinds: Discovery.
         holder: Settings of the cluster.
         entries: Entries that rules read at admission.
         authenticated: Whether callers present a certificate.

@@ -109,7 +109,6 @@ def decide(
     """Return the drafts of requests to store.
 
     Args:
-        request: The admission request.
         rules: Rules that the kind may trigger, of the policies that the call is for.
         parent: Parent kind of a subresource, by which rules name it.
         namespace_labels: Labels of the trigger's namespace; None if they are not known.
@@ -183,7 +182,6 @@ class _Case:
     """One admission request, on which all rules are decided.
 
     Attributes:
-        context: Context of expressions.
         controller_users: Full names of the controller's users; a rule's account is another one.
         allowance: Remaining allowance of all rules; once exhausted, the others are undecided.
         costs: Cost of each rule.

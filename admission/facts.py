@@ -38,7 +38,6 @@ class Facts:
 
     Attributes:
         namespaces: Labels by namespace.
-        roles: Roles of users.
         reader: Reads the role bindings if their watches are silent.
         of_namespaces: Watches namespaces; None if they do not change.
         of_roles: Watch the role bindings.

@@ -69,7 +69,6 @@ def is_standing(request: AdmissionRequest, namespace: str) -> bool:
     """Return whether a request is about an object that no rule changes or refuses.
 
     Args:
-        request: The admission request.
         namespace: Namespace of the programs, which is excluded, as is `kube-system`.
     """
     is_namespace = request.kind.name == "Namespace" and not request.kind.group

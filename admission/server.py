@@ -64,9 +64,6 @@ class WebhookServer:
             transport: Settings of HTTP and TLS.
             verdicts: Refuses or records triggers.
             mutations: Applies rules to objects before they are stored.
-            policies: Validates policies.
-            exceptions: Validates exceptions.
-            metrics: Metrics of the responses.
             budget: Seconds from the arrival of a review to its answer, for all waiting.
             lost: Called when a crash admitted a request without its rules.
         """

@@ -139,8 +139,6 @@ def read_each(
 
     Args:
         read: Parses an item, given its location.
-        items: Items of the list.
-        location: Location of the list.
 
     Raises:
         InvalidPolicy: The errors that `read` raised, for all invalid items.

@@ -34,7 +34,6 @@ def render_status(
     """Return the status to write, None where the stored condition is the same.
 
     Args:
-        status: The current status.
         before: The status as stored; its transition time is kept while ``Ready`` stays the same.
         now: The transition time of a condition that changes.
     """

@@ -153,7 +153,6 @@ def render_report(
         namespace: Empty for the report of cluster-scoped objects.
         results: All results; no more than `MAX_RESULTS` are kept.
         shortened: Results were left out before.
-        installation: The installation that the report belongs to.
     """
     kept = sorted(results, key=_weight)
     shortened = shortened or len(kept) > MAX_RESULTS

@@ -29,7 +29,6 @@ class OptionalLanguage:
     """Watches the policies of one language, and whether its original acts on them.
 
     Attributes:
-        watches: Watches of its kinds.
         original: The original and the watch on its configuration; None if it does not matter
             whether the original is at work.
         warn: Called with a sentence for the log.

@@ -73,7 +73,6 @@ class Operator:
             page: Objects per page of the first list.
             identity: Identity that is unique to this process.
             stop: Ends the operator when set.
-            registry: Registry of the handlers.
             patience: Seconds to wait for new credentials after a refusal.
         """
         self.watches = Watches(kinds)

@@ -35,7 +35,6 @@ def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecis
     """Return whether a rule fires for a trigger: match, exclude, preconditions.
 
     Args:
-        program: The rule.
         verdict: The result of its match and exclude for the trigger.
         context: The trigger's, with the rule's names bound.
 
@@ -83,7 +82,6 @@ def change(
     """Return the change of a rule at an object.
 
     Args:
-        program: The rule.
         index: Which of its targets selected the object. None for the trigger itself, whose
             identity and guarded fields a rule may change.
         context: The trigger's context with the rule's names bound.

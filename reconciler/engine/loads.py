@@ -158,7 +158,6 @@ def answer_to(load: Load, loads: Mapping[Hashable, Any], failing: str) -> Any:
     """Return the answer to a load.
 
     Args:
-        load: The load.
         loads: The answers so far.
         failing: What fails without the answer, for the message.
 

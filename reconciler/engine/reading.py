@@ -12,9 +12,6 @@ def mapping(
     """Read an object with known fields; null is an empty one.
 
     Args:
-        raw: As decoded.
-        location: Of the object.
-        allowed: The known fields.
         errors: Collects the unknown fields, so that the known ones are still read.
     """
     fields = object_at(raw, location)

@@ -183,7 +183,6 @@ class Client:
             path: Already quoted.
             query: Not yet quoted.
             body: JSON.
-            content_type: Of the body.
             accept: Media types of the answer.
             timeout: Seconds for all attempts together.
             repeat: False for callers that retry on their own schedule.

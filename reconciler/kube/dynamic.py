@@ -113,7 +113,6 @@ class ObjectClient(DynamicClient):
             path: Already quoted.
             body: Encoded as JSON.
             serialize: False to return the answer as bytes.
-            content_type: Of the body.
             params: Options of the transport; all others are query parameters, under the
                 library's names (``field_manager``, ``_continue``).
         """

@@ -49,12 +49,9 @@ class KubeRequests:
         """Initialize.
 
         Args:
-            client: Client of the cluster.
-            namespace: Namespace of the requests.
             page: Objects per page of a list.
             adopt: Whether to list the requests of a Kyverno as well.
             for_hooks: Whether to list the requests for hooks instead.
-            installation: Installation that the requests belong to.
             recorded_in: Namespace of the Secrets with recorded fields; empty for the default.
         """
         self._kind = kinds_of(installation).requests

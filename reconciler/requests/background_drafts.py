@@ -56,7 +56,6 @@ def retry_draft(failed: UpdateRequest, name: str) -> RequestDraft:
     """Return the request that redoes the work of a failed one, which stays unchanged.
 
     Args:
-        failed: The failed request.
         name: Name of the request that the draft is for.
     """
     secret = recorded_name(name) if failed.spec.recorded_secret else ""

@@ -153,7 +153,6 @@ def draft(
     """Return the request that a rule needs for an admission request.
 
     Args:
-        request: The admission request.
         program: A rule that matched, or that processing has to decide on.
         trigger: Result of `record_trigger`, shared by all rules of one admission request.
         max_recorded: Bytes of JSON that may be recorded of the objects.

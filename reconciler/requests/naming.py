@@ -29,9 +29,6 @@ def write_name(policy_uid: str, rule: str, trigger_uid: str, version: str, reads
     """Return the name of the request that all writes to one version of an object share.
 
     Args:
-        policy_uid: The uid of the policy.
-        rule: The name of its rule.
-        trigger_uid: The uid of the object.
         version: The resourceVersion of the object until one of the writes is stored.
         reads: The other input of the work, in canonical form.
     """
@@ -42,9 +39,7 @@ def sweep_name(policy_uid: str, generation: int | str, rule: str) -> str:
     """Return the name of the one sweep of a rule in one generation of its policy.
 
     Args:
-        policy_uid: The uid of the policy.
-        generation: Its generation; a text where a change outside of the spec causes the sweep.
-        rule: The name of the rule.
+        generation: The policy's; a text where a change outside of the spec causes the sweep.
     """
     return f"sweep-{_hash(policy_uid, str(generation), rule)}"
 

@@ -30,8 +30,6 @@ class RequestQueue:
         """Schedule a name, or bring it forward; a name in work comes again after it is done.
 
         Args:
-            name: The name of the request.
-            due: When the name is due.
             tenant: The tenant of the name, given with the first push.
         """
         if tenant:

@@ -63,7 +63,6 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     """Run until a signal ends it.
 
     Args:
-        settings: Settings of the process.
         notes: Notes on settings without effect, for the log.
 
     Raises:

@@ -68,7 +68,6 @@ async def find_hooks(
     longer executable; another file that is not executable need not be meant as a hook.
 
     Args:
-        folder: The folder of hooks.
         executables: Runs them.
         jq: Compiles their programs.
         namespace: The namespace of their Hooks.

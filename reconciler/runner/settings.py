@@ -70,11 +70,7 @@ class RunnerSettings:
 
     Attributes:
         secure_metrics_port: Port of the metrics over HTTPS; 0 for the port of the probes.
-        installation: Installation of the requests.
         hook_parallel: Limit of concurrent processes that answer the API server.
-        configuration: Name of the webhook configurations.
-        admission: Server for admission.
-        conversion: Server for conversion.
         hook_env: Names of additional environment variables for hooks.
         hook_memory: Limit of a process's address space in bytes; 0 for no limit.
         hook_timeout: Limit of a run in seconds; 0 for no limit.

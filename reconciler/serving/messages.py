@@ -120,7 +120,6 @@ def render(response: Response, *, date: bytes, method: str = "", ends: bool = Fa
     """Return the bytes of an answer.
 
     Args:
-        response: Response to render.
         date: Current time in the format of HTTP (RFC 9110 5.6.7).
         method: Method of the request; the answer to HEAD has no body.
         ends: Whether the connection ends after it.

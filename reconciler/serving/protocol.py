@@ -98,7 +98,6 @@ class Connection(asyncio.BufferedProtocol):
 
     Attributes:
         proven: Whether its caller presented a valid certificate or sent a whole request.
-        stage: Current stage.
         deadline: Time at which the stage has to end, on the loop's clock.
         used: Time of the last use, on the same clock.
     """

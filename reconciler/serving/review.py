@@ -129,7 +129,6 @@ def deny(uid: str, message: str, *, code: int, warnings: Sequence[str] = ()) -> 
     """Return the answer that denies a request; kubectl shows the message to the user.
 
     Args:
-        uid: Uid of the admission request.
         message: Problem and remedy.
         code: HTTP status of the user's request.
         warnings: Warnings shown to the user in addition.

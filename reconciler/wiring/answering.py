@@ -55,13 +55,9 @@ class AnsweringHooks:
 
         Args:
             client: Client of the program's own account.
-            clock: Clock of this machine.
-            namespace: Namespace of the program.
             hooks: Hooks with bindings that the API server calls.
-            answers: Runs the hooks.
             parallel: Limit of concurrent processes.
             jq: Evaluates the filters of snapshots.
-            events: Receives events for users.
         """
         informer = InformerDeps(
             kinds=KubeKinds(client, clock),

@@ -55,15 +55,11 @@ class ExecutableHooks:
 
         Args:
             client: Client of the program's own account.
-            clock: Clock of this machine.
             namespace: Namespace of the program's Hooks and requests.
-            installation: Installation of the requests.
             specs: Specs of the program's Hooks; a stored Hook that differs is not run, nor one
                 whose executable is refused, which has None.
-            runs: Runs the hooks.
             called: Registers hooks at the API server.
             jq: Evaluates the filters of bindings.
-            events: Receives events for users.
             term: Returns the number of the leader's term.
             warn: Called with a sentence for the log.
         """

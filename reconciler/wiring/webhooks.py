@@ -40,8 +40,6 @@ class CalledHooks:
 
         Args:
             client: Client of the program's own account.
-            hooks: Hooks to register.
-            namespace: Namespace of the program.
             name: Name of the webhook configurations and of the ClusterRole that owns them.
             endpoints: Return the endpoints of the servers for admission and conversion.
             complete: No executable is refused.

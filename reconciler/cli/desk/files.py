@@ -136,7 +136,6 @@ def objects(
     Other documents in folders, such as the settings of tools, are skipped.
 
     Args:
-        documents: The documents of files.
         pass_over: Called with the file of each skipped document.
 
     Raises:
@@ -216,8 +215,6 @@ def checked(value: Any, place: str, size: int = 0) -> Object:
     """Return a Kubernetes object.
 
     Args:
-        value: As decoded.
-        place: The place of the object for messages.
         size: The size of the text with the object; see `Document`.
 
     Raises:

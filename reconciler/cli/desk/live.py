@@ -140,7 +140,6 @@ async def live_cluster(
     """Connect to a cluster, and close the connection at the end.
 
     Args:
-        address: The cluster.
         service_hosts: Comma-separated patterns of services that context entries may call.
         cue: The command that evaluates CUE programs; empty where none is named.
 

@@ -73,7 +73,6 @@ def operation_for(
     object of the request itself, so CREATE comes first.
 
     Args:
-        program: The rule.
         flag: The operation of the command line, None where it is not given.
         value: The given value of ``request.operation``.
         sent: Whether a user is given who sends the request, which implies that there is one.

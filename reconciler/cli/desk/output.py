@@ -53,7 +53,6 @@ def writer_of(
 
     Args:
         output: One of `FORMATS`.
-        stream: The output stream.
         rules: The number of applied rules.
         unplaced: Objects that are written without a namespace, as they were read.
         shows_secrets: Whether diffs show the content of Secrets. The other formats are for

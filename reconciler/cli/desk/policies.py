@@ -32,7 +32,6 @@ class Refused:
     """A policy that cannot be evaluated.
 
     Attributes:
-        name: The name of the policy.
         message: The reason, with file, line and the place in the policy.
         foreign: Whether its language is not supported; otherwise the policy is invalid.
     """

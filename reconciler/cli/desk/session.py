@@ -45,7 +45,6 @@ class RuleResult:
     Attributes:
         trigger: The trigger as the rule saw it.
         target: Whether the object is a target; otherwise it is the trigger itself.
-        operation: The operation of the request.
         unchanged: Whether the object already is as the rule requires.
         lacking: Whether the rule is skipped for missing input; this is reported as a warning.
         before: The object before; the trigger where no target was found.

@@ -72,7 +72,6 @@ async def honoured_exceptions(
     reported on stderr: whether the programs honour them depends on their flags.
 
     Args:
-        live: The cluster.
         namespaces: Comma-separated patterns of the stored exceptions' namespaces; None for all.
         policies: The keys of the policies.
         given: The exceptions of files.

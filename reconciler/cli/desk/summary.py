@@ -120,7 +120,6 @@ class Summary:
         """Yield a table with a row for each rule, and a summary line.
 
         Args:
-            screen: The screen that shows them.
             faults: The number of other errors: refused policies, and kinds that cannot be listed.
             totals: Whether the line of `totals` follows, which has the counts.
         """

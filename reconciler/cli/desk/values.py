@@ -175,7 +175,6 @@ def read_values(raw: Any, location: str, *, head: bool = True) -> DeskValues:
     """Read a Values document.
 
     Args:
-        raw: The decoded document.
         location: The place of the document, for messages.
         head: Whether it is a separate file, with apiVersion and kind.
 

@@ -19,11 +19,9 @@ async def explain_conditions(
     """Write each condition with the values of its sides; return whether all together hold.
 
     Args:
-        conditions: The compiled conditions.
         raw: The conditions as written in the policy, to quote them.
         name: The name of their place in the output.
         values: The values at the point of evaluation.
-        writer: The writer of the explanation.
     """
     for condition, written, place in _pairs(conditions, raw, name):
         key = await _side(condition.key, written.get("key"), values)

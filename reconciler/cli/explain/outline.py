@@ -32,8 +32,6 @@ def outline(
 
     Args:
         policy: The policy as written.
-        compiled: The same policy, compiled.
-        writer: The writer of the outline.
         filters: The resource filters of the cluster; None if they are not known.
     """
     tell_policy(compiled, writer)

@@ -31,7 +31,6 @@ class Note:
         text: The text for people.
         mark: The answer; None where the note is not an answer.
         facts: Data for programs, without secrets.
-        notes: Nested notes.
     """
 
     kind: str

@@ -43,7 +43,6 @@ class TargetExplanation:
     """Explains the targets of a rule that fires.
 
     Attributes:
-        run: The run of the rule for its trigger.
         policy: The policy as written.
         desk: Given values of variables for targets.
         values: The values at the trigger, with the context entries of the rule.

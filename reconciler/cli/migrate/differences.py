@@ -17,7 +17,6 @@ def differences(policy: Object, move: Move) -> Iterator[tuple[str, str, Level]]:
 
     Args:
         policy: The policy after the move.
-        move: The move.
     """
     found = () if move.target.stands_by else lint_policy(policy, scope=namespaced)
     counted = [item for item in found if item.level is not Level.NOTE]

@@ -26,9 +26,7 @@ async def show_preview(
 
     Args:
         found: The policies after the move, each with its place.
-        move: The move.
         address: The cluster, with the API group that the policies move to.
-        stream: The stream to print to.
 
     Raises:
         InvalidSetting: The cluster cannot be reached, or no rule can be previewed.

@@ -100,7 +100,6 @@ class RuleSummary:
         """Add the results of some triggers.
 
         Args:
-            chunk: A part of the preview.
             mask: The mask for the Secrets that context entries have read so far.
         """
         self.read += chunk.read

@@ -65,7 +65,6 @@ async def run(wish: Wish, *, warn: Callable[[str], None]) -> Report:
     """Preview the policies.
 
     Args:
-        wish: The options.
         warn: Called with messages about the policies before the preview starts.
 
     Raises:

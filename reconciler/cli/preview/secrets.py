@@ -10,11 +10,7 @@ from reconciler.services.ports.objects import Loader, RuleLoader
 
 
 class WatchedLoader:
-    """A `RuleLoader` that records the content of the Secrets that it returns.
-
-    Attributes:
-        mask: The mask for this content.
-    """
+    """A `RuleLoader` that records the content of the Secrets that it returns."""
 
     def __init__(self, loader: RuleLoader) -> None:
         """Set the underlying loader."""

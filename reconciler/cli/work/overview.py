@@ -136,7 +136,6 @@ def overview(
     Args:
         requests: The stored requests; duplicates count once.
         policies: The keys of policies, each with why it is not ready, or an empty text.
-        hooks: The stored hooks.
         complete: Whether no policy is missing in ``policies`` for lack of a right.
         namespace: The namespace of the triggers, empty for all; sweeps always count.
         role_label: The label of ClusterRoles whose rights policies get.

@@ -24,8 +24,6 @@ def picture(
     """Yield the lines of a board.
 
     Args:
-        found: The board.
-        screen: The screen that shows it.
         rates: Finished triggers per second by policy; None where there is no measurement.
         height: The maximum number of lines, 0 for no limit; the busiest policies come first.
     """

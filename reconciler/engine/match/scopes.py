@@ -51,10 +51,6 @@ class MatchNeeds:
     """The data that a match needs beside the object and its names.
 
     Attributes:
-        operations: The operation of the request.
-        user: The user of the request.
-        roles: The roles of the user.
-        namespace_labels: The labels of the object's namespace.
         annotations: The paths of the annotations that it reads.
         pairs: Labels without which no object matches.
         namespace_pairs: Labels of the namespace without which no object in it matches.

@@ -93,8 +93,6 @@ def json_diff(before: Any, after: Any, *, folded: bool = False) -> list[dict[str
     """Return JSON patch operations (RFC 6902) in order, empty when nothing changed.
 
     Args:
-        before: The document before the change.
-        after: The document after the change.
         folded: Replace a map as a whole where that is shorter. The patch is smaller, but no
             longer shows a person what changed in the map.
     """

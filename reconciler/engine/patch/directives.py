@@ -27,7 +27,6 @@ class Directives:
     """The fields and directives of one map of a patch.
 
     Attributes:
-        fields: The fields to merge.
         retained: The fields that may stay, None for all.
         removed: Values to remove, by field.
         order: The elements in their order, by field.
@@ -115,7 +114,6 @@ def arrange(
         order: From ``$setElementOrder``.
         identify: Returns the identity of an element.
         named: The elements of the patch.
-        place: For messages.
 
     Raises:
         EvaluationError: The patch has an element that the order does not name.

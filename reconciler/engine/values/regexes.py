@@ -69,8 +69,6 @@ def matches(regex: Regex, text: str, spend: Callable[[int], None]) -> Iterator[M
     """Yield the matches that Go finds, without an empty one directly behind another.
 
     Args:
-        regex: The compiled expression.
-        text: The text.
         spend: Called with the steps of each search, which may go to the end of the text.
 
     Raises:
@@ -117,7 +115,6 @@ def split_replacement(text: str, names: Mapping[str, int], groups: int) -> list[
     not have is empty. A number that begins with 0 is a name.
 
     Args:
-        text: The replacement.
         names: The numbers of the named groups.
         groups: How many groups the expression has.
     """

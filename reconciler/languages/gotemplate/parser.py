@@ -60,7 +60,6 @@ def parse(
     """Parse a template.
 
     Args:
-        text: Of the template.
         known: The names of the functions that it may call.
         unknown: Returns the error message for the name of any other function.
         limits: The limits on the length and nesting of the text.

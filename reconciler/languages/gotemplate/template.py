@@ -96,7 +96,6 @@ def compile(  # noqa: A001 - as that of the standard library's re
     """Compile a template.
 
     Args:
-        text: Of the template.
         functions: The functions that it may call: `SPRIG`, or `BUILTIN`, those of text/template.
         limits: On its size, and on the cost of each rendering.
 

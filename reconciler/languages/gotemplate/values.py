@@ -239,8 +239,6 @@ def deep_equal(one: Any, other: Any, visit: Callable[[int], None]) -> bool:
     """Return whether two values are equal by reflect.DeepEqual, which also compares types.
 
     Args:
-        one: Any value.
-        other: Any value.
         visit: Counts the compared values.
     """
     waiting = [(one, other)]

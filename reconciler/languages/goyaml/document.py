@@ -35,7 +35,6 @@ class _Node:
     """A complete value.
 
     Attributes:
-        value: The value itself.
         count: Number of values in it when written out, itself included.
         height: Number of nesting levels in it.
         aliased: It comes from an alias.
@@ -68,8 +67,6 @@ class _Frame:
     """A map or list that is being filled.
 
     Attributes:
-        value: The map or list.
-        anchor: Its anchor, where it has one.
         before: Number of values in the document before this one.
         key: Key of the next value, None where a key comes next.
         merges: The next value is merged.

@@ -74,8 +74,6 @@ def compile_expression(
     """Compile a JMESPath expression.
 
     Args:
-        source: Its text.
-        location: Its place in the policy.
         limits: The bounds of compilation and evaluation.
         late: Record wrong calls in `Expression.faults` instead of raising.
 
@@ -99,9 +97,6 @@ def from_tree(
     """Compile a tree.
 
     Args:
-        tree: The syntax tree of `source`.
-        source: The text, for messages.
-        limits: The bounds of evaluation.
         texts: Returns the closure of a quoted part whose text depends on data, else None.
         unknown: Returns whether a field's name is a stand-in; None where there are none.
         late: Record wrong calls in `Expression.faults` instead of raising.

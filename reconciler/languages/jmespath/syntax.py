@@ -37,9 +37,7 @@ class Source:
     """The text of an expression.
 
     Attributes:
-        text: The text to parse.
         shown: The text as the author wrote it; as long as `text`, so that columns agree.
-        location: Its place in the policy.
     """
 
     text: str

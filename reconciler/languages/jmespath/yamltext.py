@@ -89,7 +89,6 @@ def decode_documents(
     """Decode all documents as `decode_yaml` does, but `yes` is text; an empty one is None.
 
     Args:
-        text: The text to decode.
         depth: Maximum levels of maps and lists in a document.
         values: Maximum number of values in all documents together.
         texts: Top-level fields whose scalar value is kept as written: 010 is not 8.

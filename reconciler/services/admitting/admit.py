@@ -229,7 +229,6 @@ class _Work:
 
         Args:
             step: The rule.
-            verdict: The result of `verdict` for it.
         """
         reads = self._reads_of(step.program)
         loads = reads.loads

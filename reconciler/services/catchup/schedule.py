@@ -104,7 +104,6 @@ class Schedule:
         """Return what to do now.
 
         Args:
-            now: The current time.
             held: No work may be done.
             new: Policies came into force whose beginning was not searched.
             guessing: It is unknown which changes the settings exclude, so that a regular pass

@@ -49,8 +49,6 @@ class CatchUpScope:
         """Return whether admission is called for changes of an object, and records them.
 
         Args:
-            program: The rule.
-            subject: The object.
             namespace_labels: The labels of its namespace, needed if `by_namespace` is true.
         """
         is_namespace = subject.kind == "Namespace" and not subject.group

@@ -96,8 +96,6 @@ class Search:
     """Searches for lost triggers and records them.
 
     Attributes:
-        lister: Lists the metadata of objects.
-        reader: Reads whole objects.
         waiting: Returns the number of catch-up requests that are not final, by policy.
         most: The limit on that number; the search continues for the other policies only.
         most_in_all: The limit over all policies; a pass ends early rather than store more.
@@ -117,7 +115,6 @@ class Search:
         """Search all kinds of the rules once.
 
         Args:
-            tasks: The rules.
             found: The result, which is filled.
             doubt: Read also objects with a request from the second of their last change: there
                 may have been two changes, one of them lost. Else the change counts as recorded.

@@ -43,9 +43,7 @@ def render_configuration(
     """Return a webhook configuration as the API server stores it.
 
     Args:
-        ref: Its kind and name.
         webhooks: In their order.
-        labels: The configuration's.
         annotations: The configuration's; may be empty.
         owner: Owner reference for garbage collection.
     """

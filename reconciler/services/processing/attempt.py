@@ -98,7 +98,6 @@ class Attempt:
         targets: All results so far, those of earlier attempts included; empty where the attempt
             did not reach the targets.
         counts: Set where ``targets`` holds only a part of the results.
-        sweep: The progress of a sweep.
     """
 
     disposition: Disposition
@@ -236,8 +235,6 @@ class Processor:
         """Evaluate a rule on a stored trigger and change its targets, as its policy's account.
 
         Args:
-            request: The request that the work is done for.
-            program: The rule.
             trigger: The trigger, as it is stored.
             jitter: A number within [0, 1) that spreads the next attempt.
             known: The verdict of match and exclude on the trigger, where the caller has it.

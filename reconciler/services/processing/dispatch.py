@@ -126,7 +126,6 @@ class Dispatcher:
         """Forget a deleted request; if it was not finished, another one may do its work.
 
         Args:
-            name: The name of the request.
             uid: The uid of the deleted one, where a new one of that name may be known already.
         """
         known = self._known.get(name)

@@ -40,7 +40,6 @@ class Eligibility:
         """Return why a rule does not act on its trigger, None where it does.
 
         Args:
-            spec: The request.
             run: Its rule on the trigger.
             loads: The reads of context entries.
 

@@ -68,7 +68,6 @@ class Loads:
         found: The results by load; a `LoadFailure` where there is nothing to read.
         allowance: The steps that are left for one evaluation.
         left: The steps that are left for the attempt.
-        limits: The limits on both.
         deadline: The deadline of all reads; None where each read has only its own timeout.
         long_evaluations: Runs long evaluations; None where no other work waits for this process.
         owner: The tenant, policy and rule of the attempt.

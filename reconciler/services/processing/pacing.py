@@ -139,7 +139,6 @@ class Pacer:
         """Let turns follow each other from now on; return when the moved ones are.
 
         Args:
-            line: The turns.
             forward: No turn is moved back, so that one that stays unused, because its request
                 cannot be worked on, does not delay the others each time.
         """

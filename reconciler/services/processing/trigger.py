@@ -96,7 +96,6 @@ class TriggerReader:
 
         Args:
             obj: The object as it is stored.
-            program: The rule.
             operation: That of a request that changes nothing; empty if the policy changed.
             user: ``{userInfo, roles, clusterRoles}`` of the sender of the request, if any.
             labels: Labels of namespaces that were read just now; the others are read.

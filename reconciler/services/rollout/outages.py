@@ -170,7 +170,6 @@ def concerning(outages: Iterable[Outage], policy: str, *, ignores: bool) -> list
     """Return the spans in which a policy may have lost triggers.
 
     Args:
-        outages: The spans.
         policy: The uid of the policy.
         ignores: Whether its failure policy is Ignore.
     """

@@ -80,7 +80,6 @@ class WebhookConfig:
         settings: The cluster's settings for the webhooks for triggers.
         owner: Reference of an object with which the configurations are deleted.
         forces_ignore: All policies have ``Ignore``, whatever their authors wrote.
-        installation: The installation that the webhooks belong to.
         policy_kinds: The kinds of policies that are validated when they are written, None for
             those that every cluster with this installation has.
     """
@@ -131,7 +130,6 @@ class _Group:
     """Policies that share a webhook.
 
     Attributes:
-        name: The name of the webhook in its configuration.
         path: The path that the API server calls.
     """
 

@@ -48,7 +48,6 @@ async def effects_of(
     Args:
         operations: The validated operations.
         file_objects: The existing objects, which are modified.
-        jq: The evaluator of jq programs.
         confined_to: The only namespace that a declared hook may change; empty for any.
         guard: The objects that a declared hook may not change; None for an executable.
     """

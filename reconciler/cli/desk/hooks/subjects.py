@@ -74,7 +74,6 @@ class DeskHook(Protocol):
         """Run the hook once.
 
         Args:
-            contexts: The binding contexts.
             say: Receives each line of its output.
 
         Raises:
@@ -174,7 +173,6 @@ def declared_in(path: Path, name: str = "") -> DeclaredHook:
     """Return the hook that a file declares.
 
     Args:
-        path: The file.
         name: The name of the hook, where the file declares several.
 
     Raises:

@@ -16,7 +16,6 @@ def answers_of(test: TestFile, folder: Path) -> Answers:
     """Return the answers to the reads of context entries that a test gives.
 
     Args:
-        test: The test.
         folder: The folder to which file names are relative.
 
     Raises:

@@ -85,7 +85,6 @@ async def run_test(
     """Run a test.
 
     Args:
-        test: The test.
         selector: The selector of rows; other rows are ignored.
         operation: The operation of rows that name none; None for that of `operation_for`.
         cue: The command that evaluates CUE programs; empty where none is named.

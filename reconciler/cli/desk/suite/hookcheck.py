@@ -44,7 +44,6 @@ async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) ->
     """Run a test.
 
     Args:
-        test: The test.
         selector: The selector of rows; its policy is the hook, its rule ``STEP/PART``.
         allowed: Whether the executable may be run.
 

@@ -48,7 +48,6 @@ def run_files(
     """Yield the runs of test files in order.
 
     Args:
-        paths: The files.
         jobs: The number of processes; None for one per CPU, if the tests take long enough.
         clock: The clock that measures the time per file.
         work: `run_file` with the options of the command.
@@ -76,9 +75,7 @@ def run_file(
     """Return the run of a test file; errors of the file are part of the result.
 
     Args:
-        path: The file.
         operation: The operation of rows that name none; see `run_test`.
-        selector: The selector of rows.
         runs_hooks: Whether tests may run executables.
         cue: See `run_test`.
     """

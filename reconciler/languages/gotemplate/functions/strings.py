@@ -155,7 +155,6 @@ def _wrapped(run: Run, text: str, width: int, line_break: bytes, *, cuts: bool) 
 
     Args:
         run: Counts the cost.
-        text: The text to break.
         width: Bytes of a line.
         line_break: Between lines.
         cuts: Words longer than a line are cut.

@@ -94,8 +94,6 @@ def find_surprises(
     """Return the findings on a policy that compiles: refusals, and likely mistakes.
 
     Args:
-        policy: The policy object.
-        compiled: The same, compiled.
         scope: Returns whether a kind is namespaced, if known.
         wrong: The errors of rules that do not compile, which get no further findings.
         protection: Objects that no policy may address; None if the programs run in their usual

@@ -12,7 +12,6 @@ def kind_findings(program: Program, scope: Scope) -> Iterator[Finding]:
     """Yield findings on the kinds that a rule matches.
 
     Args:
-        program: The rule.
         scope: Returns whether a kind is namespaced, if known.
     """
     for kind in program.match.kinds():

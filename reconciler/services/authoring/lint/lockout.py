@@ -15,7 +15,6 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
 
     Args:
         policy: The policy object; an annotation of it may declare this as intended.
-        compiled: The same, compiled.
     """
     annotations = (policy.get("metadata") or {}).get("annotations")
     consent = annotations.get(ANNOTATION_ALL_KINDS) if isinstance(annotations, dict) else None

@@ -31,7 +31,6 @@ def account_roles(
 
     Args:
         policy: Key of the policy, for the names of the roles.
-        account: The account of the policy.
         missing: Its missing rights; the right to impersonate it goes to the controller.
         controller: The account that impersonates it.
     """

@@ -26,7 +26,6 @@ class SettingsHolder:
     Attributes:
         namespace: The program's own namespace.
         filter_targets: ``resourceFilters`` apply to targets too.
-        current: The current settings.
         faults: Values of the ConfigMap that are not used; the previous ones stay in effect.
         unused: Keys of the ConfigMap that have no effect here.
         changed: Emitted when the settings or the faults may have changed.

@@ -34,8 +34,6 @@ class WebhookSettings:
 
     Attributes:
         conditions: For webhooks of policies that have no conditions of their own.
-        annotations: For the webhook configurations.
-        labels: For the webhook configurations.
     """
 
     selectors: Selectors = field(default_factory=Selectors)
