@@ -2,8 +2,8 @@
 
 import math
 import re
-from typing import Final
 
+from reconciler.engine.values.goescapes import ESCAPE, unescape
 from reconciler.engine.values.gonumbers import (
     INT64_MAX,
     INT64_MIN,
@@ -13,16 +13,6 @@ from reconciler.engine.values.gonumbers import (
 )
 from reconciler.languages.gotemplate.nodes import Constant
 from reconciler.languages.gotemplate.values import Int, decode, encode
-
-_SIMPLE: Final = {
-    "a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92,
-}  # fmt: skip
-_ESCAPE: Final = re.compile(
-    r"\\(?:([abfnrtv\\'\"])|([0-7]{3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))"
-)
-_LAST: Final = 0x10FFFF
-_SURROGATES: Final = range(0xD800, 0xE000)
-_BYTE: Final = 255
 
 
 def unquoted(text: str) -> str:
@@ -34,34 +24,16 @@ def unquoted(text: str) -> str:
     if text[0] == "`":
         return text[1:-1].replace("\r", "")
     inner = text[1:-1]
-    return decode(_unescaped(inner, '"')) if "\\" in inner else inner
+    return decode(_unescaped(inner)) if "\\" in inner else inner
 
 
-def _unescaped(inner: str, quote: str) -> bytes:
+def _unescaped(inner: str) -> bytes:
     pieces: list[bytes] = []
-    position = 0
-    while (start := inner.find("\\", position)) >= 0:
-        found = _ESCAPE.match(inner, start)
-        if found is None or (found[1] in {"'", '"'} and found[1] != quote):
-            raise ValueError("an unknown escape sequence")
-        pieces += [encode(inner[position:start]), _escape(found)]
-        position = found.end()
-    return b"".join([*pieces, encode(inner[position:])])
-
-
-def _escape(found: re.Match[str]) -> bytes:
-    simple, octal, byte, short, long = found.groups()
-    if simple:
-        return bytes([_SIMPLE.get(simple, ord(simple))])
-    if octal or byte:
-        value = int(octal, 8) if octal else int(byte, 16)
-        if value > _BYTE:
-            raise ValueError("an unknown escape sequence")
-        return bytes([value])
-    value = int(short or long, 16)
-    if value > _LAST or value in _SURROGATES:
-        raise ValueError("an escape sequence of an invalid character")
-    return chr(value).encode()
+    end = 0
+    for found in ESCAPE.finditer(inner):
+        pieces += [encode(inner[end : found.start()]), unescape(found, '"')]
+        end = found.end()
+    return b"".join([*pieces, encode(inner[end:])])
 
 
 def character(text: str, position: int) -> Constant:
@@ -72,10 +44,10 @@ def character(text: str, position: int) -> Constant:
     """
     inner = text[1:-1]
     if inner.startswith("\\"):
-        found = _ESCAPE.fullmatch(inner)
-        if found is None or found[1] == '"':
+        found = ESCAPE.fullmatch(inner)
+        if found is None or found.lastindex is None or found[1] == '"':
             raise ValueError("a character constant that is malformed")
-        value = _escape(found)
+        value = unescape(found, "'")
         code = value[0] if found[2] or found[3] else ord(value.decode())
     elif len(inner) == 1:
         code = ord(inner)

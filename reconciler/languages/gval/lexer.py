@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from reconciler.engine.values.goescapes import ESCAPE, unescape
 from reconciler.languages.gval.syntax import SyntaxFault
 
 
@@ -56,24 +57,6 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-_ESCAPE: Final = re.compile(
-    r"\\(?:([abfnrtv\\'\"])|([0-7]{3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|.)",
-    re.DOTALL,
-)
-_PLAIN: Final = {
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    "\\": "\\",
-}
-_SURROGATES: Final = range(0xD800, 0xE000)
-_BYTE: Final = 0xFF
-_LAST: Final = 0x10FFFF
-
 
 def tokens(source: str) -> Iterator[Token]:
     """Yield the tokens, the last one of kind END; comments are skipped.
@@ -116,7 +99,7 @@ def _unquoted(literal: str, position: int) -> str:
     # An escaped byte may be a part of a character.
     written = bytearray()
     end, parts = 0, 0
-    for match in _ESCAPE.finditer(inner):
+    for match in ESCAPE.finditer(inner):
         written += inner[end : match.start()].encode("utf-8", "surrogatepass")
         written += _escaped(match, quote, position + 1 + match.start())
         parts += match.start() - end + 1
@@ -130,17 +113,8 @@ def _unquoted(literal: str, position: int) -> str:
 
 
 def _escaped(match: re.Match[str], quote: str, position: int) -> bytes:
-    plain, octal, byte, short, long = match.groups()
-    if plain in _PLAIN:
-        return _PLAIN[plain].encode()
-    if plain == quote:
-        return plain.encode()
-    if octal and int(octal, 8) <= _BYTE:
-        return bytes([int(octal, 8)])
-    if byte:
-        return bytes([int(byte, 16)])
-    code = int(short or long or "-1", 16)
-    if 0 <= code <= _LAST and code not in _SURROGATES:
-        return chr(code).encode()
-    reason = f"unknown escape {match[0]}: write a backslash in a string twice"
-    raise SyntaxFault(reason, position)
+    try:
+        return unescape(match, quote)
+    except ValueError:
+        reason = f"unknown escape {match[0]}: write a backslash in a string twice"
+        raise SyntaxFault(reason, position) from None
