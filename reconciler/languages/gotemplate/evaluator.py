@@ -436,12 +436,10 @@ class Rendering:
     # -- errors ------------------------------------------------------------------------------
 
     def _fault(self, position: int, reason: str) -> EvaluationError:
-        line, column = place(self.text, position)
-        text = f"line {line}, column {column}: {reason}"
+        text = f"{place(self.text, position)}: {reason}"
         return EvaluationError(text).bare(text)
 
     def _failed(self, position: int, name: str, failure: Failure) -> EvaluationError:
-        line, column = place(self.text, position)
-        at = f"line {line}, column {column}: {name}"
+        at = f"{place(self.text, position)}: {name}"
         error = EvaluationError(f"{at}: {failure}")
         return error.bare(f"{at} fails" if failure.quotes else str(error))

@@ -1,24 +1,19 @@
 """Syntax errors of templates, and the exceptions behind ``break`` and ``continue``."""
 
+from typing import Self
+
 from reconciler.errors import RetrofitError
 
 
 class TemplateSyntaxError(RetrofitError):
-    """A template has invalid syntax.
-
-    Attributes:
-        message: The error, without its position.
-        line: From 1.
-        column: From 1.
-    """
+    """A template has invalid syntax; the message begins with the position."""
 
     kind_of_failure = "a template cannot be parsed"
 
-    def __init__(self, message: str, line: int, column: int) -> None:
-        super().__init__(f"line {line}, column {column}: {message}")
-        self.message = message
-        self.line = line
-        self.column = column
+    @classmethod
+    def at(cls, text: str, position: int, problem: str) -> Self:
+        """Return the error for a position of a text."""
+        return cls(f"{place(text, position)}: {problem}")
 
 
 class BreakRange(Exception):
@@ -29,7 +24,8 @@ class ContinueRange(Exception):
     """Continues the innermost range with its next element."""
 
 
-def place(text: str, position: int) -> tuple[int, int]:
+def place(text: str, position: int) -> str:
     """Return the line and column of a position, both from 1."""
     before = text[:position]
-    return before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+    line, column = before.count("\n") + 1, position - before.rfind("\n")
+    return f"line {line}, column {column}"

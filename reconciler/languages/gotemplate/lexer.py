@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from reconciler.languages.gotemplate.faults import TemplateSyntaxError, place
+from reconciler.languages.gotemplate.faults import TemplateSyntaxError
 
 _LEFT: Final = "{{"
 _RIGHT: Final = "}}"
@@ -105,11 +105,11 @@ def tokens(text: str) -> Iterator[Token]:
 def _comment_end(text: str, start: int) -> int:
     end = text.find("*/", start + 2)
     if end < 0:
-        raise TemplateSyntaxError("a comment without its end */", *place(text, start))
+        raise TemplateSyntaxError.at(text, start, "a comment without its end */")
     closing = _closing(text, end + 2)
     if closing is None:
         reason = "a comment must be an action of its own; write }} directly after its end */"
-        raise TemplateSyntaxError(reason, *place(text, end))
+        raise TemplateSyntaxError.at(text, end, reason)
     return _behind(text, *closing)
 
 
@@ -247,4 +247,4 @@ class _Action:
         )
 
     def _wrong(self, reason: str) -> TemplateSyntaxError:
-        return TemplateSyntaxError(reason, *place(self.text, self.position))
+        return TemplateSyntaxError.at(self.text, self.position, reason)

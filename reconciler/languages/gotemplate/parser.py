@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.languages.gotemplate import constants
-from reconciler.languages.gotemplate.faults import TemplateSyntaxError, place
+from reconciler.languages.gotemplate.faults import TemplateSyntaxError
 from reconciler.languages.gotemplate.lexer import Kind, Token, tokens
 from reconciler.languages.gotemplate.limits import Limits
 from reconciler.languages.gotemplate.nodes import (
@@ -69,7 +69,7 @@ def parse(
     """
     if len(text) > limits.source:
         reason = f"the template is longer than {limits.source} characters"
-        raise TemplateSyntaxError(reason, 1, 1)
+        raise TemplateSyntaxError.at(text, 0, reason)
     parser = _Parser(text, known, unknown, limits, list(tokens(text)))
     body = parser.template()
     return Parsed(body, parser.defined, frozenset(parser.called))
@@ -294,7 +294,7 @@ class _Parser:
         for command in commands[1:]:
             if isinstance(command.operands[0], Constant | Dot | Nil):
                 reason = "something that is not a function gets the value of a pipeline"
-                raise TemplateSyntaxError(reason, *place(self.text, command.position))
+                raise TemplateSyntaxError.at(self.text, command.position, reason)
         return Pipe(position, tuple(commands), declared, assigns)
 
     def _declarations(self, what: str) -> tuple[tuple[str, ...], bool]:
@@ -353,7 +353,7 @@ class _Parser:
         while self._peek().kind is Kind.FIELD:
             names.append(self._next().text[1:])
         if isinstance(node, Constant | Nil | Dot):
-            raise TemplateSyntaxError("a constant has no fields", *place(self.text, position))
+            raise TemplateSyntaxError.at(self.text, position, "a constant has no fields")
         if isinstance(node, Field):
             return Field(node.position, (*node.names, *names))
         if isinstance(node, Variable):
@@ -416,7 +416,7 @@ class _Parser:
             raise self._at(token, str(error)) from error
 
     def _at(self, token: Token, reason: str) -> TemplateSyntaxError:
-        return TemplateSyntaxError(reason, *place(self.text, token.position))
+        return TemplateSyntaxError.at(self.text, token.position, reason)
 
     def _wrong(self, reason: str) -> TemplateSyntaxError:
         return self._at(self._peek(), reason)

@@ -7,7 +7,7 @@ import yaml
 from yaml.events import DocumentEndEvent, StreamEndEvent
 
 from reconciler.languages.goyaml.document import Document, refuse_endless
-from reconciler.languages.goyaml.faults import YAMLError, place
+from reconciler.languages.goyaml.faults import YAMLError
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -38,11 +38,11 @@ def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VAL
         return _first_document(text, depth, values)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "it cannot be parsed"
-        raise YAMLError(problem, *place(error.problem_mark)) from error
+        raise YAMLError.at(error.problem_mark, problem) from error
     except yaml.YAMLError as error:
-        raise YAMLError("control characters are not allowed") from error
+        raise YAMLError.at(None, "control characters are not allowed") from error
     except UnicodeError as error:
-        raise YAMLError("it is not valid UTF-8, or a character is incomplete") from error
+        raise YAMLError.at(None, "it is not valid UTF-8, or a character is incomplete") from error
 
 
 def _first_document(text: str, depth: int, values: int) -> Any:

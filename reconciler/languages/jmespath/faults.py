@@ -12,7 +12,6 @@ class MissingKey(EvaluationError):
 
     def __init__(self, key: str) -> None:
         super().__init__(f'Unknown key "{key}" in path')
-        self.key = key
 
 
 class Unforgiven(EvaluationError):
