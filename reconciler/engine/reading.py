@@ -1,9 +1,11 @@
 """Typed reading of decoded YAML: each function returns a value or raises with the location."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from reconciler.errors import ErrorList, InvalidPolicy, read_each
+
+T = TypeVar("T")
 
 
 def mapping(
@@ -42,6 +44,11 @@ def sequence(raw: Any, location: str) -> Sequence[Any]:
     return raw
 
 
+def each(read: Callable[[Any, str], T], raw: Any, location: str) -> tuple[T, ...]:
+    """Read a list whose items `read` parses, given their locations; null is an empty one."""
+    return read_each(read, sequence(raw, location), location)
+
+
 def string(raw: Any, location: str) -> str:
     """Read a non-empty text without variables."""
     if not isinstance(raw, str) or not raw:
@@ -51,7 +58,7 @@ def string(raw: Any, location: str) -> str:
 
 def strings(raw: Any, location: str) -> tuple[str, ...]:
     """Read a list of texts without variables; null is an empty one."""
-    return read_each(_text, sequence(raw, location), location)
+    return each(_text, raw, location)
 
 
 def _text(item: Any, location: str) -> str:

@@ -1,8 +1,8 @@
 """Values of variables that replace the data of a cluster in offline evaluation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from reconciler.api.meta import Object, split_api_version
 from reconciler.cli.desk.fields import read_fields, read_text
@@ -34,6 +34,7 @@ _KIND_FIELDS = (
 )
 _FIXED = ("target", "element", "elementIndex")
 _AUTOGEN = ("", *PREFIXES)
+_Item = TypeVar("_Item")
 
 RequestKind = tuple[str, str, str, str]
 """Group, version, kind and subresource."""
@@ -250,43 +251,46 @@ def check_head(raw: Any, location: str, kinds: Sequence[str]) -> None:
 
 def _values(raw: Any, location: str, allowed: Sequence[str]) -> DeskValues:
     fields = read_fields(raw, location, allowed=allowed)
-    policies: dict[str, PolicyValues] = {}
-    for index, item in enumerate(_list(fields, "policies", location)):
-        place = f"{location}: policies[{index}]"
-        policy = read_fields(item, place, allowed=_POLICY_FIELDS)
-        name = reading.string(policy.get("name"), f"{place}.name").rpartition("/")[2]
-        policies[name] = PolicyValues(
-            triggers=_of_objects(policy, "resources", place),
-            targets=_of_objects(policy, "targetResources", place),
-            **_of_rules(policy, place),
-        )
+
+    def listed(read: Callable[[Any, str], _Item], name: str) -> tuple[_Item, ...]:
+        return reading.each(read, fields.get(name), f"{location}: {name}")
+
     general = _pairs(fields.get("globalValues"), f"{location}: globalValues")
     for path, value in general.items():
         _check_operation(path, value, f"{location}: globalValues.{path}")
     return DeskValues(
         general=general,
-        policies=policies,
-        namespace_labels=_labels(fields, location),
-        namespaces=tuple(
-            checked(item, f"{location}: namespaces[{index}]")
-            for index, item in enumerate(_list(fields, "namespaces", location))
-        ),
-        subresources=_subresources(fields, location),
+        policies=dict(listed(_of_policy, "policies")),
+        namespace_labels=dict(listed(_labels, "namespaceSelector")),
+        namespaces=listed(checked, "namespaces"),
+        subresources=dict(listed(_subresource, "subresources")),
     )
 
 
-def _subresources(fields: Values, location: str) -> dict[tuple[str, str, str], RequestKind]:
-    found: dict[tuple[str, str, str], RequestKind] = {}
-    for index, item in enumerate(_list(fields, "subresources", location)):
-        place = f"{location}: subresources[{index}]"
-        given = read_fields(item, place, allowed=("subresource", "parentResource"))
-        own, written = _kind(given, "subresource", place)
-        subresource = written.rpartition("/")[2]
-        if subresource == written:
-            raise InvalidSetting(f"{place}.subresource.name: expected RESOURCE/SUBRESOURCE")
-        parent, _ = _kind(given, "parentResource", place)
-        found[own] = (*parent, subresource)
-    return found
+def _of_policy(raw: Any, location: str) -> tuple[str, PolicyValues]:
+    fields = read_fields(raw, location, allowed=_POLICY_FIELDS)
+    name = reading.string(fields.get("name"), f"{location}.name").rpartition("/")[2]
+    triggers, targets = (
+        reading.each(_of_object, fields.get(part), f"{location}.{part}")
+        for part in ("resources", "targetResources")
+    )
+    rules = reading.each(_of_rule, fields.get("rules"), f"{location}.rules")
+    return name, PolicyValues(
+        triggers=triggers,
+        targets=targets,
+        rules={copy: values for rule, values, _ in rules for copy in copies_of(rule)},
+        elements={copy: each for rule, _, each in rules for copy in copies_of(rule)},
+    )
+
+
+def _subresource(raw: Any, location: str) -> tuple[tuple[str, str, str], RequestKind]:
+    given = read_fields(raw, location, allowed=("subresource", "parentResource"))
+    own, written = _kind(given, "subresource", location)
+    subresource = written.rpartition("/")[2]
+    if subresource == written:
+        raise InvalidSetting(f"{location}.subresource.name: expected RESOURCE/SUBRESOURCE")
+    parent, _ = _kind(given, "parentResource", location)
+    return own, (*parent, subresource)
 
 
 def _kind(fields: Values, name: str, location: str) -> tuple[tuple[str, str, str], str]:
@@ -299,34 +303,23 @@ def _kind(fields: Values, name: str, location: str) -> tuple[tuple[str, str, str
     return (read_text(given, "group", place), version, kind), resource
 
 
-def _of_objects(fields: Values, field_name: str, location: str) -> tuple[ObjectValues, ...]:
-    found: list[ObjectValues] = []
-    for index, item in enumerate(_list(fields, field_name, location)):
-        place = f"{location}.{field_name}[{index}]"
-        given = read_fields(item, place, allowed=_OBJECT_FIELDS)
-        found.append(
-            ObjectValues(
-                name=reading.string(given.get("name"), f"{place}.name"),
-                namespace=read_text(given, "namespace", place),
-                kind=read_text(given, "kind", place),
-                values=_pairs(given.get("values"), f"{place}.values"),
-            )
-        )
-    return tuple(found)
+def _of_object(raw: Any, location: str) -> ObjectValues:
+    fields = read_fields(raw, location, allowed=_OBJECT_FIELDS)
+    return ObjectValues(
+        name=reading.string(fields.get("name"), f"{location}.name"),
+        namespace=read_text(fields, "namespace", location),
+        kind=read_text(fields, "kind", location),
+        values=_pairs(fields.get("values"), f"{location}.values"),
+    )
 
 
-def _of_rules(fields: Values, location: str) -> dict[str, dict[str, Any]]:
-    rules: dict[str, Values] = {}
-    elements: dict[str, tuple[GivenElements, ...]] = {}
-    for index, item in enumerate(_list(fields, "rules", location)):
-        place = f"{location}.rules[{index}]"
-        rule = read_fields(item, place, allowed=("name", "values", "foreachValues"))
-        name = reading.string(rule.get("name"), f"{place}.name")
-        values = _pairs(rule.get("values"), f"{place}.values")
-        each = _of_elements(rule.get("foreachValues"), f"{place}.foreachValues", values)
-        rules |= dict.fromkeys(copies_of(name), values)
-        elements |= dict.fromkeys(copies_of(name), each)
-    return {"rules": rules, "elements": elements}
+def _of_rule(raw: Any, location: str) -> tuple[str, Values, tuple[GivenElements, ...]]:
+    """Return the name of a rule, its values, and those for the elements of its foreach."""
+    fields = read_fields(raw, location, allowed=("name", "values", "foreachValues"))
+    name = reading.string(fields.get("name"), f"{location}.name")
+    values = _pairs(fields.get("values"), f"{location}.values")
+    each = _of_elements(fields.get("foreachValues"), f"{location}.foreachValues", values)
+    return name, values, each
 
 
 def _of_elements(raw: Any, location: str, common: Values) -> tuple[GivenElements, ...]:
@@ -355,14 +348,10 @@ def copies_of(rule: str) -> list[str]:
     return [f"{prefix}{rule}"[:MAX_NAME] for prefix in _AUTOGEN]
 
 
-def _labels(fields: Values, location: str) -> dict[str, Mapping[str, str]]:
-    found: dict[str, Mapping[str, str]] = {}
-    for index, item in enumerate(_list(fields, "namespaceSelector", location)):
-        place = f"{location}: namespaceSelector[{index}]"
-        entry = read_fields(item, place, allowed=("name", "labels"))
-        name = reading.string(entry.get("name"), f"{place}.name")
-        found[name] = reading.string_map(entry.get("labels"), f"{place}.labels")
-    return found
+def _labels(raw: Any, location: str) -> tuple[str, Mapping[str, str]]:
+    fields = read_fields(raw, location, allowed=("name", "labels"))
+    name = reading.string(fields.get("name"), f"{location}.name")
+    return name, reading.string_map(fields.get("labels"), f"{location}.labels")
 
 
 def _pairs(raw: Any, location: str) -> dict[str, Any]:
@@ -384,10 +373,6 @@ def _check_operation(path: str, value: Any, location: str) -> None:
 
 def _is_field(path: str) -> bool:
     return split_path(path)[:2] == ("request", "object")
-
-
-def _list(fields: Values, name: str, location: str) -> Sequence[Any]:
-    return reading.sequence(fields.get(name), f"{location}: {name}")
 
 
 def _placed(data: Any, steps: tuple[str, ...], value: Any) -> Any:

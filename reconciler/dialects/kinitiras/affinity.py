@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from reconciler.engine import reading
 from reconciler.engine.allowance import STEPS_OF_ELEMENT, Allowance
-from reconciler.errors import InvalidPolicy, read_each
+from reconciler.errors import InvalidPolicy
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -35,7 +35,7 @@ def _check_terms(raw: Any, location: str, *, is_node: bool) -> None:
         raise InvalidPolicy(location, f"expected {wanted}")
     if isinstance(raw, Mapping):
         raw, location = raw.get(_TERMS), f"{location}.{_TERMS}"
-    read_each(reading.object_at, reading.sequence(raw, location), location)
+    reading.each(reading.object_at, raw, location)
 
 
 def joined(current: Any, wanted: Any, allowance: Allowance) -> Any:

@@ -12,7 +12,7 @@ from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_t
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
 from reconciler.engine.patch.rfc6902 import Operation
-from reconciler.errors import InvalidPolicy, read_each
+from reconciler.errors import InvalidPolicy
 
 OPERATIONS: Final = ("add", "replace", "remove")
 _COMMON: Final = ("type", "operation", "replace", "containerCount")
@@ -126,7 +126,7 @@ def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
     Raises:
         InvalidPolicy: Edits are invalid; it holds all errors with their locations.
     """
-    edits = read_each(_read, reading.sequence(raw, location), location)
+    edits = reading.each(_read, raw, location)
     claimed: dict[int, str] = {}
     for index, edit in enumerate(edits):
         if edit.type not in _RESOURCES or not edit.value:
@@ -173,8 +173,7 @@ def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ == "affinity":
         return None if raw is None else read_affinity(raw, location)
     if type_ == "topologySpreadConstraints":
-        items = reading.sequence(raw, location)
-        return None if raw is None else list(read_each(reading.object_at, items, location))
+        return None if raw is None else list(reading.each(reading.object_at, raw, location))
     if type_ == "resourceOversell":
         return _factors(raw, location)
     return read_resources(raw, location)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from reconciler.dialects.kinitiras.condition import FirstOf, Refuses, read_condition
 from reconciler.dialects.kinitiras.cue import RefusedByProgram, read_programs
@@ -13,15 +13,13 @@ from reconciler.dialects.kinitiras.selectors import Selector, read_selector
 from reconciler.dialects.kinitiras.template import read_template
 from reconciler.engine import reading
 from reconciler.engine.patch.rfc6902 import Operation, compile_operations
-from reconciler.errors import ErrorList, InvalidPolicy, read_each
+from reconciler.errors import ErrorList, InvalidPolicy
 
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _EVERY: Final = "*"
 _CONNECT: Final = "CONNECT"
 _OVERRIDERS: Final = ("plaintext", "cue", "template", "renderedCue", "origin")
 _VALIDATORS: Final = ("targetOperations", "cue", "template", "renderedCue")
-
-_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +69,12 @@ def read_spec(raw: Any, *, validates: bool, home: str) -> Spec:
     with ErrorList() as errors:
         allowed = ("resourceSelectors", name)
         fields = reading.mapping(raw, "spec", allowed=allowed, errors=errors)
-        place = "spec.resourceSelectors"
-        selectors = errors.attempt(_each, read_selector, fields.get("resourceSelectors"), place)
-        rules = errors.attempt(_each, read, fields.get(name), f"spec.{name}")
+        each, given = reading.each, fields.get("resourceSelectors")
+        selectors = errors.attempt(each, read_selector, given, "spec.resourceSelectors")
+        rules = errors.attempt(each, read, fields.get(name), f"spec.{name}")
         if not rules and not len(errors):
             errors.add(InvalidPolicy(f"spec.{name}", "expected at least one rule"))
     return Spec(selectors=tuple(selectors or ()), rules=tuple(rules or ()))
-
-
-def _each(read: Callable[[Any, str], _Part], raw: Any, location: str) -> tuple[_Part, ...]:
-    return read_each(read, reading.sequence(raw, location), location)
 
 
 def _read_operations(raw: Any, location: str) -> tuple[str, ...]:

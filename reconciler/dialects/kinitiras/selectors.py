@@ -15,7 +15,7 @@ from reconciler.engine.match.selectors import (
     compile_selector,
 )
 from reconciler.engine.values import wildcard
-from reconciler.errors import InvalidPolicy, read_each
+from reconciler.errors import InvalidPolicy
 
 _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -150,11 +150,10 @@ def _labels(raw: Any, location: str) -> LabelSelector | None:
 def _requirements(raw: Any, location: str) -> tuple[Requirement, ...]:
     fields = reading.mapping(raw, location, allowed=("matchFields", "matchExpressions"))
     equal = reading.string_map(fields.get("matchFields"), f"{location}.matchFields")
-    place = f"{location}.matchExpressions"
-    expressions = reading.sequence(fields.get("matchExpressions"), place)
+    expressions, place = fields.get("matchExpressions"), f"{location}.matchExpressions"
     return (
         *(Requirement(_path(name), "In", frozenset({value})) for name, value in equal.items()),
-        *read_each(_requirement, expressions, place),
+        *reading.each(_requirement, expressions, place),
     )
 
 

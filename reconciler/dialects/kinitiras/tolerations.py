@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from reconciler.engine import reading
 from reconciler.engine.match.selectors import LABEL_KEY, LABEL_VALUE
-from reconciler.errors import InvalidPolicy, read_each
+from reconciler.errors import InvalidPolicy
 
 _FIELDS: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 _SAME: Final = ("key", "operator", "value", "effect")
@@ -18,7 +18,7 @@ def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
     Raises:
         InvalidPolicy: The API server would refuse some; it holds an error for each.
     """
-    return read_each(_read, reading.sequence(raw, location), location)
+    return reading.each(_read, raw, location)
 
 
 def _read(raw: Any, location: str) -> Mapping[str, Any]:

@@ -17,9 +17,9 @@ from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.patch.paths import APPEND, MAX_DEPTH, Pointer, parse_index, parse_pointer
 from reconciler.engine.patch.rfc6902 import KUBEMOD, Operation, OperationName, apply_operations
-from reconciler.engine.reading import mapping, sequence
+from reconciler.engine.reading import each, mapping
 from reconciler.engine.values import gojson
-from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.languages.gval import Selection, compile_selection
 from reconciler.languages.gval.syntax import Descent, Key, Script
 
@@ -235,7 +235,7 @@ def read_patch(raw: Any, location: str, references: References) -> Patch:
     Raises:
         InvalidPolicy: Operations are invalid; it holds all errors with their locations.
     """
-    edits = read_each(_edit, sequence(raw, location), location)
+    edits = each(_edit, raw, location)
     appends = any(edit.name == "add" and edit.path.may_insert for edit in edits)
     stable = all(edit.value.converges for edit in edits)
     return Patch(

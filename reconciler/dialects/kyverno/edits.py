@@ -18,7 +18,7 @@ from reconciler.engine.context import Context
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import compile_operations
 from reconciler.engine.program import Origin
-from reconciler.errors import ErrorList, InvalidPolicy, read_each
+from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
@@ -43,9 +43,8 @@ def compile_edits(
         return _operations(mutate[form], f"{location}.{form}", scope, origin)
     if form == "foreach" and mutate[form]:
         where = f"{location}.{form}"
-        blocks = reading.sequence(mutate[form], where)
         read = partial(_foreach, scope=scope, origin=origin)
-        return read_each(read, blocks, where), Convergence.PROBED
+        return reading.each(read, mutate[form], where), Convergence.PROBED
     raise InvalidPolicy(
         location,
         "the rule changes nothing: give one and only one of patchStrategicMerge, patchesJson6902"

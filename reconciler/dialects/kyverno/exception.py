@@ -12,7 +12,7 @@ from reconciler.engine import reading
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.program import Projection
 from reconciler.engine.values.wildcard import compile_any, has_wildcard
-from reconciler.errors import ErrorList, InvalidPolicy, read_each
+from reconciler.errors import ErrorList, InvalidPolicy
 
 KIND = "PolicyException"
 
@@ -103,7 +103,7 @@ def _asks_for_the_request(conditions: Conditions | None) -> bool:
 
 def _read_rules(spec: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     place = "spec.exceptions"
-    rules = read_each(_read_rule, reading.sequence(spec.get("exceptions"), place), place)
+    rules = reading.each(_read_rule, spec.get("exceptions"), place)
     if not rules:
         raise InvalidPolicy(place, "an exception names at least one policy")
     return rules

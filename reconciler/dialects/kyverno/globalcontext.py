@@ -14,7 +14,7 @@ from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine import reading
 from reconciler.engine.loads import ApiLoad, ServiceLoad
 from reconciler.engine.values import scalars
-from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
+from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression
 
 _SPEC_FIELDS = ("kubernetesResource", "apiCall", "projections")
@@ -197,7 +197,7 @@ def _tries(raw: Any, place: str) -> int:
 def _projections(raw: Any, entry: str) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
     read = partial(_projection, entry=entry, found=found)
-    read_each(read, reading.sequence(raw, "spec.projections"), "spec.projections")
+    reading.each(read, raw, "spec.projections")
     return found
 
 

@@ -196,10 +196,6 @@ def _test(document: Document, path: Path) -> TestFile | HookTest:
         return read_hook_test(document.value, place, path)
     fields = read_fields(document.value, place, allowed=_FIELDS)
     _check_head(fields, place)
-    rows = reading.sequence(fields.get("results"), f"{place}: results")
-    expected = [_expected(item, f"{place}: results[{index}]") for index, item in enumerate(rows)]
-    checks = reading.sequence(fields.get("checks"), f"{place}: checks")
-    expected += [_unsupported(f"{place}: checks[{index}]") for index, _ in enumerate(checks)]
     return TestFile(
         path=path,
         name=_name(fields, place),
@@ -210,15 +206,13 @@ def _test(document: Document, path: Path) -> TestFile | HookTest:
         calls=tuple(
             reading.sequence(fields.get("apiCallResponses"), f"{place}: apiCallResponses")
         ),
-        entries=tuple(
-            _entry(item, f"{place}: globalContextEntries[{index}]")
-            for index, item in enumerate(
-                reading.sequence(
-                    fields.get("globalContextEntries"), f"{place}: globalContextEntries"
-                )
-            )
+        entries=reading.each(
+            _entry, fields.get("globalContextEntries"), f"{place}: globalContextEntries"
         ),
-        expected=tuple(expected),
+        expected=(
+            *reading.each(_expected, fields.get("results"), f"{place}: results"),
+            *reading.each(_unsupported, fields.get("checks"), f"{place}: checks"),
+        ),
     )
 
 
@@ -291,21 +285,21 @@ def _expected(raw: Any, place: str) -> Expected:
     )
 
 
-def _unsupported(place: str) -> Expected:
+def _unsupported(_check: Any, place: str) -> Expected:
     name = place.rpartition(" ")[2]
     return Expected(location=place, policy=name, rule="", result="", unsupported=_CHECKS)
 
 
 def _objects(fields: Mapping[str, Any], place: str) -> tuple[ObjectName, ...]:
     names = reading.strings(fields.get("resources"), f"{place}.resources")
-    found = [_split(name) for name in names]
-    specs: Sequence[Any] = reading.sequence(fields.get("resourceSpecs"), f"{place}.resourceSpecs")
-    for index, item in enumerate(specs):
-        where = f"{place}.resourceSpecs[{index}]"
-        spec = read_fields(item, where, allowed=_SPEC_FIELDS)
-        parts = {name: read_text(spec, name, where) for name in _SPEC_FIELDS}
-        found.append(ObjectName(**{name: parts[name] for name in ("name", "namespace", "kind")}))
-    return tuple(found)
+    specs = reading.each(_spec, fields.get("resourceSpecs"), f"{place}.resourceSpecs")
+    return (*map(_split, names), *specs)
+
+
+def _spec(raw: Any, place: str) -> ObjectName:
+    fields = read_fields(raw, place, allowed=_SPEC_FIELDS)
+    parts = {name: read_text(fields, name, place) for name in _SPEC_FIELDS}
+    return ObjectName(name=parts["name"], namespace=parts["namespace"], kind=parts["kind"])
 
 
 def _flag(fields: Mapping[str, Any], name: str, place: str) -> bool:

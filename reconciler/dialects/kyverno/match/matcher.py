@@ -18,7 +18,7 @@ from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds, Pair,
 from reconciler.engine.match.selectors import LabelSelector
 from reconciler.engine.match.subject import Subject
 from reconciler.engine.match.verdict import Decision, Verdict
-from reconciler.errors import ErrorList, InvalidPolicy, read_each
+from reconciler.errors import ErrorList, InvalidPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _compile_block(raw: Any, section: Section, place: str, *, user_info: bool) -
     if some or every:
         form = "any" if some else "all"
         where = f"{place}.{form}"
-        filters = read_each(read, reading.sequence(fields[form], where), where)
+        filters = reading.each(read, fields[form], where)
     else:
         filters = (read({name: fields[name] for name in FILTER_FIELDS if name in fields}, place),)
     if every and any(item.empty for item in filters):

@@ -96,7 +96,7 @@ def _read_role(role: str, place: str) -> str:
 
 def _read_subjects(raw: Mapping[str, Any], location: str) -> tuple[Mapping[str, Any], ...]:
     place = f"{location}.subjects"
-    return read_each(_read_subject, reading.sequence(raw.get("subjects"), place), place)
+    return reading.each(_read_subject, raw.get("subjects"), place)
 
 
 def _read_subject(raw: Any, place: str) -> Mapping[str, Any]:
