@@ -1,14 +1,13 @@
-"""The environment of an evaluation beside its data: the time, random numbers, host addresses.
+"""The environment of an evaluation beside its data: the time and random numbers.
 
-The engine never reads any of these itself. The caller binds them as values at the root of the
+The engine never reads either itself. The caller binds them as values at the root of the
 data, as ``context.bind(**environment_entry(now=clock.now(), randbelow=secrets.randbelow))``. A
 function that needs a missing one fails with a message that names it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.values import value_class
@@ -24,12 +23,10 @@ class EvaluationEnvironment:
     Attributes:
         now: The time, with a time zone, which ``time_now()`` uses for its output.
         randbelow: Returns a random integer from 0 up to, but not including, its argument.
-        hosts: The addresses of host names, as text.
     """
 
     now: datetime | None = None
     randbelow: Callable[[int], int] | None = None
-    hosts: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 NOTHING_KNOWN = EvaluationEnvironment()
@@ -39,13 +36,10 @@ _LATER = timedelta(days=400, hours=5, minutes=7, seconds=11)
 
 
 def environment_entry(
-    *,
-    now: datetime | None = None,
-    randbelow: Callable[[int], int] | None = None,
-    hosts: Mapping[str, Sequence[str]] | None = None,
+    *, now: datetime | None = None, randbelow: Callable[[int], int] | None = None
 ) -> dict[str, Any]:
     """Return the root entry that holds an environment with these values."""
-    return {ENVIRONMENT: EvaluationEnvironment(now=now, randbelow=randbelow, hosts=hosts or {})}
+    return {ENVIRONMENT: EvaluationEnvironment(now=now, randbelow=randbelow)}
 
 
 def later_environment_entry(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,6 @@ _INSIDE = tuple(
 _SHOWN = 100
 _PACE = 4  # a character of a path takes as long as copying this many
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 
 def _image_normalize(_run: Run, image: str) -> str:
     try:
@@ -38,19 +36,15 @@ def _image_normalize(_run: Run, image: str) -> str:
         raise refusal("image_normalize", reason) from None
 
 
-def _is_external_url(run: Run, url: str) -> bool:
+def _is_external_url(_run: Run, url: str) -> bool:
     host = _host(url)
     if not host:
         raise refusal("is_external_url", "argument #1 is not a URL with a host")
     address = _address(host)
-    if address is not None:
-        return _is_external(address)
-    known = run.environment.hosts.get(host)
-    if not known:
+    if address is None:
         reason = "only addresses are looked at here, and the host of this URL is a name"
         raise refusal("is_external_url", reason)
-    addresses = [_address(text) for text in known]
-    return all(one is not None and _is_external(one) for one in addresses)
+    return not any(address in network for network in _INSIDE)
 
 
 def _host(url: str) -> str:
@@ -60,7 +54,7 @@ def _host(url: str) -> str:
         return ""
 
 
-def _address(text: str) -> _Address | None:
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -68,10 +62,6 @@ def _address(text: str) -> _Address | None:
     if isinstance(address, ipaddress.IPv6Address):
         return None if address.scope_id else address.ipv4_mapped or address
     return address
-
-
-def _is_external(address: _Address) -> bool:
-    return not any(address in network for network in _INSIDE)
 
 
 def _path_canonicalize(run: Run, path: str) -> str:
