@@ -153,15 +153,6 @@ def read_operations(documents: Sequence[Any]) -> tuple[Operation, ...]:
     return read_each(_operation, documents, "operations")
 
 
-def parse_operations(text: str) -> tuple[Operation, ...]:
-    """Parse all operations of a text; none if it is empty.
-
-    Raises:
-        InvalidPolicy: Some are invalid, so none may be carried out; lists all locations.
-    """
-    return read_operations(decode_operations(text))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTarget:
     """The target of an operation with variables, each part as its author wrote it.

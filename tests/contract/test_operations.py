@@ -12,7 +12,6 @@ import pytest
 
 from reconciler.api.meta import CONFIG_MAPS, Kind
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
-from reconciler.hooks.operations import parse_operations
 from reconciler.isolation.jq import JqWorkers
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.hooks.operations import OperationRunner
@@ -20,6 +19,7 @@ from reconciler.services.ports.objects import Propagation
 from tests.conformance.dialects.cases import CASES, Case
 from tests.conformance.dialects.shell_operator import own_part
 from tests.contract.conftest import World
+from tests.operations import parse_operations
 
 EXECUTED = [
     pytest.param(param.values[1], id=param.id)

@@ -45,7 +45,6 @@ class RunReport:
     binding: str
     queue: str
     seconds: float
-    requests: int
     failure: str
     allowed: bool
 
@@ -302,7 +301,6 @@ class HookDispatcher:
                 binding=contexts[0].binding,
                 queue=queue,
                 seconds=self.clock.monotonic() - started,
-                requests=len(covered),
                 failure=outcome.failure,
                 allowed=allowed,
             )

@@ -17,7 +17,7 @@ from reconciler.hooks.config import decode_text, load_config, read_config, versi
 from reconciler.hooks.contexts import Context
 from reconciler.hooks.crontab import parse_crontab
 from reconciler.hooks.monitor import Monitor, ObservedObject, observe
-from reconciler.hooks.operations import Operation, parse_operations
+from reconciler.hooks.operations import Operation
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.values import render_json, result_of
 from reconciler.isolation.jq import JqWorkers
@@ -26,6 +26,7 @@ from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.operations import MemoryOperations
 from reconciler.services.hooks.operations import OperationRunner
 from tests.conformance.dialects.cases import CASES, Case, runs
+from tests.operations import parse_operations
 
 _DEPTH: Final = 6
 Answer = list[Any] | InvalidPolicy | EvaluationError

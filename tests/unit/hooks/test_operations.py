@@ -4,9 +4,9 @@ from reconciler.errors import Invalid, InvalidPolicy
 from reconciler.hooks.operations import (
     OperationType,
     after_failure,
-    parse_operations,
     read_operations,
 )
+from tests.operations import parse_operations
 
 DELETE = "{operation: Delete, kind: Pod, name: a}"
 

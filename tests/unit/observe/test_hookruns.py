@@ -21,7 +21,6 @@ def report(*, failure: str = "", allowed: bool = False, binding: str = "pods") -
         binding=binding,
         queue="slow",
         seconds=0.2,
-        requests=1,
         failure=failure,
         allowed=allowed,
     )
