@@ -58,7 +58,6 @@ class MatchNeeds:
 
     operations: bool = False
     user: bool = False
-    roles: bool = False
     namespace_labels: bool = False
     annotations: frozenset[tuple[str, ...]] = frozenset()
     pairs: PairSets = None

@@ -59,11 +59,6 @@ class Match:
     end: int
     groups: tuple[str | None, ...]
 
-    @property
-    def text(self) -> str:
-        """The text of the whole match."""
-        return self.groups[0] or ""
-
 
 def matches(regex: Regex, text: str, spend: Callable[[int], None]) -> Iterator[Match]:
     """Yield the matches that Go finds, without an empty one directly behind another.

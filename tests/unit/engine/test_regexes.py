@@ -29,7 +29,7 @@ def test_matches_stand_between_characters(
     regex = compile_regex(pattern)
     found = list(matches(regex, text, spent))
     assert [(match.start, match.end) for match in found] == spans
-    assert [match.text for match in found] == [text[first:last] for first, last in spans]
+    assert [match.groups[0] for match in found] == [text[first:last] for first, last in spans]
     assert is_found(regex, text, spent) is bool(spans)
 
 

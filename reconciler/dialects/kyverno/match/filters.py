@@ -73,7 +73,6 @@ class Filter:
     selector: LabelSelector | None
     annotations: frozenset[tuple[str, ...]]
     namespace_selector: LabelSelector | None
-    uses_roles: bool
     steps: int
     wild_pairs: int
 
@@ -164,7 +163,6 @@ def compile_filter(raw: Any, location: str, *, section: Section, user_info: bool
         selector=selector,
         annotations=frozenset(map(_annotation_path, annotations or ())),
         namespace_selector=namespace_selector,
-        uses_roles=bool(fields.get("roles") or fields.get("clusterRoles")),
         steps=_PATTERN * sum(1 for _ in walk(raw)),
         wild_pairs=sum(
             wildcard.has_wildcard(text)

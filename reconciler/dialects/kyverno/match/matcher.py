@@ -245,7 +245,6 @@ def _needs(matched: _Block, excluded: _Block) -> MatchNeeds:
     return MatchNeeds(
         operations=any(item.operations for item in every),
         user=any(item.user_checks for item in every),
-        roles=any(item.uses_roles for item in every),
         namespace_labels=any(item.namespace_selector is not None for item in every),
         annotations=frozenset[tuple[str, ...]]().union(*(item.annotations for item in every)),
         pairs=_pairs((item.selector for item in matched.filters), every=matched.every),

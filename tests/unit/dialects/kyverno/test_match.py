@@ -281,7 +281,6 @@ def test_a_matcher_reports_the_kinds_and_data_that_the_webhook_needs() -> None:
         ("Secret", ()),
     ]
     assert matcher.operations_listed
-    assert matcher.needs.roles
     assert matcher.needs.user
     assert matcher.needs.namespace_labels
 
