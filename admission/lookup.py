@@ -113,7 +113,7 @@ class RuleLookup:
 
     def has_none(self, address: Address, phase: Phase) -> bool:
         """Return whether there is no rule of a phase; False if finding out requires waiting."""
-        return self._knows_policies(address) and not self.index.has_rules(phase)
+        return self._knows_policies(address) and self.index.in_phase(phase).empty
 
     async def find(
         self, request: AdmissionRequest, address: Address, phase: Phase, deadline: Deadline
@@ -188,11 +188,11 @@ class RuleLookup:
 
     def looks_at_labels(self, requested: RequestedRules) -> bool:
         """Return whether some rules are looked up only for objects with certain labels."""
-        return self.index.looks_at_labels(requested.kind.name, Phase.ADMISSION)
+        return self.index.in_phase(Phase.ADMISSION).looks_at_labels(requested.kind.name)
 
     def further(self, requested: RequestedRules, pairs: Iterable[Pair]) -> list[Program]:
         """Return all rules of a call if some depend on such labels, else none."""
-        if not self.index.turns_on(requested.kind.name, pairs, Phase.ADMISSION):
+        if not self.index.in_phase(Phase.ADMISSION).turns_on(requested.kind.name, pairs):
             return []
         return [item.program for item in requested.every()]
 

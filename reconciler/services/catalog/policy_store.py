@@ -11,15 +11,8 @@ from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from reconciler.api.account import NOBODY, ServiceAccount
-from reconciler.api.meta import (
-    Object,
-    PolicyRef,
-    own_namespaces,
-    policy_ref,
-    resource_version,
-)
+from reconciler.api.meta import Object, PolicyRef, own_namespaces, policy_ref, resource_version
 from reconciler.dialects.registry import compile_policy, variant_of
-from reconciler.engine.match.scopes import Pair
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import InvalidPolicy
 from reconciler.requests.account import parse_account
@@ -244,19 +237,11 @@ class PolicyStore:
 
     def rules(self, known: Known, phase: Phase = Phase.TRIGGERED) -> tuple[CompiledRule, ...]:
         """Return the rules of a phase that may match an object; the matcher decides."""
-        return self._by_phase.get(phase, _NO_RULES).rules(known)
+        return self.in_phase(phase).rules(known)
 
-    def has_rules(self, phase: Phase) -> bool:
-        """Return whether any policy has a rule in a phase, one of those that requests look up."""
-        return not self._by_phase.get(phase, _NO_RULES).empty
-
-    def looks_at_labels(self, kind: str, phase: Phase) -> bool:
-        """Return whether `rules` may omit rules for a kind because of the object's labels."""
-        return self._by_phase.get(phase, _NO_RULES).looks_at_labels(kind)
-
-    def turns_on(self, kind: str, pairs: Iterable[Pair], phase: Phase) -> bool:
-        """Return whether these labels may select rules that `rules` omits without them."""
-        return self._by_phase.get(phase, _NO_RULES).turns_on(kind, pairs)
+    def in_phase(self, phase: Phase) -> RuleIndex:
+        """Return the index of the rules of a phase, one of those that requests look up."""
+        return self._by_phase.get(phase, _NO_RULES)
 
     def _is_compiled(self, policy: Object) -> bool:
         """Return whether this edition of a policy, or a newer generation, is compiled."""

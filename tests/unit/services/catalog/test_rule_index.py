@@ -107,10 +107,10 @@ class TestLabels:
         assert found(store, known(labels={"env": "prod"})) == []
 
     def test_turns_on_reports_whether_any_rule_depends_on_a_label(self, store):
-        turns_on = store.turns_on
-        assert turns_on("ConfigMap", [("app", "x")], Phase.ADMISSION)
-        assert not turns_on("ConfigMap", [("app", "z")], Phase.ADMISSION)
-        assert not turns_on("Secret", [("app", "x")], Phase.ADMISSION)
+        turns_on = store.in_phase(Phase.ADMISSION).turns_on
+        assert turns_on("ConfigMap", [("app", "x")])
+        assert not turns_on("ConfigMap", [("app", "z")])
+        assert not turns_on("Secret", [("app", "x")])
 
 
 def test_names_and_namespaces_take_precedence_over_labels():
