@@ -19,12 +19,7 @@ from reconciler.kube.loader import KubeLoader
 from reconciler.kube.retrying import jittered
 from reconciler.observe.logs import logger
 from reconciler.observe.metrics import Metrics
-from reconciler.services.catalog.globalcontext import (
-    Dependencies,
-    GlobalContext,
-    Pace,
-    ProblemLog,
-)
+from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext, Pace, ProblemLog
 from reconciler.services.catalog.policy_store import PolicyStore, StoredPolicy
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import Kinds

@@ -16,12 +16,7 @@ from admission.exceptions import ExceptionFeed, ExceptionWebhook
 from admission.facts import Facts
 from admission.global_entries import NamedEntries
 from admission.heartbeat import Heartbeat
-from admission.informers import (
-    Informer,
-    NamespaceLabels,
-    OnEvent,
-    PolicyFeed,
-)
+from admission.informers import Informer, NamespaceLabels, OnEvent, PolicyFeed
 from admission.lookup import RuleLookup
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import WebhookServer

@@ -8,13 +8,7 @@ from typing import Self
 from reconciler.api.kinds import kinds_of, policy_named
 from reconciler.api.meta import Object, resource_version
 from reconciler.api.requestwire import parse_request, render_spec, render_status
-from reconciler.api.updaterequest import (
-    KIND,
-    RequestSpec,
-    RequestStatus,
-    State,
-    UpdateRequest,
-)
+from reconciler.api.updaterequest import KIND, RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.config import ControllerSettings, ProcessSettings
 from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.installation import REPLACING, Installation

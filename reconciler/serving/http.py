@@ -12,12 +12,7 @@ from reconciler.clock import Clock
 from reconciler.observe.logs import logger
 from reconciler.serving.bodies import SMALL, Bodies, Refused
 from reconciler.serving.callers import Callers
-from reconciler.serving.connections import (
-    ConnectionLimits,
-    ConnectionMetrics,
-    Context,
-    Listener,
-)
+from reconciler.serving.connections import ConnectionLimits, ConnectionMetrics, Context, Listener
 from reconciler.serving.messages import JSON, Request, Response, error_response
 from reconciler.serving.protocol import Connection
 from reconciler.serving.review import BadReview

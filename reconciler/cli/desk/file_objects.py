@@ -7,14 +7,7 @@ from typing import Any, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.cli.desk.cue import NO_CUE
-from reconciler.engine.loads import (
-    ApiLoad,
-    CueLoad,
-    GlobalLoad,
-    Load,
-    ObjectLoad,
-    ServiceLoad,
-)
+from reconciler.engine.loads import ApiLoad, CueLoad, GlobalLoad, Load, ObjectLoad, ServiceLoad
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.patch.openapi import read_definitions
 from reconciler.errors import AlreadyExists, Invalid, NotFound

@@ -8,13 +8,7 @@ from typing import Any
 
 from reconciler.api.meta import Object, PolicyRef, split_api_version
 from reconciler.cli.desk.file_objects import Key, Source, key_of
-from reconciler.cli.desk.operations import (
-    DELETE,
-    POLICY_UPDATE,
-    UPDATE,
-    Operation,
-    operation_for,
-)
+from reconciler.cli.desk.operations import DELETE, POLICY_UPDATE, UPDATE, Operation, operation_for
 from reconciler.cli.desk.values import DeskValues, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.chain import Chain, Group, Step, StepResult, grouped

@@ -13,13 +13,7 @@ from reconciler.cli.desk.progress import Bar
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import warn
 from reconciler.cli.output.words import number
-from reconciler.cli.work.place import (
-    Workplace,
-    policy_key,
-    stored_policy,
-    work_options,
-    workplace,
-)
+from reconciler.cli.work.place import Workplace, policy_key, stored_policy, work_options, workplace
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import InvalidPolicy, InvalidSetting, NotFound

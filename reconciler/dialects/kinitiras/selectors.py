@@ -9,11 +9,7 @@ from reconciler.api.meta import split_api_version
 from reconciler.dialects.kinitiras.texts import ABSENT
 from reconciler.engine import reading
 from reconciler.engine.match import KindSelector
-from reconciler.engine.match.selectors import (
-    LabelRequirement,
-    LabelSelector,
-    compile_selector,
-)
+from reconciler.engine.match.selectors import LabelRequirement, LabelSelector, compile_selector
 from reconciler.engine.values import wildcard
 from reconciler.errors import InvalidPolicy
 

@@ -17,13 +17,7 @@ from reconciler.dialects.kinitiras.tolerations import (
     read_tolerations,
     replaced_tolerations,
 )
-from reconciler.dialects.kinitiras.values import (
-    Constant,
-    Source,
-    as_text,
-    is_given,
-    read_source,
-)
+from reconciler.dialects.kinitiras.values import Constant, Source, as_text, is_given, read_source
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
 from reconciler.engine.allowance import STEPS_OF_ELEMENT

@@ -12,11 +12,7 @@ from reconciler.api.meta import Object
 from reconciler.dialects.base import annotations_of
 from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kubemod.items import Item
-from reconciler.dialects.kubemod.kinds import (
-    is_namespaced,
-    kinds_of,
-    tells_kinds,
-)
+from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of, tells_kinds
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION
 from reconciler.dialects.kubemod.patch import Edit
 from reconciler.dialects.kubemod.rule import Rule

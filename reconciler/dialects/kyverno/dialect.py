@@ -11,15 +11,8 @@ from reconciler.dialects.base import Original
 from reconciler.dialects.finding import Finding, Guard, Scope
 from reconciler.dialects.kyverno.autogen import ANNOTATION as AUTOGEN
 from reconciler.dialects.kyverno.lint.defaults import default_findings
-from reconciler.dialects.kyverno.lint.fields import (
-    existing_findings,
-    rule_findings,
-    spec_findings,
-)
-from reconciler.dialects.kyverno.lint.firing import (
-    firing_findings,
-    unused_entries,
-)
+from reconciler.dialects.kyverno.lint.fields import existing_findings, rule_findings, spec_findings
+from reconciler.dialects.kyverno.lint.firing import firing_findings, unused_entries
 from reconciler.dialects.kyverno.lint.names import unclosed_variables, unknown_names, wrong_calls
 from reconciler.dialects.kyverno.lint.patches import patch_findings
 from reconciler.dialects.kyverno.lint.protected import protected_findings

@@ -15,13 +15,7 @@ from urllib.parse import unquote
 from reconciler.dialects.kyverno.addresses import render_path, render_url
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
-from reconciler.engine.loads import (
-    ApiLoad,
-    ConfigMapLoad,
-    GlobalLoad,
-    ServiceLoad,
-    answer_to,
-)
+from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad, answer_to
 from reconciler.engine.values.addresses import check_header, check_name, check_own_service
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.engine.values.gonumbers import UINT64_MAX, format_float
-from reconciler.languages.gotemplate.quoting import (
-    can_backquote,
-    quote,
-    quote_character,
-    valid,
-)
+from reconciler.languages.gotemplate.quoting import can_backquote, quote, quote_character, valid
 from reconciler.languages.gotemplate.values import Uint, encode
 
 _BASES: Final = {"b": (2, "b"), "o": (8, "o"), "O": (8, "o"), "x": (16, "x"), "X": (16, "X")}

@@ -4,13 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from reconciler.languages.gval.limits import Run
-from reconciler.languages.gval.values import (
-    UNDEFINED,
-    Failure,
-    text_of,
-    to_condition,
-    to_index,
-)
+from reconciler.languages.gval.values import UNDEFINED, Failure, text_of, to_condition, to_index
 
 Evaluate = Callable[[Run, Any], Any]
 """Returns a value in a run; the second argument is the value of ``@``."""

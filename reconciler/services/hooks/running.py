@@ -24,13 +24,7 @@ from reconciler.errors import (
 )
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.operations import OBJECTS, Operation, after_failure, read_operations
-from reconciler.hooks.plan import (
-    Plan,
-    Step,
-    encode,
-    needs_plan,
-    planned,
-)
+from reconciler.hooks.plan import Plan, Step, encode, needs_plan, planned
 from reconciler.hooks.ports import HookRef, Runs
 from reconciler.requests.redaction import HIDDEN, quotable_permission, said, withheld
 from reconciler.services.hooks.operations import OperationResult, OperationRunner

@@ -12,13 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.meta import (
-    ANNOTATION_RUN,
-    Object,
-    PolicyRef,
-    policy_ref,
-    resource_version,
-)
+from reconciler.api.meta import ANNOTATION_RUN, Object, PolicyRef, policy_ref, resource_version
 from reconciler.api.policystatus import (
     MAX_TEXT,
     blank_progress,

@@ -13,13 +13,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from reconciler.api.meta import Object, ref_of
-from reconciler.api.updaterequest import (
-    Reason,
-    RequestSpec,
-    Source,
-    SweepProgress,
-    UpdateRequest,
-)
+from reconciler.api.updaterequest import Reason, RequestSpec, Source, SweepProgress, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
 from reconciler.engine.match import Subject

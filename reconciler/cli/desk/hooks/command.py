@@ -21,13 +21,7 @@ from reconciler.cli.desk.hooks.executing import (
     yes_option,
 )
 from reconciler.cli.desk.hooks.report import Report
-from reconciler.cli.desk.hooks.subjects import (
-    Declared,
-    DeskHook,
-    Script,
-    declared_in,
-    is_declared,
-)
+from reconciler.cli.desk.hooks.subjects import Declared, DeskHook, Script, declared_in, is_declared
 from reconciler.cli.desk.inputs import placed
 from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.masking import Mask, mask_of

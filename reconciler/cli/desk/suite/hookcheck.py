@@ -11,13 +11,7 @@ from reconciler.cli.desk.file_objects import FileObjects, Scopes, key_of
 from reconciler.cli.desk.hooks.effects import SERVERS_OWN, effects_of
 from reconciler.cli.desk.hooks.executing import desk_tools, executables_in, faults_of
 from reconciler.cli.desk.hooks.stage import HookStage
-from reconciler.cli.desk.hooks.subjects import (
-    Declared,
-    DeskHook,
-    Script,
-    declared_in,
-    is_declared,
-)
+from reconciler.cli.desk.hooks.subjects import Declared, DeskHook, Script, declared_in, is_declared
 from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.suite.check import End, Row, TestRun, tidy
 from reconciler.cli.desk.suite.hookmodel import HookTest, Step

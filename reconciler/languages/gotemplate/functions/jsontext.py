@@ -17,13 +17,7 @@ from reconciler.languages.gotemplate.signature import (
     family,
     function,
 )
-from reconciler.languages.gotemplate.values import (
-    Int,
-    Opaque,
-    Record,
-    deref,
-    is_nil,
-)
+from reconciler.languages.gotemplate.values import Int, Opaque, Record, deref, is_nil
 
 _ESCAPES: Final = {"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _ESCAPED: Final = re.compile('[\x00-\x1f"\\\\\u2028\u2029\udc80-\udcff]')
