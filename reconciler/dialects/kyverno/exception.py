@@ -73,6 +73,9 @@ def compile_exception(obj: Object) -> PolicyException:
 
 def _conditions(spec: Mapping[str, Any]) -> Conditions | None:
     raw = spec.get("conditions")
+    if isinstance(raw, Mapping) and raw.get("any") == []:
+        # Unlike in a rule, an empty block does not restrict.
+        raw = {**raw, "any": None}
     return None if raw is None else compile_conditions(raw, location="spec.conditions")
 
 
@@ -130,19 +133,22 @@ def _read_match(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     for form, value in match.items():
         place = f"spec.match.{form}"
         filters = reading.sequence(value, place)
-        kept[form] = [_for_any_operation(item) for item in filters]
+        kept[form] = [*read_each(_for_any_operation, filters, place)]
         for index, item in enumerate(filters):
             if isinstance(item, Mapping) and any(map(item.get, _USER_FIELDS)):
                 asking = asking or f"{place}[{index}]"
     return kept, asking
 
 
-def _for_any_operation(item: Any) -> Any:
+def _for_any_operation(item: Any, place: str) -> Any:
     # An exception applies to an object regardless of the operation.
     if not isinstance(item, Mapping) or not isinstance(item.get("resources"), Mapping):
         return item
     resources = item["resources"]
     kept = {field: value for field, value in resources.items() if field != "operations"}
+    if resources.get("operations") and not any((*kept.values(), *map(item.get, _USER_FIELDS))):
+        reason = "an exception applies to all operations; to mean all objects, write kinds: ['*']"
+        raise InvalidPolicy(f"{place}.resources", reason)
     return {**item, "resources": kept}
 
 

@@ -161,6 +161,12 @@ class TestTriggers:
         conditions = {"all": [{"key": key, "operator": "Equals", "value": "on"}]}
         assert holds({"conditions": conditions}) is expected
 
+    @pytest.mark.parametrize(("value", "expected"), [("on", True), ("off", False)])
+    def test_an_empty_any_block_does_not_restrict(self, value, expected):
+        block = [{"key": "{{ request.object.data.mode }}", "operator": "Equals", "value": value}]
+        assert holds({"conditions": {"any": [], "all": block}}) is expected
+        assert holds({"conditions": {"any": []}})
+
     def test_unknown_namespace_labels_leave_an_exception_undecided(self):
         selector = {"matchLabels": {"env": "prod"}}
         match = {"any": [{"resources": {"kinds": ["ConfigMap"], "namespaceSelector": selector}}]}
@@ -291,6 +297,11 @@ class TestRefused:
             ),
             ({"match": {"any": [{}]}}, "spec.match", "not specified"),
             ({"match": {"any": MAPS}}, "spec.match.any", "expected a list"),
+            (
+                {"match": {"any": [*MAPS["any"], {"resources": {"operations": ["DELETE"]}}]}},
+                "spec.match.any[1].resources",
+                "write kinds",
+            ),
             ({"exceptions": []}, "spec.exceptions", "at least one policy"),
             (
                 {"exceptions": [{"policyName": "", "ruleNames": ["r"]}]},
