@@ -242,7 +242,8 @@ class _Resolution:
         for index, (written, value) in enumerate(items):
             entry = anchors.entries.get(index)
             if entry is None:
-                plain[written] = value
+                # Of a key that is given with and without an anchor, the anchored one counts.
+                plain.setdefault(written, value)
             else:
                 key, kept = self._entry(entry, written, value, resource, schema)
                 if kept is not _NOTHING:

@@ -94,6 +94,16 @@ def test_add_if_absent_adds_only_what_is_absent() -> None:
     assert preprocess({"metadata": {"labels": {"+(tier)": "back"}}}, pod()) == {}
 
 
+@pytest.mark.parametrize("first", ["team", "+(team)"])
+def test_a_key_with_an_anchor_comes_before_the_same_key_without_one(first: str) -> None:
+    values = {"+(team)": "new", "team": "changed"}
+    labels = {first: values.pop(first), **values}
+    patch = {"metadata": {"labels": labels}}
+    assert preprocess(patch, pod()) == {"metadata": {"labels": {"team": "new"}}}
+    there = {"metadata": {"labels": {"team": "old"}}}
+    assert preprocess(patch, there) == {"metadata": {"labels": {"team": "changed"}}}
+
+
 def test_a_key_with_null_counts_as_present() -> None:
     patch = {"spec": {"+(priority)": 5}}
     assert preprocess(patch, pod(priority=None)) == {}
