@@ -121,9 +121,11 @@ def _given_elements(declared: Any, scope: Scope) -> tuple[ElementEntry, ...]:
 
 
 def _strategic(raw: Any, location: str, scope: Scope) -> tuple[tuple[Edit, ...], Convergence]:
+    field = "patchStrategicMerge"
+    within = (field,) if scope.elements else ("mutate", field)
     with ErrorList() as errors:
         template = errors.attempt(
-            checked_template, raw, location, scope, mirrors=not scope.elements
+            checked_template, raw, location, scope, mirrors=not scope.elements, within=within
         )
         patch = compile_strategic(raw, location=location)
         if template is None:

@@ -163,6 +163,7 @@ def compile_template(
     *,
     location: str = "",
     at: Path | None = (),
+    within: Sequence[str] = (),
     limits: Limits = DEFAULT_LIMITS,
     check: Check | None = None,
 ) -> Template:
@@ -173,6 +174,7 @@ def compile_template(
         location: Of the document in the policy, for messages.
         at: The path of the target or trigger that the document describes, for ``{{ @ }}``; None
             where it describes none, which makes ``{{ @ }}`` an error.
+        within: The fields that lead to the document from where absolute references begin.
         limits: The bounds of compilation and evaluation.
         check: Refuses an expression that is not allowed at its location. If given, it also
             handles wrong calls, which are in `Expression.faults`.
@@ -180,9 +182,14 @@ def compile_template(
     Raises:
         InvalidPolicy: Expressions or references are wrong; it holds all errors.
     """
+    root = document
+    for field_name in reversed(within):
+        root = {field_name: root}
     with ErrorList() as errors:
         compiler = _Compiler(
             document=document,
+            root=root,
+            within=tuple(within),
             location=location,
             at=at,
             limits=limits,
@@ -230,6 +237,8 @@ def place(location: str, path: Sequence[str | int]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiler:
     document: Any
+    root: Any
+    within: Path
     location: str
     at: Path | None
     limits: Limits
@@ -274,8 +283,8 @@ class _Compiler:
 
     def _parts(self, text: str, path: Path, here: Path | None) -> _Parts:
         at = place(self.location, path)
-        pointer = "".join("/" + references.step(str(step)) for step in path)
-        text = references.resolve(text, self.document, pointer, location=at)
+        pointer = "".join("/" + references.step(str(step)) for step in (*self.within, *path))
+        text = references.resolve(text, self.root, pointer, location=at)
         parts: list[str | _Variable] = []
         position = 0
         for variable in braces.find(text, passes=self.limits.passes, location=at):

@@ -1,5 +1,6 @@
 """The scopes of a rule: the variables that each of its parts may use."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -64,7 +65,12 @@ TRIGGER = Scope()
 
 
 def checked_template(
-    document: Any, location: str, scope: Scope, *, mirrors: bool = False
+    document: Any,
+    location: str,
+    scope: Scope,
+    *,
+    mirrors: bool = False,
+    within: Sequence[str] = (),
 ) -> Template:
     """Return a compiled document that uses only names in its scope.
 
@@ -73,12 +79,14 @@ def checked_template(
         location: Of the document in the policy.
         scope: The names that are known where it is rendered.
         mirrors: The document has the shape of the target, so that it may use ``{{ @ }}``.
+        within: As of `compile_template`.
 
     Raises:
         InvalidPolicy: An expression is wrong, or uses an unknown name.
     """
     check = partial(check_expression, scope=scope)
-    return compile_template(document, location=location, at=() if mirrors else None, check=check)
+    at = () if mirrors else None
+    return compile_template(document, location=location, at=at, within=within, check=check)
 
 
 def check_expression(expression: Expression, location: str, scope: Scope) -> None:

@@ -4,6 +4,8 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.dialects.registry import compile_policy
+from reconciler.engine.context import Context
+from reconciler.engine.evaluate import change
 from reconciler.errors import InvalidPolicy
 from tests.unit.dialects.kyverno.conftest import Build
 
@@ -57,6 +59,27 @@ def test_a_foreach_around_a_foreach_has_nothing_but_a_list_and_an_order(rule, be
 
 
 class TestStrategic:
+    @pytest.mark.parametrize(
+        ("block", "root"),
+        [
+            (lambda patch: {"patchStrategicMerge": patch}, "/mutate/patchStrategicMerge"),
+            (
+                lambda patch: {"foreach": [{"list": "`[1]`", "patchStrategicMerge": patch}]},
+                "/patchStrategicMerge",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("start", ["", "../../../../.."])
+    def test_a_reference_begins_at_the_root_of_the_rule_or_of_the_block(
+        self, rule, block, root, start
+    ):
+        patch = {"data": {"a": "one", "b": f"$({start}{root}/data/a)"}}
+        (program,) = compile_policy(rule((("mutate",), block(patch)))).programs
+        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+        data = {"request": {"object": obj, "operation": "CREATE"}}
+        result = change(program, None, Context(data), obj)
+        assert result.after["data"] == {"a": "one", "b": "one"}
+
     @pytest.mark.parametrize("patch", ["text", ["x"], 1])
     def test_a_strategic_patch_that_is_not_an_object_is_refused(self, rule, patch):
         error = refusal(rule((("mutate", "patchStrategicMerge"), patch)))
