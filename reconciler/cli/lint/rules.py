@@ -51,6 +51,7 @@ RULES: Final = {
     "not-acted-on": "A rule or field is stored, but has no effect.",
     "undefined-differs": "A comparison is true if its path does not exist.",
     "existence-filter": "A filter also keeps elements without the field that it names.",
+    "list-compared": "A path that returns a list is used as a condition or a single value.",
     "no-element": "@ is used outside a filter.",
     "quoted-value": "A value to compare with contains quotes.",
     "long-number": "A number to compare with is printed in another form, such as 1e+06.",

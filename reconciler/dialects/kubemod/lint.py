@@ -16,7 +16,18 @@ from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of, tells_kin
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION
 from reconciler.dialects.kubemod.patch import Edit
 from reconciler.dialects.kubemod.rule import Rule
-from reconciler.languages.gval.syntax import Constant, Filter, Infix, Key, Node, Path, parts_of
+from reconciler.languages.gval.syntax import (
+    Array,
+    Constant,
+    Filter,
+    Infix,
+    Key,
+    Node,
+    Path,
+    Prefix,
+    SeveralStep,
+    parts_of,
+)
 
 _LONG_NUMBER: Final = re.compile(r"[0-9]{7,}")
 _MAPS_OF_TEXTS: Final = ((("metadata",), ("labels",)), (("metadata",), ("annotations",)))
@@ -61,6 +72,15 @@ def _item_findings(item: Item) -> Iterator[Finding]:
 
 def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
     for node in parts_of(tree):
+        if _compares_a_list(node):
+            yield _warning(
+                "list-compared",
+                place,
+                "a path with *, .., a filter or a slice returns a list, which is neither true nor"
+                " false and equals no single value",
+                "write length(...) > 0, or compare the elements in a filter: [? @ == ...]",
+            )
+            continue
         match node:
             case Infix("!=" | "!~" as sign, left, right) if _may_be_undefined(left, right):
                 yield _warning(
@@ -83,6 +103,24 @@ def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
                     "@ has no value outside of a filter",
                     "write $ for the object",
                 )
+
+
+def _compares_a_list(node: Node | Filter) -> bool:
+    """Return whether the results of a path are taken for a condition, or for a single value."""
+    match node:
+        case Filter(operand) | Prefix("!", operand) | Infix("in", operand, Array()):
+            return _is_list(operand)
+        case Infix("&&" | "||", left, right):
+            return _is_list(left) or _is_list(right)
+        case Infix("==" | "!=", left, right):
+            sides = (left, right)
+            return any(map(_is_list, sides)) and any(isinstance(one, Constant) for one in sides)
+        case _:
+            return False
+
+
+def _is_list(node: Node) -> bool:
+    return isinstance(node, Path) and any(isinstance(step, SeveralStep) for step in node.steps)
 
 
 def _may_be_undefined(left: Node, right: Node) -> bool:

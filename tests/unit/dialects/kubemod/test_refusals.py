@@ -173,6 +173,12 @@ def codes(rule: Object) -> set[str]:
         (with_item(select='$.spec.x != "a"'), "undefined-differs"),
         (with_item(select='$.spec.x[? @.y !~ "a"]'), "undefined-differs"),
         (with_item(select="$.spec.x[? @.y]"), "existence-filter"),
+        (with_item(select="$.spec.x[? @.y[? @.z == 80]].name"), "list-compared"),
+        (with_item(select='$.spec.x[*].name == "a"'), "list-compared"),
+        (with_item(select='"a" != $.spec.x[0:2].name'), "list-compared"),
+        (with_item(select='$..image in ["a", "b"]'), "list-compared"),
+        (with_item(select='$.kind == "Pod" && $.spec.x[? @.y == 1]'), "list-compared"),
+        (with_item(select="!$.spec.x.*"), "list-compared"),
         (with_item(select="@.kind"), "no-element"),
         (with_item(matchValue='"Pod"'), "quoted-value"),
         (with_item(select="$.spec.replicas", matchValue="1000000"), "long-number"),
@@ -194,6 +200,13 @@ def test_lint_warns_of_surprising_rules(rule: Object, code: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "select", ["$.spec.x[? @.y[? @.z == 80]].name", '$.spec.x[*].name != "a"']
+)
+def test_lint_does_not_take_a_list_for_a_field_that_may_be_missing(select: str) -> None:
+    assert codes(with_item(select=select)).isdisjoint({"existence-filter", "undefined-differs"})
+
+
+@pytest.mark.parametrize(
     "rule",
     [
         patching(ADD),
@@ -205,6 +218,7 @@ def test_lint_warns_of_surprising_rules(rule: Object, code: str) -> None:
                 {"select": "$.spec.containers[*].name", "matchValue": "side", "negate": True},
                 {"select": '$.spec.containers[? @ != "x" && isDefined(@.image)]'},
                 {"select": "isDefined($.spec.x) && $.spec.x == 1"},
+                {"select": "length($.spec.x[? length(@.y[*]) > 0]) == 1 && $.spec.x[*] == []"},
             ],
             patch=[{"op": "add", "path": "/spec/containers/-1", "value": "name: side"}],
         ),
