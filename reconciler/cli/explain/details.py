@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from reconciler.dialects.kubemod.parts import Items
 from reconciler.dialects.kyverno.entries import Entry
 from reconciler.dialects.kyverno.mutation import Edit
 from reconciler.dialects.kyverno.parts import KyvernoRule
@@ -31,12 +32,13 @@ class RuleDetails:
     filters: bool = False
     entries: tuple[Entry, ...] = ()
     preconditions: Conditions | None = None
+    items: Items | None = None
     targets: tuple[TargetDetails, ...] = ()
     edits: tuple[Edit, ...] = ()
 
 
 def details_of(program: Program) -> RuleDetails:
-    """Return the parts of a rule; for a dialect without such parts, only its targets."""
+    """Return the parts of a rule; for a dialect without such parts, its items and targets."""
     parts = program.mutation
     if isinstance(parts, KyvernoRule):
         return RuleDetails(
@@ -55,4 +57,7 @@ def details_of(program: Program) -> RuleDetails:
             edits=parts.edits,
         )
     needs = () if program.targets is None else program.targets.target_rights()
-    return RuleDetails(targets=tuple(TargetDetails(location=need.location) for need in needs))
+    return RuleDetails(
+        items=program.condition if isinstance(program.condition, Items) else None,
+        targets=tuple(TargetDetails(location=need.location) for need in needs),
+    )

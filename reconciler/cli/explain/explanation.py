@@ -9,6 +9,7 @@ from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
 from reconciler.cli.desk.session import NOT_ON_CHANGE
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.details import details_of
+from reconciler.cli.explain.items import explain_items
 from reconciler.cli.explain.options import Plan
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.outline_writer import FAIL, NO, OPEN, YES, OutlineWriter
@@ -99,6 +100,8 @@ class Explanation:
             await explain_conditions(
                 parts.preconditions, raw.get("preconditions"), "preconditions", values, writer
             )
+        if parts.items is not None:
+            await explain_items(parts.items, raw, values, writer)
         if not await self._fires(run, values, writer):
             return step.skip("")
         if program.verdict is not None:

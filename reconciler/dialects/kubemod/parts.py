@@ -1,8 +1,8 @@
 """The parts of a ModRule's program other than its scope and its patch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from reconciler.api.rights import Need
 from reconciler.dialects.kubemod.items import Item
@@ -29,12 +29,26 @@ class Items:
 
     def evaluate(self, context: Context) -> ConditionResult:
         """Return whether all items hold, with the reason of the first that does not."""
-        view = View(context, context.data["request"]["object"] or {}, self.references)
+        view = self._view(context)
         for item in self.items:
-            seen = view.full() if item.names_references else view.plain
-            if reason := item.why_not(seen, context.allowance):
+            if reason := item.why_not(_seen_by(item, view), context.allowance):
                 return ConditionResult(passed=False, message=reason)
         return _HOLDS
+
+    def seen_by(self, item: Item, context: Context) -> Mapping[str, Any]:
+        """Return the data that an item reads.
+
+        Raises:
+            EvaluationError: A reference cannot be read.
+        """
+        return _seen_by(item, self._view(context))
+
+    def _view(self, context: Context) -> View:
+        return View(context, context.data["request"]["object"] or {}, self.references)
+
+
+def _seen_by(item: Item, view: View) -> Mapping[str, Any]:
+    return view.full() if item.names_references else view.plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

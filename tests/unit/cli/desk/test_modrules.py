@@ -1,8 +1,11 @@
 """ModRules on the command line."""
 
+import json
+
 import pytest
 
 from tests.unit.cli.desk.conftest import Desk
+from tests.unit.dialects.kubemod.modrules import modrule
 
 RULES = """
 apiVersion: api.kubemod.io/v1beta1
@@ -29,6 +32,7 @@ spec:
   - {select: $.kind, matchValue: Pod}
   - {select: '$.spec.containers[*].image', matchRegex: ":latest$"}
 """
+ADD = {"op": "add", "path": "/metadata/labels/x", "value": "y"}
 OBJECTS = """
 apiVersion: v1
 kind: Pod
@@ -103,3 +107,56 @@ def test_lint_names_the_place_in_the_file(rules: Desk) -> None:
     assert "unknown field 'matchPattern'" in done.stdout
     rules.write("rules.yaml", RULES)
     assert rules.run("lint", "--strict", "rules.yaml").exit_code == 0
+
+
+ITEMS = """
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: items}
+spec:
+  type: Patch
+  match:
+  - {select: $.syntheticRefs.namespace.metadata.labels.team, matchValue: blue}
+  - {select: '$.spec.containers[*].image', matchRegex: ":latest$", matchFor: All}
+  - {select: '$.spec.containers[7].name', negate: true}
+  - {select: $.metadata.labels.lost}
+  - {select: 'length($.spec.containers) > 1'}
+  patch:
+  - {op: add, path: /metadata/labels/x, value: y}
+"""
+
+
+def test_explain_shows_every_item_with_its_value(rules: Desk) -> None:
+    rules.write("items.yaml", ITEMS)
+    said = rules.run("explain", "items.yaml", "--trigger", "objects.yaml").stdout.splitlines()
+    start = next(index for index, line in enumerate(said) if "spec.match[0]" in line)
+    assert " ".join(" ".join(said[start:]).split()).startswith(
+        "yes spec.match[0]: $.syntheticRefs.namespace.metadata.labels.team"
+        ' = "blue" (matchValue: blue)'
+        ' yes spec.match[1]: $.spec.containers[*].image = ["web:latest"]'
+        " (matchRegex: :latest$, matchFor: All)"
+        " yes spec.match[2]: $.spec.containers[7].name fails: an index is out of range"
+        " (negate: true)"
+        ' no spec.match[3]: $.metadata.labels.lost = "<undefined>"'
+        " no spec.match[4]: length($.spec.containers) > 1 = false"
+        " no the rule does not fire: preconditions not met; spec.match[3] does not hold"
+    )
+
+
+def test_explain_hides_what_an_item_reads_or_computes_from_a_secret(desk: Desk) -> None:
+    items = [
+        {"select": "$.data.key"},
+        {"select": '$.data.key + "!"'},
+        {"select": "$.data.key + 1"},
+        {"select": '$.data.key != "x"'},
+    ]
+    rule = modrule(type="Patch", match=items, patch=[ADD], namespace="default")
+    desk.write("rule.yaml", json.dumps(rule))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    desk.write("secret.yaml", json.dumps({**secret, "data": {"key": "MTIz"}}))
+    desk.write("home.yaml", OBJECTS.partition("---")[2])
+    words = ["rule.yaml", "--trigger", "secret.yaml", "--target", "home.yaml"]
+    said = " ".join(desk.run("explain", *words).stdout.split())
+    assert "MTIz" not in said
+    assert 'spec.match[0]: $.data.key = "***" yes spec.match[1]' in said
+    assert 'spec.match[1]: $.data.key + "!" = *** yes spec.match[2]' in said
