@@ -2,13 +2,12 @@
 
 import contextlib
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.table import Table
 
 from devcluster import parts, sessions, shell, state
 from devcluster.binaries import Binaries, read_source
@@ -17,6 +16,8 @@ from devcluster.follow import follow, log_files, print_last
 from devcluster.install import OVERLAYS
 from devcluster.obtain import obtain
 from devcluster.programs import answers
+from reconciler.cli.output.screen import screen_of
+from reconciler.cli.output.table import table
 from reconciler.errors import InvalidSetting
 
 _DIRECTORY = click.option(
@@ -29,6 +30,8 @@ _DIRECTORY = click.option(
     show_envvar=True,
     help="Folder of this cluster's files; one folder, one cluster.",
 )
+
+_ENDED = "ended"
 
 
 def _note(text: str) -> None:
@@ -161,17 +164,21 @@ def status(context: click.Context, *, directory: Path) -> None:
     if not found:
         _note(f"Nothing runs in {directory}; `retrofit dev up` starts a cluster")
         context.exit(1)
-    table = Table("part", "pid", "state", box=None, pad_edge=False)
-    well = True
-    for process in (member for group in found.groups() for member in group.members):
-        says = _condition(process)
-        well = well and says in {"running", "ready"}
-        table.add_row(process.name, str(process.pid), says)
+    parts_of_it = [member for group in found.groups() for member in group.members]
+    conditions = [_condition(process) for process in parts_of_it]
+    rows = [
+        (process.name, str(process.pid), condition)
+        for process, condition in zip(parts_of_it, conditions, strict=True)
+    ]
     click.echo(f"server      {found.server}")
     click.echo(f"kubeconfig  {found.kubeconfig}")
     click.echo(f"logs        {parts.Layout(directory=directory).logs}")
-    Console().print(table)
-    context.exit(0 if well else 1)
+    for line in table([("part", "pid", "state"), *rows], screen_of(sys.stdout).width):
+        click.echo(line)
+    if _ENDED in conditions:
+        again = f"retrofit dev up --dir {shlex.quote(str(directory))}"
+        _note(f"The log of what has ended says why; `{again}` starts it again")
+    context.exit(0 if {*conditions} <= {"running", "ready"} else 1)
 
 
 _LOGS_EPILOG = """\b
@@ -231,7 +238,7 @@ def control_plane() -> None:
 
 def _condition(process: state.Process) -> str:
     if not process.running():
-        return "ended"
+        return _ENDED
     if not process.health:
         return "running"
     return "ready" if answers(process.health) else "not ready"

@@ -6,9 +6,15 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.status import Status
 
+from reconciler.cli.output.terminal import bare_stream
 from reconciler.clock import Clock, SystemClock
 
 _EVERY = 15.0
+
+
+def console_of(stream: TextIO) -> Console:
+    """Return a console on a stream, past `visible_streams`, which would write out its colours."""
+    return Console(file=bare_stream(stream))
 
 
 class Progress:
@@ -22,7 +28,7 @@ class Progress:
         self._reported = self._began
         self._status: Status | None = None
         if self._stream.isatty():
-            self._status = Console(file=self._stream).status("")
+            self._status = console_of(self._stream).status("")
 
     def __enter__(self) -> Self:
         """Start the status line."""

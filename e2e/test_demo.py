@@ -1,6 +1,8 @@
 """A user runs `retrofit dev demo`."""
 
+import contextlib
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -52,6 +54,28 @@ def test_the_demo_shows_all_four_facts_and_leaves_no_file(tmp_path: Path) -> Non
     (seconds,) = re.findall(r"^([0-9.]+) s in all\.$", done.stdout, re.MULTILINE)
     assert float(seconds) < PROMISED
     assert list(tmp_path.iterdir()) == []
+
+
+def test_on_a_terminal_the_colours_of_the_demo_are_colours(tmp_path: Path) -> None:
+    near, far = pty.openpty()
+    with subprocess.Popen(
+        [RETROFIT, "dev", "demo"],
+        stdin=subprocess.DEVNULL,
+        stdout=far,
+        stderr=far,
+        env={**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm", "NO_COLOR": ""},
+        cwd=tmp_path,
+    ) as process:
+        os.close(far)
+        # Reading a closed terminal ends with an error, not with an end of file.
+        shown = b""
+        with os.fdopen(near, "rb", 0) as stream, contextlib.suppress(OSError):
+            while chunk := stream.read(65536):
+                shown += chunk
+        assert process.wait(timeout=200) == 0
+    text = shown.decode()
+    assert "\x1b[1m1  A changed ConfigMap" in text
+    assert "\\x1b" not in text
 
 
 def test_with_keep_the_cluster_of_the_demo_runs_until_down(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """The command `retrofit dev demo`."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from devcluster.demo.run import run
+from devcluster.progress import console_of
 
 _EPILOG = """\b
 Examples:
@@ -39,4 +40,4 @@ def demo(*, keep: bool, directory: Path) -> None:
 
     Exit code 1 if something is not as expected.
     """
-    run(Console(), os.environ, directory.absolute() if keep else None)
+    run(console_of(sys.stdout), os.environ, directory.absolute() if keep else None)

@@ -1,8 +1,13 @@
 """`retrofit dev`: messages where nothing runs, the names of logs, and progress while waiting."""
 
+import contextlib
 import io
 import os
+import pty
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from click.testing import CliRunner
@@ -10,9 +15,10 @@ from typing_extensions import override
 
 from devcluster import state
 from devcluster.follow import log_files, print_last
-from devcluster.progress import Progress
+from devcluster.progress import Progress, console_of
 from devcluster.waiting import wait_until
 from reconciler.cli.main import retrofit
+from reconciler.cli.output.terminal import visible_streams
 from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
 
@@ -27,6 +33,57 @@ def test_commands_report_a_folder_where_nothing_runs(
     assert done.exit_code == code
     assert "Nothing runs in" in done.stderr or "there are: none" in done.stderr
     assert not (tmp_path / "absent").exists()
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[tuple[TextIO, int]]:
+    """Yield a terminal that is standard output and standard error of a command, and its reader."""
+    near, far = pty.openpty()
+    with (
+        os.fdopen(near, "rb", 0),
+        os.fdopen(far, "w") as stream,
+        contextlib.redirect_stdout(stream),
+        contextlib.redirect_stderr(stream),
+    ):
+        yield stream, near
+
+
+def _closed(stream: TextIO, near: int) -> str:
+    """Close a terminal, and return all that was written to it."""
+    stream.close()
+    shown = b""
+    # Reading a closed terminal ends with an error, not with an end of file.
+    with contextlib.suppress(OSError):
+        while part := os.read(near, 65536):
+            shown += part
+    return shown.decode()
+
+
+def test_on_a_terminal_colours_are_colours_and_not_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with _terminal() as (stream, near), visible_streams():
+        console_of(sys.stderr).print("[bold]scene[/bold]")
+        console_of(sys.stdout).print("[bold]act[/bold]")
+        with Progress() as progress:
+            progress.update("building")
+        shown = _closed(stream, near)
+    assert shown.startswith("\x1b[1mscene\x1b[0m\r\n\x1b[1mact\x1b[0m\r\n")
+    assert "building" in shown
+    assert "\\x1b" not in shown
+
+
+def test_a_program_that_has_ended_is_reported_with_the_remedy(tmp_path: Path) -> None:
+    part = state.Process(name="retrofit-controller", pid=os.getpid(), mark="before")
+    group = state.Group(supervisor=part, members=(part,))
+    state.save(tmp_path, state.State(kubeconfig="k", server="s", cluster=group, programs=None))
+    with _terminal() as (stream, near):
+        with contextlib.suppress(SystemExit):
+            retrofit(["dev", "status", "--dir", str(tmp_path)])
+        shown = _closed(stream, near)
+    assert "x1b" not in shown
+    assert f"retrofit-controller  {os.getpid()}" in shown
+    assert f"retrofit dev up --dir {tmp_path}" in shown
 
 
 def test_the_status_names_the_folder_of_the_logs_in_full(tmp_path: Path) -> None:
