@@ -157,7 +157,11 @@ class _Retrofit(click.Group):
     @override
     def main(self, *args: Any, **kwargs: Any) -> Any:
         with visible_streams():
-            return super().main(*args, **kwargs)
+            try:
+                return super().main(*args, **kwargs)
+            except OSError as error:  # A help text that cannot be written.
+                warn(f"Error: {error}")
+                sys.exit(NOT_RUN)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:

@@ -83,6 +83,8 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
         yield from _documents(content, source)
     except (yaml.MarkedYAMLError, Unreadable) as error:
         raise InvalidSetting(f"{source}{_mark(error)}: is not YAML: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        raise InvalidSetting(f"{source}{_undecodable(content, error)}") from error
     except (yaml.YAMLError, UnicodeError) as error:
         problem = " ".join(str(error).split())
         raise InvalidSetting(f"{source}: is not YAML: {problem}") from error
@@ -91,6 +93,18 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
 def _mark(error: Any) -> str:
     mark = error.mark if isinstance(error, Unreadable) else error.problem_mark
     return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+
+
+def _undecodable(content: bytes, error: Any) -> str:
+    line = content.count(b"\n", 0, error.position) + 1
+    before = content[content.rfind(b"\n", 0, error.position) + 1 : error.position]
+    column = len(before.decode(errors="replace")) + 1
+    problem = (
+        "is not UTF-8: save it as UTF-8"
+        if "UTF-" in error.reason
+        else f"is not YAML: {error.reason} (#x{error.character:02x})"
+    )
+    return f":{line}:{column}: {problem}"
 
 
 def _several(content: bytes) -> bool:

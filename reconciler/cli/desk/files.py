@@ -194,6 +194,8 @@ def _paths(name: str, base: Path | None) -> list[tuple[Path, bool]]:
 
 
 def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:
+    if not name:  # To `Path` it is the current folder.
+        raise InvalidSetting("the name of a file is empty")
     path = Path(name) if base is None else base / name
     if path.is_dir():
         found = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES)

@@ -144,9 +144,8 @@ def _report(files: Iterable[Rewritten], move: Move, *, dry: bool) -> bool:
         elif dry:
             for line in file.diff():
                 click.echo(screen.style(line, fg=_COLOURS.get(line[:1])))
-    screen = screen_of(sys.stderr)
-    for line in screen.fold(_summary(fates, dry=dry)):
-        click.echo(line, err=True)
+    if fates:
+        warn(_summary(fates, dry=dry))
     return bad
 
 

@@ -1,7 +1,6 @@
 """The command line of `retrofit status`."""
 
 import asyncio
-import contextlib
 import sys
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from reconciler.cli.work.place import (
     workplace,
 )
 from reconciler.cli.work.report import data_of, lines_of
-from reconciler.cli.work.watch import looks, show_frame
+from reconciler.cli.work.watch import looks, show_frame, until_interrupted
 from reconciler.errors import Forbidden, InvalidSetting
 from reconciler.kube.hooks import KubeHooks
 
@@ -55,7 +54,7 @@ def status(policy: str, *, namespace: str, output: str, watch: bool, **address: 
       2  could not run: wrong usage, no such policy, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     key = policy_key(policy) if policy else ""
-    with contextlib.suppress(KeyboardInterrupt):
+    with until_interrupted(watching=watch):
         asyncio.run(_status(key, namespace, output, watch=watch, address=address))
 
 

@@ -1,7 +1,6 @@
 """The command line of `retrofit top`."""
 
 import asyncio
-import contextlib
 import shutil
 import sys
 from functools import partial
@@ -15,7 +14,7 @@ from reconciler.cli.work.board import Board, rates
 from reconciler.cli.work.look import look_at
 from reconciler.cli.work.picture import data_of_board, picture
 from reconciler.cli.work.place import policy_key, work_options, workplace
-from reconciler.cli.work.watch import looks, show_frame
+from reconciler.cli.work.watch import looks, show_frame, until_interrupted
 
 _EPILOG = """\b
 Examples:
@@ -45,7 +44,7 @@ def top(policy: str, *, output: str, watch: bool, **address: Any) -> None:
       2  could not run: wrong usage, no such policy, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
     key = policy_key(policy) if policy else ""
-    with contextlib.suppress(KeyboardInterrupt):
+    with until_interrupted(watching=watch):
         asyncio.run(_top(key, output, watch=watch, address=address))
 
 

@@ -1,6 +1,7 @@
 """Polling of a cluster, with a new frame of output each time."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
@@ -15,6 +16,11 @@ T = TypeVar("T")
 
 PAUSE = 2.0
 """Seconds between two polls."""
+
+
+def until_interrupted(*, watching: bool) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which Ctrl-C is the regular end of a watch, and of nothing else."""
+    return contextlib.suppress(KeyboardInterrupt) if watching else contextlib.nullcontext()
 
 
 async def looks(look: Callable[[], Awaitable[T]], *, again: bool) -> AsyncIterator[T]:

@@ -67,7 +67,8 @@ AS_VALUES = [
     ["apply", "policy.yaml", "-r", "cm.yaml", "-f", "FILE"],
     ["explain", "policy.yaml", "--trigger", "cm.yaml", "-f", "FILE"],
 ]
-ANY = [*AS_POLICY, *AS_OBJECT, *AS_TEST, *AS_JSON, *AS_VALUES]
+NAMED = [*AS_POLICY, *AS_OBJECT, *AS_JSON, *AS_VALUES]
+ANY = [*NAMED, *AS_TEST]
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +117,9 @@ def refused(words: list[str], name: str) -> str:
         ("b.yaml", b"a: {{ b }}\n", "b.yaml:1:5: is not YAML: a map or list as a key; put {{ }}"),
         ("b.yaml", b"[" * 100_000, "b.yaml:1:201: is not YAML: nested deeper than 200 levels"),
         ("b.yaml", b"a: *b\n", "b.yaml:1:4: is not YAML: nothing before has the anchor b"),
-        ("b.yaml", b"a: \xff\n", "b.yaml: is not YAML: "),
+        ("b.yaml", b"a: \xff\n", "b.yaml:1:4: is not UTF-8: save it as UTF-8"),
+        ("b.yaml", "é: 1\né: é".encode() + b"\xff\n", "b.yaml:2:5: is not UTF-8: save"),
+        ("b.yaml", b"a: 1\nb: x\0y\n", "b.yaml:2:5: is not YAML: control characters are not"),
         ("b.json", b'{"a": }', "b.json:1:7: is not JSON: "),
         ("b.json", b'{"a":' * 100_000, "b.json:1:"),
     ],
@@ -126,6 +129,14 @@ def test_invalid_yaml_and_json_are_reported_with_their_place(
 ) -> None:
     Path(name).write_bytes(content)
     assert refused(words, name).startswith(said)
+
+
+@pytest.mark.parametrize("words", [*NAMED, ["test", "FILE"], ["migrate", "FILE"]], ids=" ".join)
+def test_an_empty_name_is_not_the_current_folder(words: list[str]) -> None:
+    """A variable that is not set, in quotes, must not select all that lies around."""
+    done = run(*("" if word == "FILE" else word for word in words))
+    assert done.exit_code == 2
+    assert done.stderr == "Error: the name of a file is empty\n"
 
 
 @pytest.mark.parametrize("words", ANY, ids=" ".join)
@@ -394,6 +405,14 @@ def test_output_that_cannot_be_written_is_reported_in_one_line() -> None:
     apply = [*command, "apply", "policy.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-o", "json"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(apply, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["apply", "--help"], ["--version"]], ids=" ".join)
+def test_help_that_cannot_be_written_is_reported_in_one_line(words: list[str]) -> None:
+    command = [sys.executable, "-m", "reconciler.cli.main", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device\n")
 
 

@@ -1,5 +1,10 @@
 """`retrofit hooks` with real scripts: their input, and the changes that they request."""
 
+import os
+import pty
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -236,6 +241,33 @@ def test_no_hook_is_run_without_permission(script: Script) -> None:
     for words in (["run", hook, "--event", "OnStartup"], ["list", "hooks"]):
         done = hooks(*words)
         assert (done.exit_code, "allow it with --yes" in done.stderr) == (2, True)
+    assert not Path("hooks/ran").exists()
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"n\n", 2), (b"\x04", 2), (b"", 130)])
+def test_a_question_that_is_not_answered_with_yes_runs_nothing(
+    script: Script, typed: bytes, code: int
+) -> None:
+    hook = script("touch ran", config="configVersion: v1\nonStartup: 1")
+    command = [sys.executable, "-m", "reconciler.cli.main", "hooks", "run", hook]
+    near, far = pty.openpty()
+    with (
+        os.fdopen(near, "wb", 0) as keyboard,
+        os.fdopen(far) as terminal,
+        subprocess.Popen(
+            [*command, "--event", "OnStartup"], stdin=terminal, stderr=subprocess.PIPE
+        ) as program,
+    ):
+        assert program.stderr
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(program.stderr.fileno(), 65536)
+        # Ctrl-C reaches a program as a signal, the end of input as a character.
+        keyboard.write(typed) if typed else program.send_signal(signal.SIGINT)
+        shown += program.stderr.read()
+        assert program.wait(timeout=20) == code
+    assert b"Aborted" not in shown
+    assert shown.endswith(b"\n")
     assert not Path("hooks/ran").exists()
 
 

@@ -1,6 +1,10 @@
 """`retrofit run`, `status` and `retry` without a cluster: names, figures and messages."""
 
 import json
+import signal
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -163,6 +167,24 @@ def test_an_unreachable_cluster_is_reported_in_one_line(words: list[str], tmp_pa
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["status"], 130), (["top"], 130), (["status", "--watch"], 0), (["top", "--watch"], 0)],
+)
+def test_only_a_watch_ends_well_by_ctrl_c(words: list[str], code: int, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        path = tmp_path / "kubeconfig"
+        path.write_text(KUBECONFIG.replace("127.0.0.1:1", f"{host}:{port}"))
+        command = [sys.executable, "-m", "reconciler.cli.main", *words, "--kubeconfig", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+            silent.settimeout(60)
+            accepted, _ = silent.accept()
+            with accepted:
+                program.send_signal(signal.SIGINT)
+                assert program.wait(timeout=20) == code
 
 
 def test_retry_requires_a_policy_a_request_or_a_flag() -> None:

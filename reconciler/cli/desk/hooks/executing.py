@@ -87,8 +87,18 @@ def confirm(path: Path, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidSetting(f"{path} would be run on this machine: allow it with --yes")
-    if not click.confirm(f"Run {path} on this machine, as you?", err=True):
+    if not _agreed(f"Run {path} on this machine, as you?"):
         raise InvalidSetting(f"{path} was not run")
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as error:
+        click.echo(err=True)  # The cursor is behind the question.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        return False
 
 
 async def config_of(executables: Executables, executable: Executable, jq: Jq) -> HookConfig:

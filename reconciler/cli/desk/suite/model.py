@@ -165,6 +165,8 @@ def find(names: Iterable[str], file_names: Sequence[str]) -> list[Path]:
     """
     found: list[Path] = []
     for name in names:
+        if not name:  # To `Path` it is the current folder.
+            raise InvalidSetting("the name of a file is empty")
         path = Path(name)
         if not path.exists():
             raise InvalidSetting(f"{path}: there is no such folder")

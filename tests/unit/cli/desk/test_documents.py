@@ -94,7 +94,7 @@ def test_the_depth_of_json_is_limited_as_that_of_yaml(depth: int) -> None:
         ("a: !!python/object:os.system x", "is not supported; use plain JSON types"),
         ("x: {<<: [1]}", "<< takes a map or a list of maps"),
         ('{"a": "b"', "f:1:10: is not JSON"),
-        ("\ufffe", "f: is not YAML"),
+        ("\ufffe", "f:1:1: is not YAML"),
     ],
 )
 def test_a_parse_error_names_its_place(text: str, message: str) -> None:
