@@ -1,6 +1,7 @@
 """Entry point of `retrofit` and `kubectl retrofit`."""
 
 import importlib
+import io
 import logging
 import os
 import signal
@@ -207,6 +208,10 @@ def main() -> None:
             # Closed by the caller, as by >&-: the next file to be opened would take its place.
             stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            # As kubectl: what a locale lacks would end the command, or change YAML in a file.
+            output.reconfigure(encoding="utf-8", errors="backslashreplace")
     retrofit()
 
 

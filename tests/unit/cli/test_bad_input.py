@@ -1,6 +1,7 @@
 """Bad input on the command line: one line with place and cure, an exit code, bounded costs."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -414,6 +415,29 @@ def test_help_that_cannot_be_written_is_reported_in_one_line(words: list[str]) -
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+@pytest.mark.parametrize("form", ["diff", "yaml", "json"])
+def test_output_is_utf_8_whatever_the_locale(encoding: str, form: str) -> None:
+    """As kubectl writes it: a locale that lacks a character must not end the command."""
+    Path("cm.yaml").write_text(OBJECT.replace("a: b", "a: 日本"), encoding="utf-8")
+    Path("cm-rule.yaml").write_text(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: q}\n"
+        "spec: {rules: [{name: grün, match: {any: [{resources: {kinds: [ConfigMap]}}]},"
+        " mutate: {patchStrategicMerge: {data: {b: x}}}}]}\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "reconciler.cli.main", "apply", "cm-rule.yaml", "cm.yaml"]
+    done = subprocess.run(
+        [*command, "-o", form, "-v"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "日本" in done.stdout.decode()
+    assert "grün" in (done.stdout + done.stderr).decode()
 
 
 def test_closed_streams_count_as_empty() -> None:
