@@ -82,4 +82,5 @@ def test_clean_fails_and_names_kinds_that_it_may_not_read(
     control_plane: Cluster, left: str
 ) -> None:
     done = clean(control_plane, "-n", left, "--as", "nobody", code=1)
-    assert "configmaps was not looked at" in done.stderr
+    assert "configmaps could not be searched: you may not list configmaps" in done.stderr
+    assert "is forbidden" not in done.stderr

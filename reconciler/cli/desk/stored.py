@@ -125,7 +125,7 @@ async def stored_filters(live: LiveCluster) -> Filters | None:
     except NotFound:
         return defaults.filters
     except Forbidden as error:
-        warn(f"resourceFilters are not known and taken for none: {error}")
+        warn(f"resourceFilters cannot be read, and count as empty: {error}")
         return None
     data = stored.get("data") or {}
     return read_settings(data, old=defaults, own_namespace=namespace).settings.filters

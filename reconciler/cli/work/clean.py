@@ -64,7 +64,9 @@ async def _clean(namespace: str, *, yes: bool, address: dict[str, str]) -> bool:
                     if yes:
                         good = await _removed(place, kind, item) and good
             except ClusterError as error:
-                warn(f"{kind.resource} was not looked at: {error}")
+                missing = error.permission if isinstance(error, Forbidden) else ""
+                reason = f"you may not {missing}" if missing else str(error)
+                warn(f"{kind.resource} could not be searched: {reason}")
                 good = False
         what = number(found, "object")
         end = "removed" if yes else "nothing was written; --yes removes it"

@@ -145,7 +145,7 @@ def _troubles(found: Board, screen: Screen) -> Iterator[str]:
     if not lines:
         return
     yield ""
-    yield "In the way:"
+    yield "Problems:"
     for line in lines:
         yield from screen.fold(line, "  ", hanging="    ")
 

@@ -118,7 +118,7 @@ def _sweep(item: Sweep) -> str:
     total = "?" if item.total < 0 else f"{item.total:,}"
     parts = [str(item.state), f"{item.done:,}/{total} done"]
     if item.failed:
-        parts.append(f"{item.failed:,} left over")
+        parts.append(number(item.failed, "separate request"))
     if item.eta:
         parts.append(f"{item.eta} to go")
     return f"{item.policy} / {item.rule}: {', '.join(parts)} ({item.request})"

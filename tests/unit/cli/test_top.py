@@ -102,7 +102,7 @@ def test_the_display_fits_the_height_of_the_screen() -> None:
     assert len(shown) <= 24
     assert shown[3].startswith("p-199")
     assert any(line.startswith("and ") and "more policies" in line for line in shown)
-    assert "In the way:" in shown
+    assert "Problems:" in shown
     assert len(lines(look(*many))) > 400
 
 

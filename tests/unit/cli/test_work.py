@@ -135,7 +135,7 @@ def test_a_sweep_shows_its_progress() -> None:
     found = overview([swept], policies=[], namespace="elsewhere")
     assert found.troubles == []
     (line,) = [line for line in lines_of(found, Screen(), now=NOW) if "120/500" in line]
-    assert line == "  p / r: Pending, 120/500 done, 2 left over, 8s to go (s)"
+    assert line == "  p / r: Pending, 120/500 done, 2 separate requests, 8s to go (s)"
     (data,) = data_of(found)["sweeps"]
     assert (data["done"], data["total"], data["timeLeft"]) == (120, 500, "8s")
 
