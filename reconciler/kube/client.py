@@ -408,10 +408,10 @@ def _check_address(address: str) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise InvalidSetting(
-            f"the URL of the API server, {address}, is invalid: write https://HOST:PORT as the"
-            " server in the kubeconfig"
-        )
+        fault = f"the URL of the API server, {address}, is invalid"
+        if not address:
+            fault = "the cluster in the kubeconfig has no server"
+        raise InvalidSetting(f"{fault}: write https://HOST:PORT as the server in the kubeconfig")
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:

@@ -28,7 +28,8 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
     try:
         listener, place = _opened(address, port)
     except OSError as error:
-        msg = f"cannot listen on {address}:{port}: {error}; check --bind-address and {flag}"
+        reason = error.strerror or str(error)
+        msg = f"cannot listen on {address}:{port}: {reason}; check --bind-address and {flag}"
         raise InvalidSetting(msg) from error
     try:
         # Connections in TIME_WAIT must not keep a restarted program from binding.

@@ -322,6 +322,7 @@ current-context: c
     [
         (("", ""), "https://127.0.0.1:1 does not answer (connection refused): that is the"),
         (("https://127.0.0.1:1", "nowhere"), "nowhere, is invalid: write https://HOST:PORT"),
+        (('server: "https://127.0.0.1:1"', ""), "the cluster in the kubeconfig has no server: "),
         (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is invalid: write https://HOST:PORT"),
         (("clusters: [", "clusters: 5 # ["), "kubeconfig kc.yaml: it is malformed"),
         (("{token: x}", "5"), "kubeconfig kc.yaml: it is malformed"),

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from reconciler.config import AdmissionSettings, ControllerSettings, build
+from reconciler.errors import InvalidSetting
 from reconciler.observe.listening import bind
 
 
@@ -30,6 +31,14 @@ def test_an_address_of_ipv4_is_not_reached_by_ipv6():
     with bind("127.0.0.1", 0, flag="--port") as listener:
         port = listener.getsockname()[1]
         assert (greeted("127.0.0.1", port), greeted("::1", port)) == (True, False)
+
+
+def test_an_address_that_is_none_is_refused_in_words():
+    with pytest.raises(InvalidSetting) as refused:
+        bind("300.1.1.1", 8080, flag="--port")
+    assert str(refused.value).startswith("cannot listen on 300.1.1.1:8080: ")
+    assert "Errno" not in str(refused.value)
+    assert "--bind-address" in str(refused.value)
 
 
 def test_a_machine_without_ipv6_listens_on_every_address_of_ipv4(monkeypatch):
