@@ -132,9 +132,8 @@ def _read_match(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     asking = ""
     for form, value in match.items():
         place = f"spec.match.{form}"
-        filters = reading.sequence(value, place)
-        kept[form] = [*read_each(_for_any_operation, filters, place)]
-        for index, item in enumerate(filters):
+        kept[form] = [*reading.each(_for_any_operation, value, place)]
+        for index, item in enumerate(value or ()):
             if isinstance(item, Mapping) and any(map(item.get, _USER_FIELDS)):
                 asking = asking or f"{place}[{index}]"
     return kept, asking
