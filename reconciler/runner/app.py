@@ -292,11 +292,16 @@ class Program:
             {
                 "registration": registration.run(),
                 **called.loops(self.client, self.clock),
-                "queues": hooks.hooks.run(),
+                "queues": self._run(hooks, registration.tried),
                 "requests": self._follow(namespace, hooks),
                 "finished requests": hooks.collector.run(),
             }
         )
+
+    async def _run(self, hooks: ExecutableHooks, registered: asyncio.Event) -> None:
+        """Run the hooks once all are stored, because their runs at the start have an order."""
+        await registered.wait()
+        await hooks.hooks.run()
 
     async def _follow(self, namespace: str, hooks: ExecutableHooks) -> None:
         """Pass on changes of requests by others: deletions, and requested attempts."""

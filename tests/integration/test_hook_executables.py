@@ -486,3 +486,29 @@ def test_beside_a_kyverno_hooks_create_requests_of_their_own_group(runner: Runne
     assert runner.get("retrofitupdaterequests")["items"]
     assert not runner.get("updaterequests.kyverno.io")["items"]
     assert runner.stop() == 0
+
+
+STARTS = """#!/bin/sh
+if [ "$1" = --config ]; then
+  echo '{"configVersion": "v1", "onStartup": ORDER, "kubernetes": [{"kind": "Pod",
+    "namespace": {"nameSelector": {"matchNames": ["NAMESPACE"]}}}]}'
+else
+  echo "runs for $(jq -r '.[0] | .type // .binding' $BINDING_CONTEXT_PATH)"
+fi
+"""
+
+
+def test_hooks_run_at_the_start_by_number_then_by_path(runner: Runner) -> None:
+    starts = ["third.sh", "folder/hook.sh", "B.sh", "a.sh"]
+    for name, order in zip(starts, (-1, 2, 10, 10), strict=True):
+        runner.put(name, STARTS.replace("ORDER", str(order)))
+    runner.start()
+
+    def ran(context: str) -> list[str]:
+        said = f"runs for {context}"
+        return [line["hook"] for line in runner.lines() if line["message"] == said]
+
+    runner.settle(lambda: len(ran("Synchronization")) == len(starts), "all hooks have run")
+    assert ran("onStartup") == starts
+    runs = [line["message"] for line in runner.lines() if line["message"].startswith("runs for")]
+    assert runs == sorted(runs, key="runs for Synchronization".__eq__)

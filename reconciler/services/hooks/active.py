@@ -57,16 +57,23 @@ class ActiveHook:
 
         return await self.runner.attempt(covered, given, repeated=repeated)
 
-    async def run(self) -> None:
-        """Follow objects and record events until cancelled."""
+    async def run(self, begun: asyncio.Event, all_begun: asyncio.Event) -> None:
+        """Follow objects and record events until cancelled.
+
+        Args:
+            begun: Set here once the run at the start is stored, if there is one.
+            all_begun: Set once all hooks have begun; what exists is recorded after that.
+        """
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             await self._start_up()
+            begun.set()
+            await all_begun.wait()
             for informer in self.informers:
                 group.create_task(informer.run())
 
     async def _start_up(self) -> None:
-        """Record the run at the start, once for each generation."""
+        """Store the run at the start, once for each generation."""
         generation = self.declared.generation
         if self.declared.config.startup is None or self.account.started == generation:
             return
@@ -78,4 +85,5 @@ class ActiveHook:
             at=str(generation),
             resource=self.declared.ref.as_object(self.declared.uid),
         )
-        await self.recorder.add(record)
+        self.recorder.put(record)
+        await self.recorder.stored()

@@ -214,7 +214,9 @@ class HookDispatcher:
         spec = _first(line).spec
         hook = self.hooks.get(spec.policy)
         if hook is not None:
-            return "" if hook.synced else "its objects are not listed yet"
+            # A run at the start has no snapshots, and may install the kind of those.
+            ready = hook.synced or line.queue.waiting[0].is_startup
+            return "" if ready else "its objects are not listed yet"
         # An edited hook is compiled anew; that of an executable is restored.
         held = self.stored.get(spec.policy) == spec.policy_uid
         return "it is invalid, or its change is not complete yet" if held else ""

@@ -85,6 +85,12 @@ class Recorder:
             self._room.clear()
             await self._room.wait()
 
+    async def stored(self) -> None:
+        """Return when nothing waits to be stored."""
+        while self._waiting:
+            self._room.clear()
+            await self._room.wait()
+
     def passed(self, marker: Passed) -> None:
         """Queue the progress of a watch, to be noted once the records before it are stored."""
         if self._waiting and _same(self._waiting[-1], marker):

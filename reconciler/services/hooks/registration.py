@@ -1,7 +1,8 @@
 """Keeps a `Hook` object for every executable, so that it is visible in the cluster."""
 
+import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.meta import Object, PolicyRef
@@ -48,11 +49,15 @@ class HookRegistrar:
 
     An edited object is restored to what the executable printed: the image decides what runs, not
     the right to write Hooks.
+
+    Attributes:
+        tried: Set once it was tried to register each hook.
     """
 
     registry: HookRegistry
     hooks: tuple[RegisteredHook, ...]
     warn: Callable[[str], None]
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Reconcile periodically until cancelled."""
@@ -79,6 +84,7 @@ class HookRegistrar:
                 await self._settle(hook, stored.pop(hook.ref.name, None))
             except ClusterError as error:
                 errors.append(error)
+        self.tried.set()
         for name, obj in stored.items():
             if _is_marked(obj):
                 await self.registry.delete(name)

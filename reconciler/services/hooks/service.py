@@ -98,6 +98,7 @@ class Hooks:
     _recorded: dict[tuple[str, str, str, bool], Passed] = field(default_factory=dict)
     _tasks: dict[HookRef, asyncio.Task[None]] = field(default_factory=dict)
     _seen: dict[HookRef, tuple[str, int]] = field(default_factory=dict)
+    _all_begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """Report failed runs as events."""
@@ -125,8 +126,10 @@ class Hooks:
         )
         try:
             async with asyncio.TaskGroup() as group:
+                self._all_begun.clear()
                 for obj in sorted(stored, key=_startup_order):
                     await self._on_stored(group, obj)
+                self._all_begun.set()
                 for work in (self.dispatcher.run, schedules.run, self.accounts.run):
                     group.create_task(work())
                 async for change, obj in self.deps.objects.events():
@@ -187,7 +190,10 @@ class Hooks:
         await begun.wait()
 
     async def _live(self, declared: DeclaredHook, obj: Object, begun: asyncio.Event) -> None:
-        """Run a hook once its programs compile; until then, the others need not wait for it."""
+        """Run a hook once its programs compile.
+
+        The others wait until its run at the start is stored, but not for its programs.
+        """
         account: HookAccount | None = None
 
         def stored() -> Object:
@@ -209,8 +215,7 @@ class Hooks:
                 return
             hook = self.active[declared.ref] = self._activate(declared, stored())
             self.dispatcher.wake()
-            begun.set()
-            await hook.run()
+            await hook.run(begun, self._all_begun)
 
         await repeat(work, pauses=(_AGAIN, _AGAIN), tell=tell)
 
@@ -281,5 +286,5 @@ class Hooks:
 
 def _startup_order(obj: Object) -> tuple[int, str]:
     spec = obj.get("spec") or {}
-    order = spec.get("onStartup")
-    return (order if isinstance(order, int) else 1 << 31, policy_ref(obj).key)
+    order, path = spec.get("onStartup"), spec.get("executable")
+    return (order if isinstance(order, int) else 1 << 31, str(path or policy_ref(obj).key))
