@@ -13,10 +13,13 @@ from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import RequestSpec, Source
 from reconciler.hooks.contexts import Context, ContextType
 from reconciler.hooks.ports import HookRef
+from reconciler.hooks.values import stored_size
 
 _CONTEXTS: Final = "contexts"
 _MAY_FAIL: Final = "allowFailure"
 _LARGEST: Final = 1024 * 1024
+_LARGEST_STORED: Final = 1408 * 1024
+"""With the rest of a request, this is within etcd's limit of 1.5 MiB."""
 """Bytes of JSON, somewhat below the API server's limit for one object."""
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "labels")
 _SOURCES: Final = {
@@ -102,7 +105,7 @@ def batches(records: Sequence[Record], most: int) -> Iterator[list[Record]]:
     found: list[Record] = []
     size = 0
     for record in records:
-        length = _size(record)
+        length = stored_size(_text(record)) or most
         if found and (size + length > most or not _belong_together(found[-1], record)):
             yield found
             found, size = [], 0
@@ -190,7 +193,8 @@ def passed_of(recorded: Mapping[str, Any]) -> Iterator[Passed]:
 
 def recordable(record: Record) -> Record:
     """Return a record that fits a request: if it is too large or deep, with the identity only."""
-    if _size(record) <= _LARGEST:
+    text = _text(record)
+    if text and len(text) <= _LARGEST and stored_size(text) <= _LARGEST_STORED:
         return record
     return replace(record, context=replace(record.context, shown=_identified(record.context)))
 
@@ -203,13 +207,13 @@ def _identified(context: Context) -> dict[str, Any]:
     return {"object": {**head, "metadata": kept}}
 
 
-def _size(record: Record) -> int:
-    """Return the bytes of a record as JSON, or more than fit if it is nested too deeply."""
+def _text(record: Record) -> bytes:
+    """Return a record as JSON; empty if it is nested too deeply."""
     try:
         # A request has about as many levels above a record.
-        return len(orjson.dumps([[[[[_rendered(record)]]]]]))
+        return orjson.dumps([[[[[_rendered(record)]]]]])
     except orjson.JSONEncodeError:
-        return _LARGEST + 1
+        return b""
 
 
 def _rendered(record: Record) -> dict[str, Any]:

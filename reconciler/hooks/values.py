@@ -20,6 +20,8 @@ _LARGEST: Final = "1.7976931348623157e+308"
 """The number that libjq writes for infinity."""
 _INEXACT: Final = re.compile(rb"[:\[,]-?[0-9](?:[0-9]{15,}|[0-9]*[.eE][-+0-9.eE]*)(?=[,}\]])")
 """A number that Go may write differently; a match inside a string does no harm."""
+_ESCAPED: Final = 5
+"""The bytes by which an escaped character is longer."""
 _PLAIN: Final = 1e21
 """From this value on, Go writes numbers with an exponent."""
 
@@ -146,6 +148,11 @@ def _rendered(value: Any) -> Iterator[str]:
                 yield "," if index else ""
                 yield from _rendered(item)
             yield "]"
+
+
+def stored_size(text: bytes) -> int:
+    """Return the bytes of JSON as the API server stores it, with Go's escapes of ``<>&``."""
+    return len(text) + _ESCAPED * sum(map(text.count, (b"<", b">", b"&")))
 
 
 def _quoted(text: str) -> str:

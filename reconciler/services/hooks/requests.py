@@ -11,6 +11,7 @@ from reconciler.api.updaterequest import RequestStatus, TargetStatus, UpdateRequ
 from reconciler.clock import Clock
 from reconciler.errors import Conflict, Invalid, InvalidPolicy, NotFound
 from reconciler.hooks.plan import Plan, encode, parse_plan, render_plan
+from reconciler.hooks.values import stored_size
 from reconciler.requests.lifecycle import FINAL, Disposition, Retention, advance
 from reconciler.requests.naming import plan_name, recorded_name
 from reconciler.services.ports.requests import Requests
@@ -161,20 +162,19 @@ class HookRequests:
         if request is None:
             return
         shown = plan
-        if any(operation.is_confidential for operation in plan.operations()):
+        # Outcomes make it larger, and must not end a run that has begun.
+        if request.status.plan is None and len(_documents(plan)) > _LARGEST:
+            raise Invalid(
+                f"the operations of one run are larger than {_LARGEST >> 20} MiB: return fewer"
+            )
+        if _stands_apart(request, plan):
             if not request.status.plan_secret:
                 marked = await self._put_aside(request, plan)
                 if marked is None:
                     return
                 request = marked
             shown = replace(plan, steps=tuple(replace(step, document={}) for step in plan.steps))
-        rendered = render_plan(shown)
-        # Outcomes make it larger, and must not end a run that has begun.
-        if request.status.plan is None and len(encode(rendered)) > _LARGEST:
-            raise Invalid(
-                f"the operations of one run are larger than {_LARGEST >> 20} MiB: return fewer"
-            )
-        stored = await self._write(name, replace(request.status, plan=rendered))
+        stored = await self._write(name, replace(request.status, plan=render_plan(shown)))
         if stored is None and request.status.plan_secret:
             await self.requests.delete_recorded(plan_name(name))
         self.note_plan(name, plan)
@@ -195,7 +195,6 @@ class HookRequests:
         The status names the Secret first, so that the removal of the request finds it.
         """
         name = plan_name(request.name)
-        documents = encode([step.document for step in plan.steps])
         status = replace(request.status, plan_secret=recorded_name(name))
         marked = await self._write(request.name, status)
         if marked is None:
@@ -203,7 +202,7 @@ class HookRequests:
         # A Secret left by a failed attempt would not be overwritten.
         await self.requests.delete_recorded(name)
         marks = {**request.labels, LABEL_RECORDED: "true"}
-        await self.requests.create_recorded(name, marks, documents)
+        await self.requests.create_recorded(name, marks, _documents(plan))
         return marked
 
     async def _write(self, name: str, status: RequestStatus) -> UpdateRequest | None:
@@ -223,3 +222,20 @@ class HookRequests:
         if name in self._known:
             self._known[name] = stored
         return stored
+
+
+def _stands_apart(request: UpdateRequest, plan: Plan) -> bool:
+    """Return whether a Secret holds the documents of a plan.
+
+    It does if they are confidential, or too large beside what the request itself holds.
+    """
+    if request.status.plan_secret:
+        return True
+    if any(operation.is_confidential for operation in plan.operations()):
+        return True
+    both = [render_plan(plan), request.spec.recorded]
+    return request.status.plan is None and stored_size(encode(both)) > _LARGEST
+
+
+def _documents(plan: Plan) -> bytes:
+    return encode([step.document for step in plan.steps])

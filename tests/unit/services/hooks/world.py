@@ -254,10 +254,17 @@ class World:
         self._forgotten = self._watched_from = 0
         self._news = asyncio.Event()
 
-    def create(self, name: str, namespace: str = PLACE, **labels: str) -> None:
+    def create(
+        self,
+        name: str,
+        namespace: str = PLACE,
+        *,
+        data: Mapping[str, str] | None = None,
+        **labels: str,
+    ) -> None:
         """Create a ConfigMap that hooks may be bound to."""
         meta = {"namespace": namespace, "name": name, "labels": labels}
-        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data or {})}
         made = self.cluster.create(CONFIG_MAPS, obj)
         self._happened("ADDED", made, resource_version(made))
 
