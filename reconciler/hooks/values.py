@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -92,7 +93,8 @@ def _is_infinite(value: Any) -> bool:
 def _float64(value: float) -> float:
     number = float(value)
     plain = math.isfinite(number) and abs(number) < _PLAIN and number.is_integer()
-    return int(number) if plain else number
+    # Large ones have more digits in Python, without being more exact.
+    return int(Decimal(repr(number))) if plain else number
 
 
 def refuse_constant(text: str) -> Any:

@@ -86,3 +86,19 @@ def test_the_results_of_a_program_become_one_value() -> None:
     with pytest.raises(EvaluationError):
         output_of('[{"a":-1.7976931348623157e+308}]')
     assert output_of('"1.7976931348623157e+308"') == ["1.7976931348623157e+308"]
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (9007199254740993, "9007199254740992"),
+        (1699999999123456789, "1699999999123456800"),
+        (-(2**63), "-9223372036854776000"),
+        (123456789012345678901, "123456789012345680000"),
+    ],
+)
+def test_a_large_number_has_the_digits_that_go_writes(number: int, written: str) -> None:
+    """As few as distinguish it from other float64, and zeros."""
+    text = f'{{"a":{written}}}'
+    assert input_text({"a": number}).replace(" ", "") == text
+    assert render_json(output_of(f'{{"a":{number}}}')[0]) == text
