@@ -15,6 +15,7 @@ LOOPS = {
     ("services/processing/dispatch.py", "drain"): "ends when nothing is in work",
     ("services/processing/backlog_publisher.py", "_late"): "gives way some turns, and bounded",
     ("services/processing/lanes.py", "_work"): "hot path: rounds of one target, and bounded",
+    ("services/hooks/recorder.py", "stored"): "waits for the recorder's own writes, which repeat",
     ("services/hooks/running.py", "_step"): "ends with what a plan creates, and bounded",
     ("services/rollout/webhook_writer.py", "register"): "ends when nothing changed meanwhile",
     ("services/catalog/globalcontext/keeping.py", "_begun"): "ends when an entry has begun",
