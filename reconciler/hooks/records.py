@@ -18,9 +18,9 @@ from reconciler.hooks.values import stored_size
 _CONTEXTS: Final = "contexts"
 _MAY_FAIL: Final = "allowFailure"
 _LARGEST: Final = 1024 * 1024
-_LARGEST_STORED: Final = 1408 * 1024
-"""With the rest of a request, this is within etcd's limit of 1.5 MiB."""
 """Bytes of JSON, somewhat below the API server's limit for one object."""
+_LARGEST_STORED: Final = 1408 * 1024
+"""Bytes as stored; with the rest of a request, they are within etcd's limit of 1.5 MiB."""
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "labels")
 _SOURCES: Final = {
     ContextType.STARTUP: Source.STARTUP,
