@@ -1,6 +1,7 @@
 """A hook at work: its informers, its recorder and its runner."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from reconciler.services.hooks.accounts import HookAccount
 from reconciler.services.hooks.namespaces import Informers, snapshot_of
 from reconciler.services.hooks.recorder import Recorder
 from reconciler.services.hooks.running import HookRun, RunOutcome
+
+_STORED_WITHIN = 5.0
+"""The most seconds for which other hooks wait until a run at the start is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ class ActiveHook:
         """Follow objects and record events until cancelled.
 
         Args:
-            begun: Set here once the run at the start is stored, if there is one.
+            begun: Set here once the run at the start is stored, or cannot be for some seconds.
             all_begun: Set once all hooks have begun; what exists is recorded after that.
         """
         async with asyncio.TaskGroup() as group:
@@ -86,4 +90,7 @@ class ActiveHook:
             resource=self.declared.ref.as_object(self.declared.uid),
         )
         self.recorder.put(record)
-        await self.recorder.stored()
+        # One that the API server refuses must not stop the other hooks.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STORED_WITHIN):
+                await self.recorder.stored()
