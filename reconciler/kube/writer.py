@@ -62,12 +62,15 @@ class KubeWriter:
             try:
                 return await self._put(target, after, version)
             except Forbidden:
-                del self._put_until[place]
+                # Another write may have noticed it at the same time.
+                self._put_until.pop(place, None)
         try:
             return await self._patch(target, patch, content_type, version)
         except Forbidden as refused:
             answer = await self._put_instead(target, after, version, refused)
-        self._put_until[place] = self._clock.monotonic() + _PUT_FOR
+        now = self._clock.monotonic()
+        current = {key: until for key, until in self._put_until.items() if until > now}
+        self._put_until = {**current, place: now + _PUT_FOR}
         return answer
 
     async def _patch(

@@ -1,5 +1,7 @@
 """The API calls that a change results in."""
 
+import asyncio
+
 import pytest
 
 from reconciler.api.meta import Kind
@@ -7,6 +9,7 @@ from reconciler.errors import Conflict, Forbidden, Invalid
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import encode
 from reconciler.kube.writer import KubeWriter
+from tests.holding import holds
 from tests.unit.kube.conftest import StillClock
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
@@ -72,6 +75,31 @@ async def test_patch_is_tried_again_after_update_is_forbidden(api, writer):
     await writer.change(CONFIG_MAPS, BEFORE, AFTER)
     assert await writer.change(CONFIG_MAPS, BEFORE, AFTER) == NEW
     assert [call.method for call in api.seen] == ["PATCH", "PUT", "PUT", "PATCH"]
+
+
+async def test_two_updates_that_are_forbidden_at_the_same_time_are_both_tried_as_patches(
+    api, writer
+):
+    api.answer(f"PATCH {PATH}", FORBIDDEN, NEW)
+    api.answer(f"PUT {PATH}", NEW, FORBIDDEN)
+    await writer.change(CONFIG_MAPS, BEFORE, AFTER)
+    changes = (writer.change(CONFIG_MAPS, BEFORE, AFTER) for _ in range(2))
+    assert await asyncio.gather(*changes) == [NEW, NEW]
+
+
+async def test_no_deleted_namespace_is_remembered(api, writer, clock):
+    for namespace in ("gone", "a"):
+        path = PATH.replace("/a/", f"/{namespace}/")
+        api.answer(f"PATCH {path}", FORBIDDEN)
+        api.answer(f"PUT {path}", NEW)
+        before, after = (
+            {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+            for obj in (BEFORE, AFTER)
+        )
+        await writer.change(CONFIG_MAPS, before, after)
+        clock.seconds += 301
+    assert holds(writer, "a")
+    assert not holds(writer, "gone")
 
 
 async def test_the_patch_permission_is_named_if_neither_verb_is_granted(api, writer):
