@@ -172,6 +172,7 @@ class Reports(WarnsOnce):
             # Policies may have been deleted while there was no leader.
             self._look_everywhere()
         now = self.clock.monotonic()
+        self._next = {name: moment for name, moment in self._next.items() if moment > now}
         due = [name for name, item in self._pending.items() if item.due <= now]
         for namespace in sorted(due, key=lambda name: self._pending[name].due)[:_PER_TICK]:
             pending = self._pending.pop(namespace)
@@ -188,20 +189,28 @@ class Reports(WarnsOnce):
                 raise
             except NotFound:
                 self._known.discard(namespace)  # the namespace itself is gone
-                self._next.pop(namespace, None)
 
     async def look_at_targets(self) -> None:
         """Check whether targets of one report still exist; each call checks a part of them."""
         if not self._unseen:
-            spaces = sorted(self._known)
-            if not spaces:
-                return
-            self._place = next((item for item in spaces if item > self._place), spaces[0])
-            self._unseen = list(results_of(await self.store.get(self._place)))
+            self._unseen = await self._results()
         part, self._unseen = self._unseen[:_PER_ROUND], self._unseen[_PER_ROUND:]
         for key in part:
             if not await self._exists(key):
                 self._put(self._place, key, None)
+
+    async def _results(self) -> list[Key]:
+        """Return the results of the next report; those that are gone take no turn of their own."""
+        for _ in range(_PER_ROUND):
+            spaces = sorted(self._known)
+            if not spaces:
+                break
+            self._place = next((item for item in spaces if item > self._place), spaces[0])
+            report = await self.store.get(self._place)
+            if report is not None:
+                return list(results_of(report))
+            self._known.discard(self._place)
+        return []
 
     def _wants(self, spec: RequestSpec) -> bool:
         return self.enabled and not _is_disabled(self.index.entry(spec.policy))

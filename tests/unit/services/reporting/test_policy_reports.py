@@ -24,6 +24,7 @@ from reconciler.errors import Conflict, Forbidden, NoKindMatch, NotFound, Unauth
 from reconciler.installation import REPLACING
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
 from tests.calls import counted
+from tests.holding import holds
 from tests.skipping import SkippingLoop
 from tests.unit.services.conftest import Make, World
 
@@ -520,6 +521,26 @@ class TestFaults:
         await write()
         await reports.look_at_targets()
         assert store.calls == []
+
+    async def test_namespaces_that_were_deleted_later_delay_the_check_of_no_other(
+        self, world, make, store, reports, write
+    ):
+        """A namespace of each pull request, say: its report is deleted with it."""
+        gone = [f"a-{number}" for number in range(15)]
+        for namespace in (*gone, "b"):
+            reports.add(spec(), [came(namespace=namespace)])
+        world.cluster.add(make.object("Secret", "s", namespace="b"))
+        while len(store.stored) <= len(gone):
+            await write()
+        for namespace in gone:
+            del store.stored[namespace]
+        await reports.look_at_targets()
+        assert world.wire.calls["get"] == 1
+        store.calls.clear()
+        await reports.look_at_targets()
+        assert store.calls == ["get"]
+        await write(60)
+        assert not any(holds(reports, namespace) for namespace in gone)
 
     def test_a_cluster_without_report_definitions_is_warned_about_once(self, store, reports):
         said = []
