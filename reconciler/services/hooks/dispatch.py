@@ -14,6 +14,7 @@ from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, NotFound
+from reconciler.hooks.bindings import Pace
 from reconciler.hooks.contexts import Context
 from reconciler.hooks.plan import parse_plan
 from reconciler.hooks.ports import HookRef
@@ -80,7 +81,7 @@ class HookDispatcher:
     stored: dict[HookRef, str] = field(default_factory=dict)
     ran: Signal[[RunReport]] = field(default_factory=Signal)
     _lines: dict[_QueueKey, _Line] = field(default_factory=dict)
-    _buckets: dict[HookRef, Bucket] = field(default_factory=dict)
+    _buckets: dict[str, Bucket] = field(default_factory=dict)
     _running: dict[_QueueKey, asyncio.Task[None]] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -225,12 +226,20 @@ class HookDispatcher:
         """Return when the pace of the first hook in a queue allows its next run."""
         if not line.queue.waiting:
             return now
-        ref = _first(line).spec.policy
-        hook = self.hooks.get(ref)
+        hook = self.hooks.get(_first(line).spec.policy)
         pace = None if hook is None else hook.declared.config.pace
-        if pace is None:
+        if hook is None or pace is None:
             return now
-        return self._buckets.setdefault(ref, Bucket.full(pace, now)).ready_at(pace, now)
+        return self._bucket(hook, pace, now).ready_at(pace, now)
+
+    def _bucket(self, hook: ActiveHook, pace: Pace, now: float) -> Bucket:
+        """Return the bucket of a hook, which it keeps when it is edited."""
+        uid = hook.declared.uid
+        if uid not in self._buckets:
+            for gone in self._buckets.keys() - self.stored.values():
+                del self._buckets[gone]
+            self._buckets[uid] = Bucket.full(pace, now)
+        return self._buckets[uid]
 
     async def _run(self, key: _QueueKey, line: _Line, run: Run, hook: ActiveHook | None) -> None:
         covered = [item for task in run.tasks for item in line.members[task.order]]
@@ -291,7 +300,8 @@ class HookDispatcher:
         ref, started = hook.declared.ref, self.clock.monotonic()
         pace = hook.declared.config.pace
         if pace is not None:
-            self._buckets[ref] = self._buckets[ref].take(pace, started)
+            bucket = self._bucket(hook, pace, started)
+            self._buckets[hook.declared.uid] = bucket.take(pace, started)
         allowed = all(task.allow_failure for task in line.queue.running)
         outcome = await hook.attempt(covered, contexts, repeated=not allowed)
         await self._settle(line, covered, outcome, allowed=allowed)

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from reconciler.api.meta import ObjectRef
 from reconciler.clock import SystemClock
+from reconciler.hooks.bindings import Pace
 from reconciler.hooks.contexts import Context, ContextType
 from reconciler.hooks.declared import HOOKS, DeclaredHook, compile_hook
 from reconciler.hooks.ports import HookRef
@@ -141,3 +142,34 @@ async def test_the_requests_of_all_hooks_are_counted_in_one_pass() -> None:
     dispatcher.remove("r0")
     assert hooks.passes == 1
     assert [hook.account.queues["main"].waiting for hook in made] == [0, 1, 1, 1, 1]
+
+
+async def play_recreation() -> float:
+    """Return how long the first run of a hook takes that is created again after a run."""
+    world, clock = test_plans.World(), LoopClock()
+    pace = replace(test_plans.DECLARED.config, pace=Pace(interval=3600.0, burst=1))
+    (hook,) = world.dispatcher.hooks.values()
+    hooks: dict[HookRef, ActiveHook] = {}
+    dispatcher = replace(world.dispatcher, hooks=hooks, clock=clock)
+    working = asyncio.create_task(dispatcher.run())
+    begun = 0.0
+    for order, uid in enumerate(("u1", "u2"), start=1):
+        declared = replace(test_plans.DECLARED, uid=uid, config=pace)
+        hooks[declared.ref] = replace(hook, declared=declared)
+        dispatcher.stored[declared.ref] = uid
+        begun = clock.monotonic()
+        await world.record(order, uid=uid)
+        await dispatcher.add(await world.requests.get(f"r{order}"))
+        while len(world.ended) < order:  # noqa: ASYNC110  (only the list shows it)
+            await asyncio.sleep(0.1)
+        del hooks[declared.ref], dispatcher.stored[declared.ref]
+        dispatcher.wake()
+        await asyncio.sleep(1.0)
+    working.cancel()
+    await asyncio.wait({working})
+    return clock.monotonic() - begun
+
+
+def test_a_hook_that_is_created_again_does_not_wait_for_the_pace_of_the_deleted_one() -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        assert runner.run(play_recreation()) < 10
