@@ -18,6 +18,8 @@ from reconciler.services.ports.requests import Requests
 
 _PAUSE = 0.05
 """Seconds between two writes of one request, so that the leader can write it in between."""
+_KEPT = 300.0
+"""Seconds for which the last write of a request is remembered; its policy may be deleted."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,11 @@ class _Line:
     current: asyncio.Task[None] | None = None
     begun: float = float("-inf")
 
+    def is_idle(self, since: float) -> bool:
+        """Return whether no write waits, and the last one ended and began before a time."""
+        ended = self.current is None or self.current.done()
+        return self.next is None and ended and self.begun < since
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diversion:
@@ -51,13 +58,21 @@ class Diversion:
         Raises:
             ClusterError: The raise could not be stored.
         """
-        line = self._lines.setdefault((policy.uid, program.rule), _Line())
+        line = self._line((policy.uid, program.rule))
         if line.next is None:
             draft = aggregate_draft(policy, program)
             line.next = asyncio.create_task(self._write(line, draft, line.current))
             # All callers may have stopped waiting by the time it fails.
             line.next.add_done_callback(_honour)
         await asyncio.shield(line.next)
+
+    def _line(self, key: tuple[str, str]) -> _Line:
+        if key not in self._lines:
+            since = self.clock.monotonic() - _KEPT
+            for old in [old for old, line in self._lines.items() if line.is_idle(since)]:
+                del self._lines[old]
+            self._lines[key] = _Line()
+        return self._lines[key]
 
     async def _write(
         self, line: _Line, draft: RequestDraft, before: asyncio.Task[None] | None

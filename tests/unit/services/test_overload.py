@@ -21,6 +21,7 @@ from reconciler.services.processing.backlog_publisher import BacklogPublisher
 from reconciler.services.recording.backlog import BacklogEstimate, thresholds_of
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.sweeping.sweeper import Sweeper
+from tests.holding import holds
 from tests.stored import MemoryRequests
 from tests.unit.services.conftest import Make, World
 
@@ -421,6 +422,18 @@ class TestDiversion:
         assert [str(item) for item in ends] == ["no answer"] * 3
         await diversion.divert(*rule)
         assert [item.spec.sequence for item in await stored(requests)] == [2]
+
+    async def test_the_rules_of_a_deleted_policy_are_forgotten(
+        self, world, requests, diversion, rule
+    ):
+        policy, program = rule
+        await diversion.divert(replace(policy, uid="gone"), program)
+        (aggregate,) = await stored(requests)
+        world.cluster.delete(REQUESTS, "kyverno", aggregate.name)
+        assert holds(diversion, "gone")
+        diversion.clock.moment += 3600
+        await diversion.divert(policy, program)
+        assert not holds(diversion, "gone")
 
 
 class TestRounds:

@@ -13,6 +13,7 @@ from reconciler.api.updaterequest import Source, State, UpdateRequest
 from reconciler.errors import Invalid, Unavailable
 from reconciler.memory.kinds import REQUESTS
 from reconciler.requests.lifecycle import Defer, Done
+from tests.holding import holds
 from tests.unit.services.conftest import START, Make, World
 
 EACH = {
@@ -251,6 +252,21 @@ class TestRequests:
         world.clock.tick(9)
         await world.settle()
         assert await done(world) == {"a", "b", "c"}
+
+    async def test_the_turns_of_a_deleted_policy_are_forgotten(
+        self, world, make, policy, limit, triggers
+    ):
+        await limit(rate="6/m")
+        pacer = world.dispatcher.processor.pacer
+        pacer.turn(policy_named("p"), "one")
+        pacer.turn(policy_named("p"), "two")
+        assert holds(pacer, "two")
+        marks = {"kube-retrofit.dev/rate": "6/m"}
+        later = make.policy(name="later")
+        world.install({**later, "metadata": {**later["metadata"], "annotations": marks}})
+        world.forget("p")
+        pacer.turn(policy_named("later"), "three")
+        assert not holds(pacer, "two")
 
     async def test_an_invalid_limit_holds_requests_back(self, world, policy, limit, triggers):
         (trigger,) = triggers("a")
