@@ -111,6 +111,30 @@ async def test_a_backlog_a_sweep_and_a_list_of_large_objects_stay_below_the_limi
     assert rig.running()
 
 
+async def test_a_rule_that_reads_many_large_objects_for_one_trigger_stays_below_the_limit(
+    rig: Rig,
+) -> None:
+    place = rig.namespace
+    await large(rig)
+    reads = [
+        {"name": f"read{n}", "configMap": {"name": f"trigger-{n}", "namespace": place}}
+        for n in range(COUNT)
+    ]
+    used = ", ".join(f"length(read{n}.data.blob)" for n in range(COUNT))
+    data = {"data": {"read": f"{{{{ sum([{used}]) }}}}"}}
+    await rig.apply(
+        rule(place, [target(place, "one")], data, names="one", context=reads),
+    )
+    forget_peak(rig)
+    await rig.create(config_map(place, "one"))
+    await rig.finish(count=1, within=120)
+    (request,) = await rig.requests()
+    assert peak(rig) < MOST
+    assert request.status.state is State.FAILED
+    assert "context entries read more than 8 MiB" in request.status.message
+    assert rig.running()
+
+
 async def newest(rig: Rig) -> UpdateRequest:
     return max(await rig.requests(), key=lambda item: item.created)
 

@@ -20,10 +20,15 @@ from reconciler.errors import (
 )
 from reconciler.services.ports.objects import Loader
 from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
+from reconciler.services.processing.memory_budget import size_of
 from reconciler.values import value_class
 
 MAX_LOADS = 100
 """The most reads of one attempt; a rule that needs more of them reads in a loop."""
+_MAX_READ = 8 * 1024 * 1024
+"""The most bytes of what one attempt reads; objects of many small fields take 20 times as many."""
+_AT_ONCE = 16
+"""The most reads of one attempt at the same time, so that few arrive in vain."""
 ATTEMPT_STEPS = 400_000_000
 """The most steps of one attempt, for all its targets and repetitions together."""
 
@@ -71,7 +76,7 @@ class Loads:
         deadline: The deadline of all reads; None where each read has only its own timeout.
         long_evaluations: Runs long evaluations; None where no other work waits for this process.
         owner: The tenant, policy and rule of the attempt.
-        count: Called with each value that is read for this attempt alone.
+        count: Called with the bytes of each value that is read for this attempt alone.
     """
 
     loader: Loader
@@ -79,12 +84,14 @@ class Loads:
     deadline: Deadline | None = None
     long_evaluations: LongEvaluations | None = None
     owner: EvaluationOwner = field(default_factory=EvaluationOwner)
-    count: Callable[[Any], None] = lambda _: None
+    count: Callable[[int], None] = lambda _: None
     found: dict[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
     limits: StepLimits = StepLimits()
     left: int = field(init=False)
     _running: dict[Load, asyncio.Task[None]] = field(default_factory=dict)
+    _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    _bytes: int = 0
 
     def __post_init__(self) -> None:
         """Begin with all steps that are allowed."""
@@ -198,10 +205,11 @@ class Loads:
 
     async def _fetch(self, load: Load) -> None:
         try:
-            async with self._time_left():
+            async with self._time_left(), self._gate:
+                self._check_bytes()
                 self.found[load] = await self.loader.load(load)
             if not isinstance(load, GlobalLoad):
-                self.count(self.found[load])
+                self._take(load)
             # Not earlier: why an entry is not ready is public, because its status shows it.
             self.confidential = self.confidential or may_hold_secrets(load)
         except (NotFound, NoKindMatch, Invalid) as error:
@@ -214,6 +222,23 @@ class Loads:
             raise
         finally:
             del self._running[load]
+
+    def _take(self, load: Load) -> None:
+        """Count what was read; keep nothing beyond the limit, for the error is kept a while."""
+        size = size_of(self.found[load])
+        self._bytes += size
+        self.count(size)
+        if self._bytes > _MAX_READ:
+            del self.found[load]
+        self._check_bytes()
+
+    def _check_bytes(self) -> None:
+        if self._bytes > _MAX_READ:
+            msg = (
+                f"the rule's context entries read more than {_MAX_READ >> 20} MiB for one trigger;"
+                " read fewer or smaller objects"
+            )
+            raise EvaluationError(msg).bare(msg)
 
 
 def _made_of_values(load: Load) -> bool:

@@ -16,8 +16,8 @@ from reconciler.config import ControllerSettings
 from reconciler.services.processing.fairness import FairGate
 from reconciler.services.processing.known_requests import Recent
 
-Count: TypeAlias = Callable[[Any], None]
-"""Counts a value as read."""
+Count: TypeAlias = Callable[[int], None]
+"""Counts bytes as read."""
 _UNKNOWN: Final = 1024 * 1024
 """Bytes assumed for the first object of a kind: about the largest size there is."""
 _LEAST_PART: Final = 32
@@ -139,7 +139,7 @@ class InFlight:
         """Return the bytes of an object that was read, and remember them for its kind."""
         if not self.page:
             return 0
-        size = _size(obj)
+        size = size_of(obj)
         self._largest[resource] = max(size, self._largest.get(resource, 0.0) * _FADE)
         return size
 
@@ -156,17 +156,17 @@ class InFlight:
 
     @contextlib.asynccontextmanager
     async def reading(self, rule: str, tenant: str) -> AsyncIterator[Count]:
-        """Hold what the context entries of a rule read for a trigger; yield what counts values.
+        """Hold what the context entries of a rule read for a trigger; yield what counts bytes.
 
         Only an evaluation shows what is read, so later triggers count as the one that read most
         lately. The first ones count little: most read little, and wait for a service.
         """
         expected, read = int(self._read.get(rule, self.page // _LEAST_PART)), 0
 
-        def count(value: Any) -> None:
+        def count(size: int) -> None:
             nonlocal read
             if self.page:
-                read += _size(value)
+                read += size
                 hold.resize(max(hold.size, read))
 
         async with self.loaded.hold(expected, tenant) as hold:
@@ -176,7 +176,8 @@ class InFlight:
                 self._read.keep(rule, max(read, self._read.get(rule, 0.0) * _FADE))
 
 
-def _size(value: Any) -> int:
+def size_of(value: Any) -> int:
+    """Return the bytes of a value as JSON."""
     try:
         return len(orjson.dumps(value))
     except orjson.JSONEncodeError:

@@ -240,6 +240,37 @@ async def test_a_rule_that_exceeds_the_limit_of_reads_is_stopped(shelf):
     assert sum(shelf.calls.values()) == MAX_LOADS
 
 
+class Warehouse(Shelf):
+    """A loader that returns a megabyte each time, and counts the calls that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.running = self.most = 0
+
+    @override
+    async def load(self, load):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.01)
+        self.running -= 1
+        return {**await super().load(load), "blob": "x" * 1_000_000}
+
+
+async def test_a_rule_that_reads_too_much_for_one_trigger_is_stopped():
+    warehouse = Warehouse()
+    loads = Loads(warehouse)
+    entries = [config_map(f"e{number}") for number in range(MAX_LOADS)]
+    source = f"[{', '.join(entry.name for entry in entries)}]"
+    with pytest.raises(EvaluationError, match=r"read more than 8 MiB .* one trigger"):
+        await loads.evaluate(reading(source, loads, *entries))
+    assert warehouse.most <= 16
+    calls = sum(warehouse.calls.values())
+    assert calls <= 32
+    with pytest.raises(EvaluationError, match="more than 8 MiB"):
+        await loads.evaluate(reading("one", loads, ONE))
+    assert sum(warehouse.calls.values()) == calls
+
+
 def spending(steps, loads):
     """Return an evaluation that spends these steps, and answers even beyond its allowance."""
 
