@@ -266,6 +266,10 @@ class Denied(ClusterError):
     kind_of_failure = "an admission plugin or webhook refuses the write"
 
 
+class NamespaceTerminating(Denied):
+    """Nothing can be created in the namespace any more, because it is being deleted."""
+
+
 class Unauthorized(ClusterError):
     """The token is missing, wrong or expired (401)."""
 

@@ -21,6 +21,7 @@ from reconciler.errors import (
     Forbidden,
     Gone,
     Invalid,
+    NamespaceTerminating,
     NoKindMatch,
     NotFound,
     Throttled,
@@ -41,6 +42,7 @@ _NOT_ALLOWED = re.compile(r"\bcannot [\w*-]+ (?:resource|path) ")
 _NOT_IN_THAT_NAME = re.compile(
     r'cannot impersonate resource "serviceaccounts" .* in the namespace "(?P<namespace>[^"]+)"'
 )
+_TERMINATING = "NamespaceTerminating"
 # Errors of aiohttp that are more specific than the OS error inside.
 _TELLING = (
     aiohttp.ClientConnectorDNSError,
@@ -118,7 +120,9 @@ def _forbidden(call: Call, said: str, answer: Mapping[str, Any]) -> ClusterError
         return Forbidden(f"{said}; grant: {right}", permission=right)
     reading = call.verb in {"get", "list", "watch"}
     if answer and not reading and not _NOT_ALLOWED.search(message):
-        return Denied(said, status=403)
+        causes = (answer.get("details") or {}).get("causes") or ()
+        ending = any(item.get("reason") == _TERMINATING for item in causes)
+        return (NamespaceTerminating if ending else Denied)(said, status=403)
     return Forbidden(f"{said}; grant: {call.permission}", permission=call.permission)
 
 

@@ -27,7 +27,9 @@ from reconciler.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
+    Denied,
     Forbidden,
+    NamespaceTerminating,
     NoKindMatch,
     NotFound,
     Throttled,
@@ -57,6 +59,7 @@ _ROUND = 30.0
 """Seconds between two checks of whether targets exist."""
 _PER_ROUND = 20
 _UNSERVED = 60.0
+_FAILING = "cannot write a report: "
 _UNWRITTEN = 120.0
 """Seconds for which results may have waited in a process that was killed."""
 
@@ -65,10 +68,15 @@ Changes = dict[Key, Result | None]
 
 @dataclass(slots=True)
 class _Pending:
-    """Unwritten changes of one report, which is to be written at the time ``due``."""
+    """Unwritten changes of one report, which is to be written at the time ``due``.
+
+    Attributes:
+        refused: Why the API server refused them before; empty if it did not.
+    """
 
     due: float
     changes: Changes = field(default_factory=dict)
+    refused: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +154,7 @@ class Reports(WarnsOnce):
                 at_once=False,
                 pauses=(_AGAIN, _AGAIN),
                 tell=self.tell,
-                failing="cannot write a report: ",
+                failing=_FAILING,
             )
 
     async def _tick(self) -> None:
@@ -177,18 +185,28 @@ class Reports(WarnsOnce):
         for namespace in sorted(due, key=lambda name: self._pending[name].due)[:_PER_TICK]:
             pending = self._pending.pop(namespace)
             self._waiting -= len(pending.changes)
-            begun = self.clock.monotonic()
-            self._next[namespace] = begun + _AGAIN
-            try:
-                await self._write(namespace, pending.changes)
-                self._rest(namespace, self.clock.monotonic() - begun)
-            except (Conflict, AlreadyExists):
-                self._give_back(namespace, pending.changes)
-            except (Throttled, Unavailable, Unauthorized, Forbidden):
-                self._give_back(namespace, pending.changes)
-                raise
-            except NotFound:
-                self._known.discard(namespace)  # the namespace itself is gone
+            await self._put_report(namespace, pending)
+
+    async def _put_report(self, namespace: str, pending: _Pending) -> None:
+        begun = self.clock.monotonic()
+        self._next[namespace] = begun + _AGAIN
+        try:
+            await self._write(namespace, pending.changes)
+            self._rest(namespace, self.clock.monotonic() - begun)
+        except (Conflict, AlreadyExists):
+            self._give_back(namespace, pending)
+        except (Throttled, Unavailable, Unauthorized, Forbidden):
+            self._give_back(namespace, pending)
+            raise
+        except (NotFound, NamespaceTerminating):
+            self._known.discard(namespace)  # the namespace itself is gone, or soon will be
+        except Denied as error:
+            # By a quota of this namespace, say: the others need not wait.
+            if str(error) != pending.refused:
+                self.warn(f"{_FAILING}{error}")
+            pending.refused = str(error)
+            self._next[namespace] = begun + _LONGEST
+            self._give_back(namespace, pending)
 
     async def look_at_targets(self) -> None:
         """Check whether targets of one report still exist; each call checks a part of them."""
@@ -335,10 +353,12 @@ class Reports(WarnsOnce):
         if (pending := self._pending.get(namespace)) is not None:
             pending.due = max(pending.due, self._next[namespace])
 
-    def _give_back(self, namespace: str, changes: Changes) -> None:
-        newer = self._open(namespace).changes
-        self._waiting += len(changes.keys() - newer.keys())
-        for key, result in changes.items():
+    def _give_back(self, namespace: str, former: _Pending) -> None:
+        pending = self._open(namespace)
+        pending.refused = former.refused
+        newer = pending.changes
+        self._waiting += len(former.changes.keys() - newer.keys())
+        for key, result in former.changes.items():
             newer.setdefault(key, result)
 
     def _look_everywhere(self) -> None:

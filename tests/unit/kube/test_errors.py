@@ -62,6 +62,13 @@ def error_of(call, answer, headers=None, code=None):
         ),
         (status(403, "Forbidden", 'pods "a" is forbidden: exceeded quota: q'), errors.Denied),
         (
+            {
+                **status(403, "Forbidden", 'pods "a" is forbidden: unable to create new content'),
+                "details": {"causes": [{"reason": "NamespaceTerminating"}]},
+            },
+            errors.NamespaceTerminating,
+        ),
+        (
             status(
                 403,
                 "Forbidden",

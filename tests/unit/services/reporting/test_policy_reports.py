@@ -20,13 +20,23 @@ from reconciler.api.updaterequest import (
     TargetStatus,
 )
 from reconciler.dialects.registry import OPTIONAL_KINDS, POLICY_KINDS
-from reconciler.errors import Conflict, Forbidden, NoKindMatch, NotFound, Unauthorized, Unavailable
+from reconciler.errors import (
+    Conflict,
+    Denied,
+    Forbidden,
+    NamespaceTerminating,
+    NoKindMatch,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
 from reconciler.installation import REPLACING
 from reconciler.services.reporting.policy_reports import DISABLED, Reports
 from tests.calls import counted
 from tests.holding import holds
 from tests.skipping import SkippingLoop
 from tests.unit.services.conftest import Make, World
+from tests.unit.services.hooks.world import LoopClock
 
 
 class Store:
@@ -521,6 +531,44 @@ class TestFaults:
         await write()
         await reports.look_at_targets()
         assert store.calls == []
+
+    async def test_results_for_a_namespace_that_is_being_deleted_are_dropped_silently(
+        self, store, reports, write
+    ):
+        async def ending(namespace, report):
+            raise NamespaceTerminating(namespace, status=403)
+
+        put, store.put = store.put, ending
+        reports.add(spec(), [came()])
+        await write()
+        store.put = put
+        await write()
+        assert store.stored == {}
+
+    def test_a_report_that_is_refused_delays_no_other(self, store, reports):
+        said, put = [], store.put
+
+        async def by_quota(namespace, report):
+            if namespace == "a":
+                raise Denied("exceeded quota", status=403)
+            await put(namespace, report)
+
+        store.put, reports.warn = by_quota, said.append
+
+        async def work():
+            running = asyncio.create_task(reports.run())
+            for number in range(3):
+                reports.add(spec(), [came(f"s-{number}")])
+                reports.add(spec(), [came(namespace=f"b-{number}")])
+                await asyncio.sleep(2)
+            running.cancel()
+            return await asyncio.gather(running, return_exceptions=True)
+
+        reports.clock = LoopClock()
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            runner.run(work())
+        assert store.stored.keys() == {"b-0", "b-1", "b-2"}
+        assert said == ["cannot write a report: exceeded quota"]
 
     async def test_namespaces_that_were_deleted_later_delay_the_check_of_no_other(
         self, world, make, store, reports, write
