@@ -35,6 +35,7 @@ from reconciler.observe.hookmetrics import HookProgramMetrics
 from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import run_loops, until_signal
+from reconciler.observe.memory import relax_collector
 from reconciler.requests.adoption import read_hook_request
 from reconciler.runner.finding import FoundHooks, find_hooks
 from reconciler.runner.output import RunOutput
@@ -198,6 +199,7 @@ class Program:
             term=lambda: election.term,
             warn=self.log.warning,
         )
+        relax_collector()
         self._started = True
         await run_loops(
             {
