@@ -108,7 +108,9 @@ schemas: $(READY) control-plane ## Write the list merge keys of the control plan
 	$(BIN)/python -m devcluster.schemas --start --output reconciler/engine/patch/keytable.py
 
 clean: ## End the local cluster; remove .venv and every cache of this folder
-	@if [ -d .retrofit ] && [ -x $(BIN)/retrofit ]; then $(BIN)/retrofit dev down; fi
+	@if [ -f .retrofit/state.json ]; then \
+		{ [ -x $(BIN)/retrofit ] || $(MAKE) $(READY); } && $(BIN)/retrofit dev down; \
+	fi
 	rm -rf $(VENV) .retrofit build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -99,6 +99,23 @@ def test_the_makefile_keeps_to_make_3_81(feature: str) -> None:
     assert [line for line in code if feature in line] == []
 
 
+def test_make_clean_keeps_what_a_cluster_is_found_by_if_it_cannot_end_it(tmp_path: Path) -> None:
+    """Ending it takes the environment, which may be removed already, and is made again."""
+    (tmp_path / "Makefile").write_text(MAKEFILE.read_text())
+    state = tmp_path / ".retrofit/state.json"
+    for file in (state, tmp_path / "requirements/dev.txt", tmp_path / "pyproject.toml"):
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    command = ["make", "clean", "PYTHON=none"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "no Python 3.11" in done.stderr
+    assert done.returncode != 0
+    assert state.exists()
+    state.unlink()
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert not state.parent.exists()
+
+
 def test_ci_tries_nothing_again_after_its_time(tmp_path: Path) -> None:
     script = tmp_path / ".ci/run"
     script.parent.mkdir()
