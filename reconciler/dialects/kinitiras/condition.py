@@ -8,7 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from reconciler.dialects.kinitiras.texts import ABSENT, read_number
+from reconciler.dialects.kinitiras.texts import ABSENT, read_number, read_text
 from reconciler.dialects.kinitiras.values import (
     Constant,
     PartOf,
@@ -227,7 +227,7 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
         InvalidPolicy: The condition is invalid.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
-    condition, mode = fields.get("cond"), fields.get("affectMode") or "reject"
+    condition, mode = fields.get("cond"), read_text(fields, "affectMode", location) or "reject"
     if condition not in _CONDITIONS:
         raise InvalidPolicy(f"{location}.cond", f"expected one of {', '.join(_CONDITIONS)}")
     if mode not in _MODES:
@@ -247,7 +247,7 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
         # The calculation does not apply to lists.
         process=None if condition in _LISTS else process,
         allows=mode == "allow",
-        text=str(fields.get("message") or "it is refused"),
+        text=read_text(fields, "message", location) or "it is refused",
     )
 
 

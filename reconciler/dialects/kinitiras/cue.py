@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.api.rights import Need, ReadNeed
-from reconciler.engine import reading
+from reconciler.dialects.kinitiras.texts import read_text
 from reconciler.engine.context import Context
 from reconciler.engine.loads import CueLoad, answer_to
 from reconciler.engine.outcome import ConditionResult
@@ -154,21 +154,21 @@ def read_programs(
         InvalidPolicy: A program is not a string, or too long.
     """
     names = ("cue",) if fields.get("template") else ("renderedCue", "cue")
+    found = ((name, _read(fields, name, location)) for name in names)
     return tuple(
         CueProgram(
-            source=_read(fields[name], f"{location}.{name}"),
+            source=source,
             location=f"{location}.{name}",
             rendered=name == "renderedCue",
             refuses=refuses,
         )
-        for name in names
-        if fields.get(name)
+        for name, source in found
+        if source
     )
 
 
-def _read(raw: Any, location: str) -> str:
-    if not isinstance(raw, str):
-        raise InvalidPolicy(location, f"expected a string, got {reading.kind_of(raw)}")
-    if len(raw) > _LONGEST:
-        raise InvalidPolicy(location, f"it is longer than {_LONGEST} characters")
-    return raw
+def _read(fields: Mapping[str, Any], name: str, location: str) -> str:
+    text = read_text(fields, name, location)
+    if len(text) > _LONGEST:
+        raise InvalidPolicy(f"{location}.{name}", f"it is longer than {_LONGEST} characters")
+    return text

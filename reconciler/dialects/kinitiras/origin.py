@@ -23,7 +23,6 @@ _TYPES: Final = (
 )  # fmt: skip
 _MAPS: Final = frozenset({"annotations", "labels", "nodeSelector"})
 _RESOURCES: Final = frozenset({"resourceRequirements", "resourceOversell"})
-_BOOLEAN: Final = "true or false"
 _FIELDS: Final = tuple(
     "resourcesOversell" if name == "resourceOversell" else name for name in _TYPES
 )
@@ -154,7 +153,7 @@ def _read(raw: Any, location: str) -> OriginEdit:
     return OriginEdit(
         type=str(type_),
         operation=str(operation),
-        whole=_checked(fields.get("replace") or False, bool, f"{location}.replace", _BOOLEAN),
+        whole=_true(fields.get("replace"), f"{location}.replace"),
         container=container,
         value=_value(fields.get(field), str(type_), f"{location}.{field}"),
     )
@@ -166,10 +165,9 @@ def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ == "tolerations":
         return None if raw is None else list(read_tolerations(raw, location))
     if type_ == "hostNetwork":
-        # JSON written by Go programs omits false and empty values.
-        return raw is not None and _checked(raw, bool, location, _BOOLEAN)
+        return _true(raw, location)
     if type_ == "schedulerName":
-        return reading.string(raw, location) if raw else ""
+        return "" if raw is None else _checked(raw, str, location, "a string")
     if type_ == "affinity":
         return None if raw is None else read_affinity(raw, location)
     if type_ == "topologySpreadConstraints":
@@ -177,6 +175,11 @@ def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ == "resourceOversell":
         return _factors(raw, location)
     return read_resources(raw, location)
+
+
+def _true(raw: Any, location: str) -> bool:
+    # JSON written by Go programs omits false and empty values.
+    return raw is not None and _checked(raw, bool, location, "true or false")
 
 
 def _checked(raw: Any, wanted: type, location: str, name: str) -> Any:

@@ -1,6 +1,5 @@
 """References to other objects of the cluster: by name, by labels, and to the owner."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,23 +8,25 @@ from reconciler.api.meta import split_api_version
 from reconciler.api.rights import ANY, Need, ReadNeed, Right
 from reconciler.dialects.kinitiras.texts import (
     ABSENT,
+    API_VERSION,
+    KIND,
     Path,
     filled,
     filled_selector,
     has_placeholder,
+    read_kind,
+    read_text,
 )
 from reconciler.engine import reading
 from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context
 from reconciler.engine.loads import ObjectLoad, answer_to
 from reconciler.engine.match.selectors import compile_selector
-from reconciler.engine.values.addresses import check_name
+from reconciler.engine.values.addresses import check_name, why_no_name
 from reconciler.errors import EvaluationError, InvalidPolicy
 
 _FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "labelSelector", "fieldSelector")
-_API_VERSION: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?v[a-z0-9]{1,62}")
 _OBJECT: Final = frozenset({("request", "object")})
-_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,7 @@ def _first_owner(obj: Mapping[str, Any]) -> Mapping[str, Any]:
             "the object has no owner; restrict resourceSelectors to objects with an owner"
         )
     api_version, kind = str(owner.get("apiVersion", "")), str(owner.get("kind", ""))
-    if not (_API_VERSION.fullmatch(api_version) and _KIND.fullmatch(kind)):
+    if not (API_VERSION.fullmatch(api_version) and KIND.fullmatch(kind)):
         raise _refused("the apiVersion or kind in ownerReferences is invalid")
     if is_secret(split_api_version(api_version)[0], kind):
         # The author of the object chooses the owner, and may not be allowed to read it.
@@ -201,36 +202,30 @@ def read_object_reference(raw: Any, path: Path, location: str, home: str) -> Obj
     if fields.get("fieldSelector"):
         reason = "only a name or labels select the object of a reference"
         raise InvalidPolicy(f"{place}.fieldSelector", reason)
+    api_version, kind = read_kind(fields, place)
     found = ObjectReference(
         home=home,
         location=location,
-        api_version=_fitting(fields, "apiVersion", _API_VERSION, place, "apps/v1"),
-        kind=_fitting(fields, "kind", _KIND, place, "Deployment"),
-        namespace=_text(fields, "namespace", place),
-        name=_text(fields, "name", place),
+        api_version=api_version,
+        kind=kind,
+        namespace=read_text(fields, "namespace", place),
+        name=read_text(fields, "name", place),
         labels=None if fields.get("name") else labels,
         path=path,
     )
+    _check_name(found.name, f"{place}.name")
+    _check_name(found.namespace, f"{place}.namespace")
     if not found.name:
         _check_labels(labels, place)
     _check_home(found, place)
     return found
 
 
-def _fitting(
-    fields: Mapping[str, Any], name: str, form: re.Pattern[str], place: str, example: str
-) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise InvalidPolicy(f"{place}.{name}", f"expected a value such as {example}")
-    return value
-
-
-def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
-    value = fields.get(name) or ""
-    if not isinstance(value, str):
-        raise InvalidPolicy(f"{place}.{name}", f"expected a string, got {reading.kind_of(value)}")
-    return value
+def _check_name(text: str, location: str) -> None:
+    """Refuse a name that no object can have; the value of a placeholder is checked later."""
+    reason = why_no_name(text) if text and not has_placeholder(text) else ""
+    if reason:
+        raise InvalidPolicy(location, reason)
 
 
 def _check_labels(raw: Any, place: str) -> None:

@@ -104,7 +104,7 @@ def _read_override(raw: Any, location: str, *, home: str) -> OverrideRule:
 
 def _read_overriders(raw: Any, location: str, home: str) -> Overriders:
     fields = reading.mapping(raw, location, allowed=_OVERRIDERS)
-    template = fields.get("template")
+    template = reading.object_at(fields.get("template"), f"{location}.template")
     overriders = Overriders(
         template=read_template(template, f"{location}.template", home) if template else None,
         programs=read_programs(fields, location, refuses=False),

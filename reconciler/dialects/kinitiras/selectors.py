@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.api.meta import split_api_version
-from reconciler.dialects.kinitiras.texts import ABSENT
+from reconciler.dialects.kinitiras.texts import ABSENT, read_kind, read_text
 from reconciler.engine import reading
 from reconciler.engine.match import KindSelector
 from reconciler.engine.match.selectors import LabelRequirement, LabelSelector, compile_selector
@@ -115,9 +115,10 @@ def read_selector(raw: Any, location: str) -> Selector:
         InvalidPolicy: The selector is invalid.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
+    api_version, kind = read_kind(fields, location)
     return Selector(
-        api_version=reading.string(fields.get("apiVersion"), f"{location}.apiVersion"),
-        kind=reading.string(fields.get("kind"), f"{location}.kind"),
+        api_version=api_version,
+        kind=kind,
         namespace=_text(fields, "namespace", location),
         name=_text(fields, "name", location),
         labels=_labels(fields.get("labelSelector"), f"{location}.labelSelector"),
@@ -126,21 +127,23 @@ def read_selector(raw: Any, location: str) -> Selector:
 
 
 def _text(fields: Mapping[str, Any], name: str, location: str) -> str:
-    value = fields.get(name)
+    value = read_text(fields, name, location)
     return reading.string(value, f"{location}.{name}") if value else ""
 
 
 def _labels(raw: Any, location: str) -> LabelSelector | None:
     """Read a label selector, without wildcards in keys and values; None selects everything."""
-    if not raw:
-        return None
     labels = reading.mapping(raw, location, allowed=("matchLabels", "matchExpressions"))
     place = f"{location}.matchLabels"
     for key, value in reading.string_map(labels.get("matchLabels"), place).items():
         if wildcard.has_wildcard(key) or wildcard.has_wildcard(value):
             reason = "a label has no wildcards: write the key and value in full"
             raise InvalidPolicy(f"{place}.{key}", reason)
-    return compile_selector(raw, location=location) if any(labels.values()) else None
+    expressions = labels.get("matchExpressions")
+    is_given = labels.get("matchLabels") or reading.sequence(
+        expressions, f"{location}.matchExpressions"
+    )
+    return compile_selector(raw, location=location) if is_given else None
 
 
 def _requirements(raw: Any, location: str) -> tuple[Requirement, ...]:

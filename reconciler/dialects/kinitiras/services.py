@@ -15,6 +15,7 @@ from reconciler.dialects.kinitiras.texts import (
     filled_pieces,
     has_placeholder,
     pieces_of,
+    read_text,
     read_texts,
 )
 from reconciler.engine import reading
@@ -134,7 +135,7 @@ def read_service_reference(raw: Any, path: Path, location: str, home: str) -> Se
     """
     place = f"{location}.http"
     fields = reading.mapping(raw, place, allowed=_FIELDS)
-    method, body = fields.get("method") or "GET", fields.get("body")
+    method, body = read_text(fields, "method", place) or "GET", fields.get("body")
     if method not in _METHODS:
         raise InvalidPolicy(f"{place}.method", f"expected one of {', '.join(_METHODS)}")
     headers, token = _read_auth(fields.get("auth"), f"{place}.auth", home)
@@ -201,7 +202,8 @@ def _read_auth(
         return (), None
     fields = reading.mapping(raw, location, allowed=_AUTH)
     names = (*_CREDENTIALS, "authUrl")
-    texts = read_texts({name: fields[name] for name in names if fields.get(name)}, location)
+    texts = {name: text for name in names if (text := read_text(fields, name, location))}
+    seconds = _read_seconds(fields, location)
     secret = _read_secret(fields.get("secretRef"), f"{location}.secretRef", home)
     if secret is not None:
         for name in _CREDENTIALS:
@@ -221,7 +223,7 @@ def _read_auth(
         url=_read_constant_url(url, place, home) if url else "",
         username=texts.get("username", ""),
         password=texts.get("password", ""),
-        seconds=_read_seconds(fields.get("expireDuration"), f"{location}.expireDuration"),
+        seconds=seconds,
         secret=secret,
     )
     return (), source
@@ -242,10 +244,12 @@ def _read_secret(raw: Any, location: str, home: str) -> SecretName | None:
     return SecretName(namespace=texts["namespace"], name=texts["name"])
 
 
-def _read_seconds(raw: Any, location: str) -> float:
-    if not raw:
+def _read_seconds(fields: Mapping[str, Any], location: str) -> float:
+    text = read_text(fields, "expireDuration", location)
+    if not text:
         return _SECONDS
-    found = parse_duration(raw) if isinstance(raw, str) else None
+    found = parse_duration(text)
     if found is None or found < 0:
-        raise InvalidPolicy(location, "expected a duration, as 5m or 1h30m")
+        place = f"{location}.expireDuration"
+        raise InvalidPolicy(place, "expected a duration, as 5m or 1h30m")
     return found / SECOND or _SECONDS

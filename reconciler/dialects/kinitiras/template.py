@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from reconciler.dialects.kinitiras.affinity import joined, read_affinity
 from reconciler.dialects.kinitiras.resources import CPU, read_factor, read_resources, share
-from reconciler.dialects.kinitiras.texts import ABSENT, Path
+from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_text
 from reconciler.dialects.kinitiras.tolerations import (
     merged_tolerations,
     read_tolerations,
@@ -215,9 +215,7 @@ def _read_entries(
     fields: Mapping[str, Any], type_: str, operation: str, location: str, home: str
 ) -> TemplateEdit:
     prefix = f"/metadata/{type_}/"
-    key = fields.get("path") or ""
-    if not isinstance(key, str):
-        raise InvalidPolicy(f"{location}.path", "expected a key")
+    key = read_text(fields, "path", location)
     key = key.removeprefix(prefix).removeprefix("/").replace("~1", "/").replace("~0", "~")
     source = read_source(fields, location, home)
     if isinstance(source, Constant) and isinstance(source.value, float):

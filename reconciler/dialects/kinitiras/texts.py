@@ -13,6 +13,10 @@ _PLACEHOLDER: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _INDEX: Final = re.compile(r"[0-9]+")
 _STEP: Final = re.compile(r'(?:^|\.)(?:"([^"]+)"|([^.\[\]"]+))|\[(?:"([^"]+)"|([0-9]+))\]')
 _LONGEST_INDEX: Final = 9
+API_VERSION: Final = re.compile(
+    r"v[a-z0-9]{1,62}|[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+)
+KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 
 class Absent:
@@ -58,6 +62,37 @@ class Path:
         return obj
 
 
+def read_text(fields: Mapping[str, Any], name: str, location: str) -> str:
+    """Read a field with a text of any content, empty where it is missing or null.
+
+    Raises:
+        InvalidPolicy: The value is not a string.
+    """
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _no_string(value, f"{location}.{name}")
+    return value or ""
+
+
+def _no_string(value: Any, location: str) -> InvalidPolicy:
+    reason = f"expected a string, got {reading.kind_of(value)}: put the value in quotes"
+    return InvalidPolicy(location, reason)
+
+
+def read_kind(fields: Mapping[str, Any], location: str) -> tuple[str, str]:
+    """Read ``apiVersion`` and ``kind``.
+
+    Raises:
+        InvalidPolicy: One of them is missing, or no kind can have it.
+    """
+    api_version, kind = (read_text(fields, name, location) for name in ("apiVersion", "kind"))
+    if not API_VERSION.fullmatch(api_version):
+        raise InvalidPolicy(f"{location}.apiVersion", "expected a value such as apps/v1")
+    if not KIND.fullmatch(kind):
+        raise InvalidPolicy(f"{location}.kind", "expected a value such as Deployment")
+    return api_version, kind
+
+
 def read_texts(raw: Any, location: str) -> dict[str, str]:
     """Read an object whose values are texts of any content.
 
@@ -70,10 +105,7 @@ def read_texts(raw: Any, location: str) -> dict[str, str]:
     with ErrorList() as errors:
         for name, value in fields.items():
             if not isinstance(value, str):
-                reason = (
-                    f"expected a string, got {reading.kind_of(value)}: put the value in quotes"
-                )
-                errors.add(InvalidPolicy(f"{location}.{name}", reason))
+                errors.add(_no_string(value, f"{location}.{name}"))
     return dict(fields)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from reconciler.dialects.kinitiras.texts import read_text
 from reconciler.engine import reading
 from reconciler.engine.match.selectors import LABEL_KEY, LABEL_VALUE
 from reconciler.errors import InvalidPolicy
@@ -23,8 +24,9 @@ def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
 
 def _read(raw: Any, location: str) -> Mapping[str, Any]:
     fields = reading.mapping(raw, location, allowed=_FIELDS)
-    key, value = _text(fields, "key", location), _text(fields, "value", location)
-    operator, effect = fields.get("operator") or "Equal", fields.get("effect") or ""
+    key, value = read_text(fields, "key", location), read_text(fields, "value", location)
+    operator = read_text(fields, "operator", location) or "Equal"
+    effect = read_text(fields, "effect", location)
     if key and not LABEL_KEY.fullmatch(key):
         raise InvalidPolicy(f"{location}.key", "expected the key of a taint")
     if operator not in ("Equal", "Exists"):
@@ -45,14 +47,6 @@ def _read(raw: Any, location: str) -> Mapping[str, Any]:
             f"{location}.effect", "it must be NoExecute if tolerationSeconds is set"
         )
     return fields
-
-
-def _text(fields: Mapping[str, Any], name: str, location: str) -> str:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, str):
-        reason = f"expected a string, got {reading.kind_of(value)}: put the value in quotes"
-        raise InvalidPolicy(f"{location}.{name}", reason)
-    return value or ""
 
 
 def replaced_tolerations(

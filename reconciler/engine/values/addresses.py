@@ -91,11 +91,18 @@ def check_name(text: str, place: str) -> str:
     Raises:
         EvaluationError: It is empty, consists of dots, or contains ``/`` or ``%``.
     """
-    found = _NO_NAME.search(text)
-    if not text or text in _DOTS or found:
-        why = f"it holds {found[0]!r}" if found else "it is empty" if not text else "it is dots"
-        raise _refused(f"{place}: {why}, and no object has such a name")
+    if reason := why_no_name(text):
+        raise _refused(f"{place}: {reason}")
     return text
+
+
+def why_no_name(text: str) -> str:
+    """Return why a text is not a single segment of a path, empty where it is."""
+    found = _NO_NAME.search(text)
+    if text and text not in _DOTS and not found:
+        return ""
+    why = f"it holds {found[0]!r}" if found else "it is empty" if not text else "it is dots"
+    return f"{why}, and no object has such a name"
 
 
 def _join(made: str, pieces: Iterable[Piece], *, begin: int) -> str:
