@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from reconciler.dialects.kinitiras.affinity import read_affinity
+from reconciler.dialects.kinitiras.affinity import read_affinity, read_spread
 from reconciler.dialects.kinitiras.resources import read_ratio, read_resources, scaled
 from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_texts
 from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_tolerations
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
 from reconciler.engine.patch.rfc6902 import Operation
-from reconciler.errors import InvalidPolicy
+from reconciler.errors import InvalidPolicy, read_each
 
 OPERATIONS: Final = ("add", "replace", "remove")
 _COMMON: Final = ("type", "operation", "replace", "containerCount")
@@ -125,7 +125,7 @@ def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
     Raises:
         InvalidPolicy: Edits are invalid; it holds all errors with their locations.
     """
-    edits = reading.each(_read, raw, location)
+    edits = read_each(_read, reading.sequence(raw, location), location)
     claimed: dict[int, str] = {}
     for index, edit in enumerate(edits):
         if edit.type not in _RESOURCES or not edit.value:
@@ -171,7 +171,7 @@ def _value(raw: Any, type_: str, location: str) -> Any:
     if type_ == "affinity":
         return None if raw is None else read_affinity(raw, location)
     if type_ == "topologySpreadConstraints":
-        return None if raw is None else list(reading.each(reading.object_at, raw, location))
+        return read_spread(raw, location)
     if type_ == "resourceOversell":
         return _factors(raw, location)
     return read_resources(raw, location)
