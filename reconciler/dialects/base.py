@@ -52,6 +52,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def refusing(self) -> tuple[Kind, ...]:
+        """Those of its kinds whose policies only refuse requests, and never change an object."""
+        ...
+
+    @property
     def optional(self) -> bool:
         """Whether controller and webhook run in a cluster that does not serve the kinds."""
         ...
@@ -124,6 +129,7 @@ class OptionalDialect:
     annotations: tuple[str, ...]
     original: Original | None
     meaning: Callable[[], tuple[Compile, Lint]] = field(repr=False)
+    refusing: tuple[Kind, ...] = ()
     optional: bool = True
 
     def compile(

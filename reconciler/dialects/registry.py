@@ -30,6 +30,7 @@ __all__ = [
     "KNOWN_KINDS",
     "OPTIONAL_KINDS",
     "POLICY_KINDS",
+    "REFUSING_KINDS",
     "CallSource",
     "CompiledEntry",
     "ResourceSource",
@@ -64,6 +65,9 @@ OPTIONAL_KINDS: Final = tuple(
     kind for dialect in DIALECTS if dialect.optional for kind in dialect.kinds
 )
 """The policy kinds that either installation watches only where and while they are served."""
+
+REFUSING_KINDS: Final = tuple(kind for dialect in DIALECTS for kind in dialect.refusing)
+"""The policy kinds without requests and results, since their policies only refuse requests."""
 
 
 def dialects_of(installation: Installation) -> tuple[Dialect, ...]:

@@ -28,6 +28,7 @@ def _meaning() -> tuple[Compile, Lint]:
 KINITIRAS: Final = OptionalDialect(
     name="kinitiras",
     kinds=(CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, CLUSTER_VALIDATE_POLICIES),
+    refusing=(CLUSTER_VALIDATE_POLICIES,),
     annotations=(ANNOTATION_EXISTING, FAILURE_POLICY_ANNOTATION, OBJECTS_ANNOTATION),
     original=Original(
         name="kinitiras",

@@ -39,6 +39,7 @@ class Kyverno:
 
     installation: Installation = REPLACING
     name: str = "kyverno"
+    refusing: tuple[Kind, ...] = ()
     optional: bool = False
     original: Original | None = None
     annotations: tuple[str, ...] = (AUTOGEN, ANNOTATION_EXISTING)

@@ -22,7 +22,12 @@ from reconciler.api.policyreport import (
 )
 from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.dialects.registry import OPTIONAL_KINDS, policy_kind, policy_kinds
+from reconciler.dialects.registry import (
+    OPTIONAL_KINDS,
+    REFUSING_KINDS,
+    policy_kind,
+    policy_kinds,
+)
 from reconciler.errors import (
     AlreadyExists,
     ClusterError,
@@ -367,10 +372,10 @@ class Reports(WarnsOnce):
 
 
 def _named(key: str, installation: Installation) -> Iterator[PolicyRef]:
-    """Yield the policies that may have a key, one of each kind."""
+    """Yield the policies that may have a key, one of each kind that has results."""
     namespace, _, name = key.rpartition("/")
     for kind in policy_kinds(installation):
-        if kind.namespaced == bool(namespace):
+        if kind.namespaced == bool(namespace) and kind not in REFUSING_KINDS:
             yield PolicyRef(
                 api_version=kind.api_version, kind=kind.kind, namespace=namespace, name=name
             )

@@ -112,6 +112,7 @@ class Toy:
 
     name: str = "toy"
     kinds: tuple[Kind, ...] = (LABEL_RULES,)
+    refusing: tuple[Kind, ...] = ()
     optional: bool = True
     original: Original | None = None
     annotations: tuple[str, ...] = ()
