@@ -84,19 +84,31 @@ class CueProgram:
         old = context.data["request"].get("oldObject") or {}
         found = self.given(context, obj, old)
         if not isinstance(found, list):
-            raise EvaluationError("the CUE program does not return a list of patches").bare(
-                "the CUE program does not return a list of patches"
-            )
-        wrong = "the CUE program returns an invalid patch"
-        if not all(isinstance(item, dict) for item in found):
-            raise EvaluationError(wrong).bare(wrong)
-        items = [{"value": None, **_in_lower_case(item)} for item in found]
-        if not all(item.get("op") in _OPERATIONS for item in items):
-            raise EvaluationError(wrong).bare(wrong)
+            raise _wrong("the CUE program does not return a list of patches")
+        items = [_operation(item, f"patches[{index}]") for index, item in enumerate(found)]
         try:
-            return compile_operations(items, location="")
+            return compile_operations(items, location="patches")
         except InvalidPolicy as error:
-            raise EvaluationError(wrong).bare(wrong) from error
+            # Only a path may still be wrong.
+            raise _invalid(error.location, "a path that begins with /") from error
+
+
+def _operation(item: Any, place: str) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise _invalid(place, "an object")
+    fields = {"value": None, **_in_lower_case(item)}
+    if fields.get("op") not in _OPERATIONS:
+        raise _invalid(f"{place}.op", f"one of {', '.join(_OPERATIONS)}")
+    return fields
+
+
+def _invalid(place: str, wanted: str) -> EvaluationError:
+    return _wrong(f"the CUE program returns an invalid patch: {place}: expected {wanted}")
+
+
+def _wrong(text: str) -> EvaluationError:
+    """Return an error that quotes no value of the object."""
+    return EvaluationError(text).bare(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +147,9 @@ class RefusedByProgram:
         verdict = _in_lower_case(found) if isinstance(found, Mapping) else {"valid": None}
         valid, reason = verdict.get("valid", True), verdict.get("reason", "")
         if not isinstance(valid, bool) or not isinstance(reason, str):
-            wrong = "the CUE program does not return a validate object with valid: true or false"
-            raise EvaluationError(wrong).bare(wrong)
+            raise _wrong(
+                "the CUE program does not return a validate object with valid: true or false"
+            )
         return verdict
 
 

@@ -97,6 +97,13 @@ def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
         yield _different(
             f"{parent}.renderedCue", "kinitiras generated it from the template; here it is ignored"
         )
+    if overriders.get("renderedCue") and not overriders.get("template"):
+        yield _different(
+            f"{parent}.renderedCue",
+            "kinitiras ignores it without a template; here it is evaluated",
+            cure="write the program as cue, or remove it",
+            level=Level.WARNING,
+        )
     condition = (rule.get("template") or {}).get("condition") or {}
     if condition.get("cond") in _LISTS and (condition.get("value") or {}).get("floatSlice"):
         yield _different(

@@ -132,9 +132,19 @@ def test_rendered_cue_beside_a_template_is_not_evaluated() -> None:
     [
         (None, "does not return a list of patches"),
         ({"op": "add"}, "does not return a list of patches"),
-        ([{"op": "move", "path": "/a", "from": "/b"}], "returns an invalid patch"),
-        ([{"op": "add", "path": "a"}], "returns an invalid patch"),
-        (["canary"], "returns an invalid patch"),
+        (
+            [{"op": "move", "path": "/a", "from": "/b"}],
+            r"an invalid patch: patches\[0\].op: expected one of add, remove, replace",
+        ),
+        (
+            [{"op": "test", "path": "/a", "value": 1}],
+            r"an invalid patch: patches\[0\].op: expected one of add, remove, replace",
+        ),
+        (
+            [{"op": "remove", "path": "/a"}, {"op": "add", "path": "a"}],
+            r"an invalid patch: patches\[1\].path: expected a path that begins with /",
+        ),
+        (["canary"], r"an invalid patch: patches\[0\]: expected an object"),
         (LoadFailure("line 3"), "returned no output: line 3"),
     ],
 )

@@ -57,6 +57,11 @@ def refers(**k8s: str) -> Any:
             Level.NOTE,
             f"{RULES}.overriders.renderedCue",
         ),
+        (
+            {"overriders": {"renderedCue": "patches: []"}},
+            Level.WARNING,
+            f"{RULES}.overriders.renderedCue",
+        ),
         (refers(name="x"), Level.NOTE, f"{RULES}.overriders.template.valueRef.k8s.namespace"),
         (
             {"overriders": {"cue": 'processing: http: url: "http://a"\npatches: []'}},
