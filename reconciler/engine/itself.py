@@ -64,7 +64,7 @@ class Itself:
             for selector in filter(_is_listable, listing.kinds):
                 group = f"{selector.group}/" if selector.group else ""
                 yield TargetNeed(
-                    location=f"{origin.location}.match",
+                    location=origin.selection,
                     api_version=f"{group}{selector.version}",
                     kind=selector.kind,
                     namespaces=places,

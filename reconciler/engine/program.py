@@ -29,6 +29,7 @@ class Origin:
 
     Attributes:
         location: Of the rule in the policy, as ``spec.rules[0]``.
+        selectors: Location of what selects objects for all rules; empty: ``match`` of the rule.
         everywhere: The policy is namespaced, but applies to the whole cluster.
         account: The ServiceAccount as which its work is done; None: the one shared by all.
     """
@@ -39,8 +40,14 @@ class Origin:
     generation: int
     rule: str
     location: str
+    selectors: str = ""
     everywhere: bool = False
     account: ServiceAccount | None = None
+
+    @property
+    def selection(self) -> str:
+        """Return the location of what selects the objects of the rule."""
+        return self.selectors or f"{self.location}.match"
 
     @property
     def namespace(self) -> str:

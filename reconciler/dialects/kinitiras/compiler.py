@@ -58,6 +58,7 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
             generation=generation,
             rule=f"{field}[{index}]",
             location=f"spec.{field}[{index}]",
+            selectors="spec.resourceSelectors",
         )
         operations = _operations(rule)
         scope = Scope(namespace=ref.namespace, selectors=spec.selectors, operations=operations)

@@ -39,7 +39,7 @@ def caveats(policy: CompiledPolicy, filters: Filters) -> tuple[Caveat, ...]:
 def filtered(policy: CompiledPolicy, filters: Filters) -> Iterator[Caveat]:
     """Yield a caveat for each matched kind that never fires a rule because of the filters."""
     for program in policy.in_background:
-        location = f"{program.origin.location}.match"
+        location = program.origin.selection
         for text in (*why_silent(program, filters), *_by_kubelets(program, filters)):
             yield Caveat(reason=FILTERED, location=location, text=text)
 

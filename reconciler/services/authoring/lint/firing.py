@@ -33,7 +33,7 @@ def lost_findings(policy: CompiledPolicy, program: Program) -> Iterator[Finding]
 
 
 def _of_kind(program: Program, kind: KindScope, scope: Scope) -> Iterator[Finding]:
-    place, selector = f"{program.origin.location}.match", kind.selector
+    place, selector = program.origin.selection, kind.selector
     if selector.is_every_kind and not selector.subresource.strip("*"):
         yield Finding(
             level=Level.WARNING,

@@ -27,10 +27,10 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
             yield Finding(
                 level=Level.ERROR,
                 code="all-kinds-fail",
-                location=f"{program.origin.location}.match",
+                location=program.origin.selection,
                 text="with failurePolicy Fail, a rule for all kinds in all namespaces blocks all"
                 " writes in the cluster while retrofit-admission does not answer",
-                cure="name the kinds or namespaces, set spec.failurePolicy: Ignore, or add the"
+                cure="name the kinds or namespaces, set the failure policy Ignore, or add the"
                 f" annotation {ANNOTATION_ALL_KINDS}: {_CONSENT}",
             )
 

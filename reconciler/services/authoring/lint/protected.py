@@ -31,7 +31,7 @@ def protected_objects(program: Program, protection: Protection) -> Iterator[Find
         yield Finding(
             level=Level.WARNING,
             code="protected-object",
-            location=f"{program.origin.location}.match",
+            location=program.origin.selection,
             text=f"the rule changes nothing: {reasons[0]}",
             cure="match other namespaces, or remove the rule",
         )

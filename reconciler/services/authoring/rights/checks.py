@@ -169,7 +169,7 @@ class RightsCheck:
         unserved: list[tuple[str, str]],
         meant: Callable[[Program, KindScope], bool] = lambda _program, _scope: True,
     ) -> AsyncIterator[Kind]:
-        place = f"{program.origin.location}.match"
+        place = program.origin.selection
         scopes = (item for item in program.match.kinds() if meant(program, item))
         for selector in dict.fromkeys(item.selector for item in scopes):
             if has_wildcard(selector.kind):
@@ -196,7 +196,7 @@ def _of_namespaces(program: Program) -> Iterator[Need]:
     home = program.origin.namespace
     for name in (home,) if home else program.match.namespaces or _ALL:
         right = replace(Right.of("get", NAMESPACES, name=name), namespace=name)
-        yield Need(location=f"{program.origin.location}.match", options=(right,))
+        yield Need(location=program.origin.selection, options=(right,))
 
 
 def _of_kept(entries: Iterable[CompiledEntry]) -> Iterator[Need]:
@@ -234,7 +234,7 @@ def _of_trigger(program: Program, kind: Kind, verbs: Iterable[str]) -> Iterator[
     for verb in verbs:
         for namespace in places if kind.namespaced else _ALL:
             right = Right.of(verb, kind, namespace=namespace)
-            yield Need(location=f"{program.origin.location}.match", options=(right,))
+            yield Need(location=program.origin.selection, options=(right,))
 
 
 def _need(target: TargetNeed, kind: Kind, *verbs: str, namespace: str, name: str = "") -> Need:

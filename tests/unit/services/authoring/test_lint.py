@@ -660,6 +660,31 @@ def test_a_rule_that_changes_triggers_of_all_kinds_is_refused(kind: str) -> None
     assert codes == {"all-kinds-fail": Level.ERROR, "every-kind": Level.WARNING}
 
 
+@pytest.mark.parametrize(
+    ("spec", "codes"),
+    [
+        ({}, {"all-kinds-fail", "every-kind"}),
+        (
+            {"resourceSelectors": [{"apiVersion": "v1", "kind": "Pod", "namespace": "kyverno"}]},
+            {"protected-object"},
+        ),
+    ],
+    ids=["everything", "a protected namespace"],
+)
+def test_findings_on_the_selection_of_a_kinitiras_policy_name_its_selectors(spec, codes):
+    edit = {"type": "labels", "labels": {"a": "b"}}
+    obj = {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "ClusterOverridePolicy",
+        "metadata": {"name": "p", "annotations": {"kube-retrofit.dev/objects": "all"}},
+        "spec": {**spec, "overrideRules": [{"overriders": {"origin": [edit]}}]},
+    }
+    findings = found(obj)
+    assert {item.code for item in findings} == codes
+    assert {item.location for item in findings} == {"spec.resourceSelectors"}
+    assert not any("spec.failurePolicy" in item.cure for item in findings)
+
+
 def test_escaped_or_closed_braces_are_not_unclosed_variables() -> None:
     labels = {"a": r"\{{ x }", "b": "{{ target.kind }} }}", "c": "{ { x }"}
     assert found(policy(mutate_patchStrategicMerge={"metadata": {"labels": labels}})) == []
