@@ -12,7 +12,7 @@ from reconciler.dialects.kinitiras.tolerations import merged_tolerations, read_t
 from reconciler.dialects.kinitiras.workloads import container_path, pod_path
 from reconciler.engine import reading
 from reconciler.engine.patch.rfc6902 import Operation
-from reconciler.errors import InvalidPolicy, read_each
+from reconciler.errors import InvalidPolicy
 
 OPERATIONS: Final = ("add", "replace", "remove")
 _COMMON: Final = ("type", "operation", "replace", "containerCount")
@@ -125,7 +125,7 @@ def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
     Raises:
         InvalidPolicy: Edits are invalid; it holds all errors with their locations.
     """
-    edits = read_each(_read, reading.sequence(raw, location), location)
+    edits = reading.each(_read, raw, location)
     claimed: dict[int, str] = {}
     for index, edit in enumerate(edits):
         if edit.type not in _RESOURCES or not edit.value:
