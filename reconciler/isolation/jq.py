@@ -235,7 +235,8 @@ class _Worker:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-        return await process.wait()
+            code = await process.wait()
+        return code
 
     async def _start(self) -> asyncio.subprocess.Process:
         limits = (self._limits.seconds, self._limits.memory, self._limits.answer)
