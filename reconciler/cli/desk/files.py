@@ -193,10 +193,19 @@ def _paths(name: str, base: Path | None) -> list[tuple[Path, bool]]:
         raise InvalidSetting(f"{name}: cannot be read: {error}") from error
 
 
-def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:
-    if not name:  # To `Path` it is the current folder.
+def named(name: str, base: Path | None = None) -> Path:
+    """Return the path that a user named, below ``base`` if given.
+
+    Raises:
+        InvalidSetting: The name is empty, which to `Path` is the current folder.
+    """
+    if not name:
         raise InvalidSetting("the name of a file is empty")
-    path = Path(name) if base is None else base / name
+    return Path(name) if base is None else base / name
+
+
+def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:
+    path = named(name, base)
     if path.is_dir():
         found = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES)
         if not found:

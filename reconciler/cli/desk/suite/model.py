@@ -12,7 +12,7 @@ from typing import Any, Final
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.fields import read_fields, read_text
 from reconciler.cli.desk.file_objects import Key
-from reconciler.cli.desk.files import read
+from reconciler.cli.desk.files import named, read
 from reconciler.cli.desk.suite.hookmodel import HookTest, is_hook_test, read_hook_test
 from reconciler.engine import reading
 from reconciler.errors import InvalidPolicy, InvalidSetting
@@ -161,13 +161,11 @@ def find(names: Iterable[str], file_names: Sequence[str]) -> list[Path]:
     """Return the test files below folders; a named file counts as a test file.
 
     Raises:
-        InvalidSetting: A folder does not exist.
+        InvalidSetting: A name is empty, or a folder does not exist.
     """
     found: list[Path] = []
     for name in names:
-        if not name:  # To `Path` it is the current folder.
-            raise InvalidSetting("the name of a file is empty")
-        path = Path(name)
+        path = named(name)
         if not path.exists():
             raise InvalidSetting(f"{path}: there is no such folder")
         if not path.is_dir():
