@@ -160,7 +160,9 @@ class _Retrofit(click.Group):
         with visible_streams():
             try:
                 return super().main(*args, **kwargs)
-            except OSError as error:  # A help text that cannot be written.
+            except (OSError, UnicodeError) as error:
+                # Not in invoke, because click writes help before that. A reader that has enough,
+                # as head, does not come here: click ends without a message then.
                 warn(f"Error: {error}")
                 sys.exit(NOT_RUN)
 
@@ -175,11 +177,6 @@ class _Retrofit(click.Group):
         except RetrofitError as error:
             warn(f"Error: {error}")
             raise click.exceptions.Exit(code_of(error)) from error
-        except BrokenPipeError:
-            raise  # The reader has enough, as `head`: click ends without a message.
-        except (OSError, UnicodeError) as error:
-            warn(f"Error: {error}")
-            raise click.exceptions.Exit(NOT_RUN) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
 
