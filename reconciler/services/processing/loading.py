@@ -207,9 +207,10 @@ class Loads:
         try:
             async with self._time_left(), self._gate:
                 self._check_bytes()
-                self.found[load] = await self.loader.load(load)
+                value = await self.loader.load(load)
             if not isinstance(load, GlobalLoad):
-                self._take(load)
+                self._count(value)
+            self.found[load] = value
             # Not earlier: why an entry is not ready is public, because its status shows it.
             self.confidential = self.confidential or may_hold_secrets(load)
         except (NotFound, NoKindMatch, Invalid) as error:
@@ -223,13 +224,10 @@ class Loads:
         finally:
             del self._running[load]
 
-    def _take(self, load: Load) -> None:
-        """Count what was read; keep nothing beyond the limit, for the error is kept a while."""
-        size = size_of(self.found[load])
+    def _count(self, value: Any) -> None:
+        size = size_of(value)
         self._bytes += size
         self.count(size)
-        if self._bytes > _MAX_READ:
-            del self.found[load]
         self._check_bytes()
 
     def _check_bytes(self) -> None:
