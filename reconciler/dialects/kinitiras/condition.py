@@ -235,11 +235,11 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
     source = read_source(fields, location, "")
     if source is None and condition not in _EXISTENCE:
         raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
-    if condition in _LISTS and isinstance(source, Constant):
-        _check_list(source.value, condition, f"{location}.value")
     process = fields.get("valueProcess")
     if process is not None:
         process = _process(process, f"{location}.valueProcess")
+    if isinstance(source, Constant) and condition not in _EXISTENCE:
+        _check_value(source.value, condition, process, f"{location}.value")
     return RefusedWhen(
         condition=condition,
         data=read_reference(fields.get("dataRef"), f"{location}.dataRef", ""),
@@ -251,9 +251,17 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
     )
 
 
-def _check_list(value: Any, condition: str, location: str) -> None:
-    if not isinstance(value, list):
-        reason = f"{condition} takes a list: stringSlice, integerSlice or floatSlice"
+def _check_value(value: Any, condition: str, process: Process | None, location: str) -> None:
+    """Refuse a constant with which every request of the rule would end in an error."""
+    reason = ""
+    if condition in _LISTS:
+        if not isinstance(value, list):
+            reason = f"{condition} takes a list: stringSlice, integerSlice or floatSlice"
+    elif process is not None and not _is_number(value):
+        reason = "valueProcess takes a number: integer or float"
+    elif condition in _ORDERS and not (_is_number(value) or isinstance(value, str)):
+        reason = f"{condition} takes a number or a string: integer, float or string"
+    if reason:
         raise InvalidPolicy(location, reason)
 
 

@@ -152,3 +152,20 @@ def test_a_template_of_a_wrong_type_is_refused_beside_other_changes(template: An
 def test_a_flag_of_a_wrong_type_is_refused(value: Any) -> None:
     (error,) = overriding(origin=[{"type": "labels", "labels": {"a": "b"}, "replace": value}])
     assert error == ("spec.overrideRules[0].overriders.origin[0].replace: expected true or false")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"boolean": True}, {"integerSlice": [1]}, {"stringSlice": ["a"]}, {"stringMap": {"a": "b"}}],
+    ids=repr,
+)
+def test_a_value_that_no_field_can_be_compared_with_is_refused(value: dict[str, Any]) -> None:
+    place = "spec.validateRules[0].template.condition.value"
+    for cond in ("Gt", "Gte", "Lt", "Lte"):
+        assert judging(cond=cond, value=value) == [
+            f"{place}: {cond} takes a number or a string: integer, float or string"
+        ]
+    process = {"operation": "*", "operationWith": "50%"}
+    for given in (value, {"string": "5"}):
+        (error,) = judging(cond="Equal", value=given, valueProcess=process)
+        assert error == f"{place}: valueProcess takes a number: integer or float"
