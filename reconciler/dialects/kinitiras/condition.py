@@ -220,11 +220,11 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
 
 
-def read_condition(raw: Any, location: str) -> RefusedWhen:
-    """Read a condition of a ClusterValidatePolicy.
+def read_head(raw: Any, location: str) -> tuple[Mapping[str, Any], str, bool]:
+    """Return the fields of a condition, its ``cond``, and whether its ``affectMode`` is ``allow``.
 
     Raises:
-        InvalidPolicy: The condition is invalid.
+        InvalidPolicy: A field is unknown, or one of these two is invalid.
     """
     fields = reading.mapping(raw, location, allowed=_FIELDS)
     condition, mode = fields.get("cond"), read_text(fields, "affectMode", location) or "reject"
@@ -232,6 +232,16 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
         raise InvalidPolicy(f"{location}.cond", f"expected one of {', '.join(_CONDITIONS)}")
     if mode not in _MODES:
         raise InvalidPolicy(f"{location}.affectMode", "expected reject or allow")
+    return fields, str(condition), mode == "allow"
+
+
+def read_condition(raw: Any, location: str) -> RefusedWhen:
+    """Read a condition of a ClusterValidatePolicy.
+
+    Raises:
+        InvalidPolicy: The condition is invalid.
+    """
+    fields, condition, allows = read_head(raw, location)
     source = read_source(fields, location, "")
     if source is None and condition not in _EXISTENCE:
         raise InvalidPolicy(f"{location}.value", "expected a value or a valueRef")
@@ -246,7 +256,7 @@ def read_condition(raw: Any, location: str) -> RefusedWhen:
         wanted=source,
         # The calculation does not apply to lists.
         process=None if condition in _LISTS else process,
-        allows=mode == "allow",
+        allows=allows,
         text=read_text(fields, "message", location) or "it is refused",
     )
 

@@ -113,9 +113,14 @@ def _wrong(text: str) -> EvaluationError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedByProgram:
-    """A CUE program that refuses requests; see `reconciler.engine.ports.Condition`."""
+    """A CUE program that refuses requests; see `reconciler.engine.ports.Condition`.
+
+    Attributes:
+        allows: The rule refuses requests that the program does not refuse, and no others.
+    """
 
     program: CueProgram
+    allows: bool = False
 
     @property
     def roots(self) -> frozenset[str]:
@@ -134,9 +139,9 @@ class RefusedByProgram:
 
     def evaluate(self, context: Context) -> ConditionResult:
         """Return whether the request is refused, for which ``valid`` must be false."""
-        verdict = self._verdict(context)
-        refused = verdict.get("valid") is False
-        return ConditionResult(passed=refused, message="" if refused else "valid is not false")
+        refused = self._verdict(context).get("valid", True) is self.allows
+        message = f"valid is not {str(self.allows).lower()}"
+        return ConditionResult(passed=refused, message="" if refused else message)
 
     def reason(self, context: Context) -> str:
         """Return the reason that the program gives, or a default."""
@@ -161,12 +166,12 @@ def _in_lower_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 def read_programs(
     fields: Mapping[str, Any], location: str, *, refuses: bool
 ) -> tuple[CueProgram, ...]:
-    """Read ``renderedCue`` and ``cue``; beside its template, ``renderedCue`` is ignored.
+    """Read ``renderedCue`` and ``cue``; what a template was rendered to is ignored.
 
     Raises:
         InvalidPolicy: A program is not a string, or too long.
     """
-    names = ("cue",) if fields.get("template") else ("renderedCue", "cue")
+    names = ("cue",) if has_template(fields) else ("renderedCue", "cue")
     found = ((name, _read(fields, name, location)) for name in names)
     return tuple(
         CueProgram(
@@ -178,6 +183,18 @@ def read_programs(
         for name, source in found
         if source
     )
+
+
+def has_template(fields: Mapping[str, Any]) -> bool:
+    """Return whether a rule has a template, which replaces its ``renderedCue``.
+
+    Nothing can be rendered from a condition without ``dataRef``, so the program beside it was
+    written by hand. The original evaluates it.
+    """
+    template = fields.get("template")
+    condition = template.get("condition") if isinstance(template, Mapping) else None
+    by_hand = isinstance(condition, Mapping) and condition.get("dataRef") is None
+    return bool(template) and not (by_hand and fields.get("renderedCue"))
 
 
 def _read(fields: Mapping[str, Any], name: str, location: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.kinitiras.cue import has_template
 from reconciler.engine.program import CompiledPolicy
 
 _REFERENCES: Final = (
@@ -93,7 +94,7 @@ def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
         )
     parent = f"{place}.overriders" if overriders else place
     fields = overriders or rule
-    if fields.get("template") and fields.get("renderedCue"):
+    if has_template(fields) and fields.get("renderedCue"):
         yield _different(
             f"{parent}.renderedCue", "kinitiras generated it from the template; here it is ignored"
         )

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from reconciler.dialects.kinitiras.condition import FirstOf, Refuses, read_condition
-from reconciler.dialects.kinitiras.cue import RefusedByProgram, read_programs
+from reconciler.dialects.kinitiras.condition import FirstOf, Refuses, read_condition, read_head
+from reconciler.dialects.kinitiras.cue import RefusedByProgram, has_template, read_programs
 from reconciler.dialects.kinitiras.origin import read_origin
 from reconciler.dialects.kinitiras.parts import Overriders
 from reconciler.dialects.kinitiras.selectors import Selector, read_selector
@@ -138,7 +138,12 @@ def _read_validation(raw: Any, location: str) -> ValidateRule:
         template = reading.mapping(fields.get("template"), place, allowed=("type", "condition"))
         if template.get("type") != "condition":
             raise InvalidPolicy(f"{place}.type", "expected condition")
-        refusing.insert(0, read_condition(template.get("condition"), f"{place}.condition"))
+        condition, where = template.get("condition"), f"{place}.condition"
+        if programs and not has_template(fields):
+            *_, allows = read_head(condition, where)
+            refusing[0] = RefusedByProgram(program=programs[0], allows=allows)
+        else:
+            refusing.insert(0, read_condition(condition, where))
     return ValidateRule(
         operations=_read_operations(
             fields.get("targetOperations"), f"{location}.targetOperations"

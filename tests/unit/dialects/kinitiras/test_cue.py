@@ -128,6 +128,47 @@ def test_rendered_cue_beside_a_template_is_not_evaluated() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "valid", "refused"),
+    [
+        ({}, False, True),
+        ({"affectMode": "reject"}, True, False),
+        ({"affectMode": "allow"}, False, False),
+        ({"affectMode": "allow"}, True, True),
+    ],
+)
+def test_rendered_cue_is_evaluated_beside_a_condition_that_reads_nothing(
+    mode: dict[str, str], valid: Any, refused: Any
+) -> None:
+    condition = {"cond": "Exist", "message": "no", **mode}
+    policy = refusing(template={"type": "condition", "condition": condition}, renderedCue="x")
+    assert policy.cue == (("spec.validateRules[0].renderedCue", "x"),)
+    (program,) = policy.programs
+    asking = context({asked(policy): {"valid": valid}})
+    assert program.condition is not None
+    assert program.condition.evaluate(asking).passed is refused
+    if refused:
+        assert program.verdict is not None
+        assert program.verdict.message(asking) == "p: it is refused"
+
+
+@pytest.mark.parametrize(
+    ("condition", "place"),
+    [
+        ({"cond": "Exist", "affectMode": "both"}, "condition.affectMode"),
+        ({"cond": "Exists"}, "condition.cond"),
+        ({"cond": "Exist", "dataref": {"from": "current", "path": "/a"}}, "condition.dataref"),
+        ({"cond": "Exist", "dataRef": {"from": "current"}}, "condition.dataRef.path"),
+    ],
+)
+def test_rendered_cue_does_not_hide_errors_of_its_condition(
+    condition: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(InvalidPolicy) as caught:
+        refusing(template={"type": "condition", "condition": condition}, renderedCue="x")
+    assert caught.value.location == f"spec.validateRules[0].template.{place}"
+
+
+@pytest.mark.parametrize(
     ("answer", "reason"),
     [
         (None, "does not return a list of patches"),
