@@ -139,12 +139,21 @@ def _accepted(kind: str, given: Any) -> bool:
             case "policy-origin":
                 read_origin(given["origin"], "origin")
             case _:
+                if not _is_checked(given):
+                    return True
                 compiled = KINITIRAS.compile({"metadata": {"name": "policy"}, **given["object"]})
                 for location, source in compiled.cue:
                     asyncio.run(_command().check(source, location=location))
     except InvalidPolicy:
         return False
     return True
+
+
+def _is_checked(given: Any) -> bool:
+    """Return whether the admission server checks a policy: not a deletion or an unchanged one."""
+    old = given.get("oldObject") or {}
+    unchanged = bool(old.get("spec") == given["object"].get("spec"))
+    return given.get("operation") != "DELETE" and not unchanged
 
 
 def _command() -> CueCommand:
