@@ -8,6 +8,7 @@ from reconciler.cli.explain.values import Values
 from reconciler.dialects.kubemod.items import Item
 from reconciler.dialects.kubemod.parts import Items
 from reconciler.errors import RetrofitError
+from reconciler.languages.gval import UNDEFINED
 
 
 async def explain_items(
@@ -57,9 +58,11 @@ async def _explain_item(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of JSON: what is undefined, and points in time, as text."""
+    """Return a value of JSON: what is undefined by its name, and points in time as text."""
     if isinstance(value, dict):
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_plain(member) for member in value]
+    if value is UNDEFINED:
+        return UNDEFINED.value
     return value if isinstance(value, str | int | float | None) else str(value)

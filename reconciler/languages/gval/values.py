@@ -24,13 +24,16 @@ class Failure(EvaluationError):
 
 
 class Undefined(Enum):
-    """The result of a path to nothing; as a number, it equals no number and not itself."""
+    """The result of a path to nothing; as a number, it equals no number and not itself.
+
+    Its text is empty, and its value is its name for users.
+    """
 
     UNDEFINED = "<undefined>"
 
     @override
     def __str__(self) -> str:
-        return self.value
+        return ""
 
 
 UNDEFINED: Final = Undefined.UNDEFINED

@@ -111,7 +111,12 @@ def value_of(source: str, data: Any = DATA) -> Any:
         ("$.lost != $.lost", True),
         ('$.lost < "abc"', True),
         ("$.lost == true", False),
-        ('$.lost =~ "^<undefined>$"', True),
+        # Its text is empty.
+        ('$.lost =~ "^$"', True),
+        ('$.lost =~ ".+"', False),
+        ('$.lost !~ "e"', True),
+        ('$.lost + "!"', "!"),
+        ('[$.lost, 1] + "!"', "[ 1]!"),
         ('$.none =~ "nil"', True),
         ("$.lost ? 1 : 2", 1),
         ("$.none ? 1 : 2", 2),
