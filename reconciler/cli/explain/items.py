@@ -1,5 +1,6 @@
 """Explanation of the items of a ModRule, each with the value that its expression returns."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from reconciler.dialects.kubemod.items import Item
 from reconciler.dialects.kubemod.parts import Items
 from reconciler.errors import RetrofitError
 from reconciler.languages.gval import UNDEFINED
+from reconciler.languages.gval.values import text_of
 
 
 async def explain_items(
@@ -58,11 +60,16 @@ async def _explain_item(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of JSON: what is undefined by its name, and points in time as text."""
+    """Return a value of JSON, and what JSON lacks as the text that it is compared as.
+
+    The text of what is undefined is empty, and so its name says more.
+    """
     if isinstance(value, dict):
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_plain(member) for member in value]
     if value is UNDEFINED:
         return UNDEFINED.value
-    return value if isinstance(value, str | int | float | None) else str(value)
+    if isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return text_of(value)

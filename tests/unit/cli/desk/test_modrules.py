@@ -143,6 +143,27 @@ def test_explain_shows_every_item_with_its_value(rules: Desk) -> None:
     )
 
 
+def test_explain_writes_a_number_that_json_lacks_as_it_is_compared(desk: Desk) -> None:
+    items = [
+        {"select": "1/0", "matchValue": "+Inf"},
+        {"select": '[{"a": -1/0}, 0/0, $.lost, $.metadata.labels.app, 1/2]'},
+    ]
+    rule = modrule(type="Patch", match=items, patch=[ADD], namespace="default")
+    desk.write("rule.yaml", json.dumps(rule))
+    pod, _, home = OBJECTS.partition("---")
+    desk.write("pod.yaml", pod)
+    desk.write("home.yaml", home)
+    words = ["rule.yaml", "--trigger", "pod.yaml", "--target", "home.yaml"]
+    shown = desk.run("explain", *words).stdout
+    assert 'yes   spec.match[0]: 1/0 = "+Inf" (matchValue: +Inf)' in shown
+    said = json.loads(desk.run("explain", *words, "-o", "json").stdout)
+    notes = [note for note in said[0]["notes"][0]["notes"] if note["kind"] == "item"]
+    assert [note["value"] for note in notes] == [
+        "+Inf",
+        [{"a": "-Inf"}, "NaN", "<undefined>", "web", 0.5],
+    ]
+
+
 def test_explain_hides_what_an_item_reads_or_computes_from_a_secret(desk: Desk) -> None:
     items = [
         {"select": "$.data.key"},
