@@ -16,6 +16,7 @@ from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of, tells_kin
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION
 from reconciler.dialects.kubemod.patch import Edit
 from reconciler.dialects.kubemod.rule import Rule
+from reconciler.engine.values.regexes import compile_regex
 from reconciler.languages.gval.syntax import (
     Array,
     Constant,
@@ -28,6 +29,7 @@ from reconciler.languages.gval.syntax import (
     SeveralStep,
     parts_of,
 )
+from reconciler.languages.gval.values import text_of
 
 _LONG_NUMBER: Final = re.compile(r"[0-9]{7,}")
 _MAPS_OF_TEXTS: Final = ((("metadata",), ("labels",)), (("metadata",), ("annotations",)))
@@ -82,7 +84,7 @@ def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
             )
             continue
         match node:
-            case Infix("!=" | "!~" as sign, left, right) if _may_be_undefined(left, right):
+            case Infix("!=" | "=~" | "!~" as sign) if _holds_for_nothing(node):
                 yield _warning(
                     "undefined-differs",
                     place,
@@ -123,10 +125,20 @@ def _is_list(node: Node) -> bool:
     return isinstance(node, Path) and any(isinstance(step, SeveralStep) for step in node.steps)
 
 
-def _may_be_undefined(left: Node, right: Node) -> bool:
-    """Return whether a path is compared with a literal; a path without steps is always defined."""
-    paths = [side for side in (left, right) if isinstance(side, Path) and side.steps]
-    return bool(paths) and any(isinstance(side, Constant) for side in (left, right))
+def _holds_for_nothing(node: Infix) -> bool:
+    """Return whether a comparison of a path with a literal is true if the path does not exist.
+
+    A path without steps always exists.
+    """
+    match node:
+        case Infix("!=", Path(_, steps), Constant()) | Infix("!=", Constant(), Path(_, steps)):
+            return bool(steps)
+        case Infix("=~" | "!~" as sign, Path(_, steps), Constant(pattern)):
+            # The text of what is undefined is empty.
+            found = compile_regex(text_of(pattern)).search("") is not None
+            return bool(steps) and found is (sign == "=~")
+        case _:
+            return False
 
 
 def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:

@@ -172,6 +172,7 @@ def codes(rule: Object) -> set[str]:
     [
         (with_item(select='$.spec.x != "a"'), "undefined-differs"),
         (with_item(select='$.spec.x[? @.y !~ "a"]'), "undefined-differs"),
+        (with_item(select='$.spec.x =~ "^(a|)$"'), "undefined-differs"),
         (with_item(select="$.spec.x[? @.y]"), "existence-filter"),
         (with_item(select="$.spec.x[? @.y[? @.z == 80]].name"), "list-compared"),
         (with_item(select='$.spec.x[*].name == "a"'), "list-compared"),
@@ -204,6 +205,11 @@ def test_lint_warns_of_surprising_rules(rule: Object, code: str) -> None:
 )
 def test_lint_does_not_take_a_list_for_a_field_that_may_be_missing(select: str) -> None:
     assert codes(with_item(select=select)).isdisjoint({"existence-filter", "undefined-differs"})
+
+
+@pytest.mark.parametrize("select", ['$.spec.x !~ "^$"', '"a" !~ $.spec.x', '$.spec.x =~ "a"'])
+def test_lint_knows_which_expressions_a_missing_field_does_not_match(select: str) -> None:
+    assert "undefined-differs" not in codes(with_item(select=select))
 
 
 @pytest.mark.parametrize(
