@@ -76,7 +76,7 @@ def _rule(
 ) -> None:
     raw = written_at(policy, program.origin.location)
     kinds = list(_kinds(program.match.kinds()))
-    writer.line("match", f"may be fired by {', '.join(kinds)}", kinds=kinds)
+    writer.line("match", f"may be fired by {', '.join(kinds) or 'no kind'}", kinds=kinds)
     if program.on_policy_change or existing:
         writer.line("match", "also runs on what exists when the policy changes")
     details = details_of(program)

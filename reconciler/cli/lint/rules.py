@@ -58,7 +58,7 @@ RULES: Final = {
     "placeholder-without-select": "A path refers to captured keys, but there is no select.",
     "not-a-text": "A label or an annotation is set to a value that is no text.",
     "default-kinds": "A rule does not name its kinds, so the default kinds apply.",
-    "no-kind": "The items of match exclude one another's kinds.",
+    "no-kind": "The items of match accept no kind.",
     "no-system-namespace": "A field has an effect only in the namespace kubemod-system.",
     "no-target-namespace": "A rule in kubemod-system never matches its namespaced kinds.",
     "cue": "A program in CUE is evaluated only with --cue.",

@@ -210,17 +210,16 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
         )
     annotations = annotations_of(policy)
     selectors = kinds_of(rule.items, str(annotations.get(KINDS_ANNOTATION) or ""))
-    if not tells_kinds(rule.items) and KINDS_ANNOTATION not in annotations:
+    if not selectors:
+        yield _no_kind(rule, annotated=KINDS_ANNOTATION in annotations)
+    elif not tells_kinds(rule.items) and KINDS_ANNOTATION not in annotations:
         yield Finding(
             level=Level.NOTE,
             code="default-kinds",
             location="spec.match",
-            text="no item restricts the kinds, so the rule applies to KubeMod's default kinds",
+            text="no item names the kinds, so the rule applies only to KubeMod's default kinds",
             cure=f"add select: $.kind with matchValue, or the annotation {KINDS_ANNOTATION}",
         )
-    elif not selectors:
-        text = "the items exclude one another's kinds, so that the rule is for none"
-        yield _warning("no-kind", "spec.match", text, "")
     if in_system and rule.pattern is None and selectors and all(map(is_namespaced, selectors)):
         yield _warning(
             "no-target-namespace",
@@ -229,6 +228,19 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
             " its kinds are namespaced",
             'add targetNamespaceRegex: ".*" for all namespaces',
         )
+
+
+def _no_kind(rule: Rule, *, annotated: bool) -> Finding:
+    if tells_kinds(rule.items):
+        text = "the items exclude one another's kinds, so that the rule is for none"
+        return _warning("no-kind", "spec.match", text, "")
+    known = "the kinds of the annotation" if annotated else "KubeMod's default kinds"
+    return _warning(
+        "no-kind",
+        "spec.match",
+        f"the items accept none of {known}, so that the rule is for no kind",
+        f"name its kinds in the annotation {KINDS_ANNOTATION}",
+    )
 
 
 def _warning(code: str, location: str, text: str, cure: str) -> Finding:

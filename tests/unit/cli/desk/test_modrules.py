@@ -143,6 +143,12 @@ def test_explain_shows_every_item_with_its_value(rules: Desk) -> None:
     )
 
 
+def test_explain_says_that_a_rule_is_for_no_kind(desk: Desk) -> None:
+    items = [{"select": "$.kind", "matchRegex": "^Widget$"}]
+    desk.write("rule.yaml", json.dumps(modrule(type="Patch", match=items, patch=[ADD])))
+    assert "may be fired by no kind" in desk.run("explain", "rule.yaml").stdout
+
+
 def test_explain_writes_a_number_that_json_lacks_as_it_is_compared(desk: Desk) -> None:
     items = [
         {"select": "1/0", "matchValue": "+Inf"},

@@ -191,6 +191,7 @@ def codes(rule: Object) -> set[str]:
         (with_patch(path="/spec/containers/-"), "append"),
         (with_item(select="$.metadata.name"), "default-kinds"),
         (modrule(type="Reject", match=[POD, {**POD, "matchValue": "Job"}]), "no-kind"),
+        (with_item(select="$.kind", matchRegex="^Widget$"), "no-kind"),
         (patching(ADD, targetNamespaceRegex=".*"), "no-system-namespace"),
         (patching(ADD, namespace="kubemod-system"), "no-target-namespace"),
         (patching(ADD, admissionOperations=["DELETE"]), "patch-on-delete"),
