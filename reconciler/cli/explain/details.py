@@ -27,10 +27,12 @@ class RuleDetails:
 
     Attributes:
         filters: Whether its match consists of filters as written under ``match``.
+        target_entries: Those of the entries that are evaluated for each target.
     """
 
     filters: bool = False
     entries: tuple[Entry, ...] = ()
+    target_entries: tuple[Entry, ...] = ()
     preconditions: Conditions | None = None
     items: Items | None = None
     targets: tuple[TargetDetails, ...] = ()
@@ -44,6 +46,7 @@ def details_of(program: Program) -> RuleDetails:
         return RuleDetails(
             filters=True,
             entries=parts.entries,
+            target_entries=parts.target_entries,
             preconditions=parts.preconditions,
             targets=tuple(
                 TargetDetails(

@@ -95,7 +95,8 @@ class Explanation:
         parts = details_of(program)
         values = Values(loads=loads, context=run.context, mask=mask)
         values = await values.knowing(parts.entries)
-        await values.tell_entries(parts.entries, f"{program.origin.location}.context", writer)
+        place = f"{program.origin.location}.context"
+        await values.tell_entries(parts.entries, place, writer, but=parts.target_entries)
         if parts.preconditions is not None:
             await explain_conditions(
                 parts.preconditions, raw.get("preconditions"), "preconditions", values, writer

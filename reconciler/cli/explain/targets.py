@@ -128,16 +128,21 @@ class TargetExplanation:
 
     async def _change(self, found: SelectedTarget, obj: Object, writer: OutlineWriter) -> None:
         index = found.query.index
-        target = details_of(self.program).targets[index]
+        details = details_of(self.program)
+        target = details.targets[index]
         given = self.desk.of_target(self.program.origin.policy.name, obj)
         run, context = self.run, self.values.context
         if given:
             run = replace(run, context=with_values(context, given))
         if await self._excepted(run, found, obj, writer):
             return
-        bound = with_entries(run.context.bind(target=obj), target.entries)
+        entries = (*details.target_entries, *target.entries)
+        bound = with_entries(run.context.bind(target=obj), entries)
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
-        values = await values.knowing(target.entries)
+        values = await values.knowing(entries)
+        known = [entry for entry in details.entries if entry not in details.target_entries]
+        place = f"{self.program.origin.location}.context"
+        await values.tell_entries(details.entries, place, writer, but=known)
         await values.tell_entries(target.entries, f"{target.location}.context", writer)
         keys = await self.object_source.objects.merge_keys(str(obj.get("apiVersion", "")))
         held = True
@@ -148,7 +153,7 @@ class TargetExplanation:
             )
         if held:
             explanation = EditExplanation(policy=self.policy, keys=keys)
-            await explanation.tell(details_of(self.program).edits, values, obj, writer)
+            await explanation.tell(details.edits, values, obj, writer)
         work = partial(run.change, index, obj, keys=keys)
         await self._changed(work, values, obj, writer)
 

@@ -1,6 +1,6 @@
 """Values of variables and context entries as the engine computes them, with secrets masked."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -86,10 +86,17 @@ class Values:
                 writer.line("variable", text, expression=expression.source, **result.facts)
 
     async def tell_entries(
-        self, entries: Iterable[Entry], place: str, writer: OutlineWriter
+        self,
+        entries: Iterable[Entry],
+        place: str,
+        writer: OutlineWriter,
+        *,
+        but: Collection[Entry] = (),
     ) -> None:
-        """Write each context entry with its value."""
+        """Write each context entry with its value, except those in `but`."""
         for index, entry in enumerate(entries):
+            if entry in but:
+                continue
             where = f"{place.rpartition('.')[2]}[{index}] {entry.name}"
             hidden = (entry.name,) in self.mask.paths
             result = await self.display(partial(self._entry, entry.name), hidden=hidden)

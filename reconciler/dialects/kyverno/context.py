@@ -13,6 +13,7 @@ from reconciler.dialects.kyverno.entries import (
     GlobalEntry,
     VariableEntry,
 )
+from reconciler.dialects.kyverno.readers import of_entries
 from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine import reading
@@ -51,8 +52,14 @@ def compile_entries(
         if entry is not None:
             entries.append(entry)
         if name not in scope.given or fields.get("variable") is not None:
-            scope = scope.with_entry(name)
+            scope = scope.with_entry(name, of_target=_reads_target(entry, scope))
     return tuple(entries), scope
+
+
+def _reads_target(entry: Entry | None, scope: Scope) -> bool:
+    later = scope.of_target | {"target"}
+    readers = of_entries(() if entry is None else (entry,))
+    return any(not reader.roots.isdisjoint(later) for reader in readers)
 
 
 def _name(fields: Mapping[str, Any], place: str) -> str:
@@ -217,5 +224,5 @@ def _path(
     if template.constant:
         expression = compile_expression(text, location=f"{place}.jmesPath")
         if of_context:
-            check_expression(expression, f"{place}.jmesPath", scope)
+            check_expression(expression, f"{place}.jmesPath", scope.of_path())
     return template

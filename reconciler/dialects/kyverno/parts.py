@@ -31,7 +31,8 @@ class KyvernoRule:
     Attributes:
         location: Of the rule, as ``spec.rules[0]``.
         namespace: Of a namespaced policy, the only namespace of its targets; else empty.
-        entries: Context entries of the rule; they can read the trigger, but no target.
+        entries: Context entries of the rule.
+        target_entries: Those of them that may read a target, evaluated again for each.
         targets: Empty for a rule that changes its trigger itself.
     """
 
@@ -39,6 +40,7 @@ class KyvernoRule:
     namespace: str
     matcher: Matcher
     entries: tuple[Entry, ...]
+    target_entries: tuple[Entry, ...]
     preconditions: Conditions | None
     targets: tuple[Target, ...]
     edits: tuple[Edit, ...]
@@ -83,7 +85,8 @@ class KyvernoRule:
         if index is None:
             return apply_edits(self.edits, context, obj, keys)
         target = self.targets[index]
-        bound = with_entries(context.bind(target=obj), target.entries)
+        entries = (*self.target_entries, *target.entries)
+        bound = with_entries(context.bind(target=obj), entries)
         if target.preconditions is not None:
             reason = why_unmet(target.preconditions, bound)
             if reason:

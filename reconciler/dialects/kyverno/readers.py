@@ -76,6 +76,24 @@ def of_entries(entries: Iterable[Entry]) -> Readers:
                 continue
 
 
+def reading_target(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the entries of a rule that may read the target, and those that read such entries."""
+    names = {"target"}
+    for entry in entries:
+        found = any(not reader.roots.isdisjoint(names) for reader in of_entries((entry,)))
+        if found or any(name in text for text in _fixed_texts(entry) for name in names):
+            names.add(entry.name)
+    # All entries of such a name: a later one may read an earlier one.
+    return tuple(entry for entry in entries if entry.name in names)
+
+
+def _fixed_texts(entry: Entry) -> tuple[str, ...]:
+    """Return the text around the variables in a path; what it reads is known only with them."""
+    path = entry.path if isinstance(entry, VariableEntry) and entry.value is None else None
+    parts = path.parts if path is not None and not path.constant else None
+    return tuple(part for part in parts or () if isinstance(part, str))
+
+
 def functions(readers: Readers) -> frozenset[str]:
     """Return the names of the functions that readers call."""
     expressions = (

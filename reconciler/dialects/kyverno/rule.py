@@ -14,6 +14,7 @@ from reconciler.dialects.kyverno.mutation import appends
 from reconciler.dialects.kyverno.parts import KyvernoRule
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.projection import find_projection
+from reconciler.dialects.kyverno.readers import reading_target
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
@@ -120,6 +121,7 @@ def _program(
         namespace=origin.namespace,
         matcher=matcher,
         entries=entries,
+        target_entries=reading_target(entries) if targets else (),
         preconditions=preconditions,
         targets=targets,
         edits=edits,
@@ -154,7 +156,7 @@ def _trigger_part(
     location = origin.location
     given = defaults.given.get(origin.rule, Given())
     elements = tuple(ElementEntry(name=it.name, values=it.values) for it in given.elements)
-    known = replace(TRIGGER, given=given.names, given_elements=elements, late=own)
+    known = replace(TRIGGER, given=given.names, given_elements=elements, late=own, targets=not own)
     entries, scope = compile_entries(
         rule.get("context"), f"{location}.context", known, origin, errors
     )

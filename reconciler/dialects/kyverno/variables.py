@@ -22,6 +22,8 @@ class Scope:
         target: A target is bound.
         elements: Number of enclosing foreach blocks.
         entries: Context entries that were declared before.
+        targets: A target will be bound, and the path of a variable may read it already.
+        of_target: Those of the entries that read the target; they are known where it is bound.
         given: Names whose values the desk provides in place of context entries.
         given_elements: The same inside of a foreach.
         late: As in Kyverno, an expression that can never be evaluated does not invalidate the
@@ -31,6 +33,8 @@ class Scope:
     target: bool = False
     elements: int = 0
     entries: frozenset[str] = frozenset()
+    targets: bool = False
+    of_target: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
     given_elements: tuple[ElementEntry, ...] = ()
     late: bool = False
@@ -39,21 +43,26 @@ class Scope:
         """Return the scope inside of a target."""
         return replace(self, target=True)
 
+    def of_path(self) -> "Scope":
+        """Return the scope of the path of a variable."""
+        return self.with_target() if self.targets else self
+
     def with_element(self) -> "Scope":
         """Return the scope inside of one more foreach."""
         names = {entry.name for entry in self.given_elements}
         return replace(self, elements=self.elements + 1, given=self.given | names)
 
-    def with_entry(self, name: str) -> "Scope":
-        """Return the scope after a context entry."""
-        return replace(self, entries=self.entries | {name})
+    def with_entry(self, name: str, *, of_target: bool = False) -> "Scope":
+        """Return the scope after a context entry, which reads the target or does not."""
+        found = self.of_target | {name} if of_target else self.of_target - {name}
+        return replace(self, entries=self.entries | {name}, of_target=found)
 
     @property
     def names(self) -> frozenset[str]:
         """Return all root names that have a value here."""
-        found = _REQUEST | self.entries | self.given
-        if self.target:
-            found |= _TARGET
+        found = _REQUEST | self.entries
+        found = found | _TARGET if self.target else found - self.of_target
+        found |= self.given
         if self.elements:
             found |= {"element", "elementIndex"}
             found |= {f"element{depth}" for depth in range(self.elements)}
@@ -103,15 +112,17 @@ def check_expression(expression: Expression, location: str, scope: Scope) -> Non
             errors.add(InvalidPolicy(location, fault))
         # Some authors write the empty field "" where they mean the empty text ''.
         for name in sorted(expression.roots - scope.names - {""}):
-            if expression.functions and not (name in _TARGET or name.startswith("element")):
+            bound_later = name in _TARGET or name in scope.of_target or name.startswith("element")
+            if expression.functions and not bound_later:
                 continue
             errors.add(InvalidPolicy(location, _reason(name, expression.source, scope)))
 
 
 def _reason(name: str, source: str, scope: Scope) -> str:
-    if name in _TARGET:
+    if name in _TARGET or name in scope.of_target:
+        what = name if name in _TARGET else f"{name}, which reads the target"
         return (
-            f"variable {{{{ {source} }}}} uses {name}, but no target is known yet here; target.*"
+            f"variable {{{{ {source} }}}} uses {what}, but no target is known yet here; target.*"
             " can be used in the patch and in a target's preconditions"
         )
     if name.startswith("element"):

@@ -497,6 +497,17 @@ spec:
 """
 
 
+def test_an_entry_that_reads_the_target_is_shown_for_each_target(desk: Desk) -> None:
+    path = "target.metadata.annotations.mode || 'none'"
+    entry = {"name": "was", "variable": {"jmesPath": path}}
+    policy = yaml.safe_load(POLICY)
+    policy["spec"]["rules"][0]["context"].append(entry)
+    lines = desk.explanation(policy=yaml.safe_dump(policy))
+    shown = [line for line in lines if " was" in line]
+    assert shown == ['context[2] was = "strict"', 'context[2] was = "none"']
+    assert lines.index(shown[0]) > lines.index("yes   the rule fires")
+
+
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_data_that_an_entry_reads_from_secrets_is_not_shown(desk: Desk, output: str) -> None:
     lines = desk.explanation("-o", output, policy=CALLING, object_source=[SECRET, EXTRA])

@@ -7,7 +7,7 @@ from reconciler.engine.context import request_context
 from reconciler.engine.evaluate import NOTHING, change, decide
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.engine.outcome import Convergence, RuleStatus
-from reconciler.errors import EvaluationError
+from reconciler.errors import EvaluationError, InvalidPolicy
 
 PASS, SKIP, ERROR = RuleStatus.PASS, RuleStatus.SKIP, RuleStatus.ERROR
 TRIGGER = {
@@ -219,6 +219,63 @@ class TestTargetPreconditions:
         assert result.status is ERROR
         assert result.message.startswith("failed to evaluate preconditions: ")
         assert "target.data.missing" in result.message
+
+
+def entry(name, path):
+    return {"name": name, "variable": {"jmesPath": path}}
+
+
+class TestEntriesThatReadTheTarget:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "join('-', [request.object.data.v, target.metadata.name])",
+            "join('-', ['{{ request.object.data.v }}', target.metadata.name])",
+        ],
+    )
+    def test_an_entry_of_the_rule_is_evaluated_for_each_target(self, path):
+        program = compiled(patch=labelled(a="{{ v }}"), context=[entry("v", path)])
+        bound = program.binding.bind(context())
+        for name in ("s", "other"):
+            obj = {**SECRET, "metadata": {**SECRET["metadata"], "name": name}}
+            assert change(program, 0, bound, obj).after["metadata"]["labels"] == {"a": f"1-{name}"}
+
+    @pytest.mark.parametrize(
+        "entries",
+        [
+            [entry("v", "target.metadata.name"), entry("w", "join('', ['<', v, '>'])")],
+            [
+                entry("v", "join('', ['{{ request.object.data.v }}', target.metadata.name])"),
+                {"name": "w", "variable": {"value": "<{{ trim_prefix(v, '1') }}>"}},
+            ],
+            [entry("w", "request.object.data.host"), entry("w", "'<{{ w }}>' && '<s>'")],
+            [
+                entry("w", "request.object.data.host"),
+                entry("w", "join('', ['<', target.metadata.name, replace_all(w, 'db', '>')])"),
+            ],
+        ],
+    )
+    def test_an_entry_may_use_those_before_it(self, entries):
+        program = compiled(patch=labelled(a="{{ w }}"), context=entries)
+        result = change(program, 0, program.binding.bind(context()), SECRET)
+        assert result.after["metadata"]["labels"] == {"a": "<s>"}
+
+    @pytest.mark.parametrize(
+        ("facts", "place"),
+        [
+            ({"preconditions": when("{{ v }}", "s")}, "preconditions.all[0].key"),
+            ({"target": {"name": "{{ v }}"}}, "mutate.targets[0].name"),
+            ({"target": {"name": "{{ to_string(v) }}"}}, "mutate.targets[0].name"),
+        ],
+    )
+    def test_it_is_not_known_before_the_target_is(self, facts, place):
+        with pytest.raises(InvalidPolicy, match="v, which reads the target") as refused:
+            compiled(patch=labelled(a="1"), context=[entry("v", "target.metadata.name")], **facts)
+        assert place in refused.value.location
+
+    def test_a_variable_in_an_entry_of_the_rule_cannot_read_it(self):
+        with pytest.raises(InvalidPolicy, match="no target is known"):
+            compiled(patch=labelled(a="1"), context=[entry("v", "{{ target.metadata.name }}")])
 
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
