@@ -77,19 +77,43 @@ def installation_of(api_version: str) -> Installation:
     return INSTALLATIONS.get(split_api_version(api_version)[0], REPLACING)
 
 
-_BY_WORD: Final = {"modrule": MOD_RULES}
+_BY_WORD: Final = {
+    word: kind
+    for kind in (
+        MOD_RULES,
+        OVERRIDE_POLICIES,
+        CLUSTER_OVERRIDE_POLICIES,
+        CLUSTER_VALIDATE_POLICIES,
+    )
+    for word in (kind.kind.lower(), kind.plural)
+}
 
 
 def policy_named(key: str, installation: Installation = REPLACING) -> PolicyRef:
     """Return the policy that a text names: ``name`` a ClusterPolicy, ``namespace/name`` a Policy.
 
-    Users write this form, and reports and requests of older versions contain it. A kind may
-    precede it, as in ``modrule/namespace/name``.
+    Users write this form, and reports and requests of older versions contain it. The kind of
+    another language may precede it, see `named_with_kind`.
     """
-    word, _, rest = key.partition("/")
-    kind = _BY_WORD.get(word) if "/" in rest else None
-    namespace, _, name = (key if kind is None else rest).rpartition("/")
-    if kind is None:
-        kinds = kinds_of(installation)
-        kind = kinds.policies if namespace else kinds.cluster_policies
+    found = named_with_kind(key)
+    if found is not None:
+        return found
+    namespace, _, name = key.rpartition("/")
+    kinds = kinds_of(installation)
+    kind = kinds.policies if namespace else kinds.cluster_policies
     return PolicyRef(api_version=kind.api_version, kind=kind.kind, namespace=namespace, name=name)
+
+
+def named_with_kind(text: str) -> PolicyRef | None:
+    """Return the policy of another language that a text names with its kind, else None.
+
+    Such are ``modrule/namespace/name`` and ``clusteroverridepolicy/name``.
+    """
+    word, _, rest = text.partition("/")
+    kind = _BY_WORD.get(word)
+    *namespace, name = rest.split("/")
+    if kind is None or len(namespace) != int(kind.namespaced) or not all((*namespace, name)):
+        return None
+    return PolicyRef(
+        api_version=kind.api_version, kind=kind.kind, namespace="".join(namespace), name=name
+    )

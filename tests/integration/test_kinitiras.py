@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from reconciler.api.meta import ANNOTATION_EXISTING, PREFIX, Object
 from reconciler.api.updaterequest import State
+from reconciler.cli.main import retrofit
 from reconciler.dialects.kinitiras.labelled import ANNOTATION as OBJECTS
 from reconciler.dialects.kinitiras.labelled import LABEL
 from reconciler.errors import ClusterError
@@ -397,3 +399,39 @@ async def test_policies_stand_by_while_kinitiras_is_at_work(policies: Rig) -> No
     await ready(rig, rule)
     await rig.create(labelled(config_map(rig.namespace, "ours")))
     assert await labels(rig, "ours") == {"team": "blue"}
+
+
+@pytest.mark.parametrize("kind", ["ClusterOverridePolicy", "OverridePolicy"])
+async def test_commands_name_a_stored_policy_with_its_kind(policies: Rig, kind: str) -> None:
+    rig = policies
+    await rig.create(labelled(config_map(rig.namespace, "old")))
+    existing = overriding(
+        rig,
+        "named",
+        label("named", "yes"),
+        select=CONFIG_MAPS,
+        kind=kind,
+        annotations={ANNOTATION_EXISTING: "true", OBJECTS: "all"},
+    )
+    await ready(rig, existing)
+    name = "/".join(filter(None, (kind.lower(), _place(existing), existing["metadata"]["name"])))
+
+    async def asked(*arguments: str) -> str:
+        result = await asyncio.to_thread(
+            CliRunner().invoke,
+            retrofit,
+            [*arguments, "--kubeconfig", str(rig.cluster.kubeconfig)],
+            env={"COLUMNS": "300"},
+        )
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert existing["metadata"]["name"] in await asked("preview", name)
+    trigger = f"ConfigMap/{rig.namespace}/old"
+    assert "named" in await asked("explain", name, "--cluster", "--trigger", trigger)
+    ran = await asked("run", name, "--wait")
+    assert "rule overrideRules[0]" in ran
+    assert (await labels(rig, "old"))["named"] == "yes"
+    assert existing["metadata"]["name"] in await asked("status", name)
+    assert existing["metadata"]["name"] in await asked("top", name, "-o", "json")
+    assert "repeated: 0" in await asked("retry", name)

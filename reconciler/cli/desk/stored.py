@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from reconciler.api.kinds import kinds_of
+from reconciler.api.kinds import kinds_of, named_with_kind
 from reconciler.api.meta import CONFIG_MAPS, Object
 from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.files import STDIN
@@ -23,7 +23,6 @@ from reconciler.services.catalog.settings import Filters, default_settings, read
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _CLUSTER_WIDE: Final = re.compile(r"(?:(?:retrofit)?clusterpolic(?:y|ies)|r?cpol)/([^/]+)")
 _NAMESPACED: Final = re.compile(r"(?:(?:retrofit)?polic(?:y|ies)|r?pol)/(?:([^/]+)/)?([^/]+)")
-_MOD_RULE: Final = re.compile(rf"modrules?/({_NAME}/{_NAME})")
 _PLAIN: Final = re.compile(rf"{_NAME}(/{_NAME})?")
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -48,8 +47,8 @@ def policy_key(name: str) -> str:
         return ""
     if wide := _CLUSTER_WIDE.fullmatch(name):
         return wide[1]
-    if rule := _MOD_RULE.fullmatch(name):
-        return f"modrule/{rule[1]}"
+    if named_with_kind(name) is not None:
+        return name
     if inside := _NAMESPACED.fullmatch(name):
         if not inside[1]:
             msg = f"{name}: no such file; a Policy of the cluster is policy/NAMESPACE/NAME"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from reconciler.api.kinds import policy_named
+from reconciler.api.kinds import named_with_kind, policy_named
 from reconciler.api.meta import Object
 from reconciler.cli.desk.live import LiveCluster, address_of, cluster_options, live_cluster
 from reconciler.dialects.registry import policy_kinds, required_kinds
@@ -26,7 +26,6 @@ _REQUEST: Final = re.compile(
 _ALONE: Final = frozenset(
     {"policy", "policies", "pol", "retrofitpolicy", "retrofitpolicies", "rpol"}
 )
-_MOD_RULE: Final = re.compile(r"modrules?/([^/]+/[^/]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +89,22 @@ def policy_key(name: str) -> str:
     """Return the key of a policy from its name on the command line.
 
     ``NAME``, ``clusterpolicy/NAME`` and ``cpol/NAME`` are ClusterPolicies; ``NAMESPACE/NAME``,
-    ``policy/NAMESPACE/NAME`` and ``pol/...`` are Policies, ``modrule/NAMESPACE/NAME`` ModRules.
+    ``policy/NAMESPACE/NAME`` and ``pol/...`` are Policies; policies of other languages have their
+    kind, as ``modrule/NAMESPACE/NAME`` and ``clusteroverridepolicy/NAME``.
 
     Raises:
         InvalidSetting: The name has none of these forms.
     """
-    if rule := _MOD_RULE.fullmatch(name):
-        return f"modrule/{rule[1]}"
+    if named_with_kind(name) is not None:
+        return name
     if wide := _CLUSTER_WIDE.fullmatch(name):
         return wide[1]
     inside = _NAMESPACED.fullmatch(name)
     if inside and inside[1] not in _ALONE:
         return f"{inside[1]}/{inside[2]}"
     msg = (
-        f"{name}: name a ClusterPolicy as NAME, a Policy as NAMESPACE/NAME, a ModRule as"
-        " modrule/NAMESPACE/NAME"
+        f"{name}: name a ClusterPolicy as NAME, a Policy as NAMESPACE/NAME, and one of another"
+        " language with its kind, as modrule/NAMESPACE/NAME or clusteroverridepolicy/NAME"
     )
     raise InvalidSetting(msg)
 
@@ -125,7 +125,7 @@ async def stored_policy(place: Workplace, key: str) -> dict[str, Any]:
     try:
         return await place.policies.get(ref)
     except NotFound as error:
-        hint = "" if ref.namespace else "; a Policy is NAMESPACE/NAME"
+        hint = "" if "/" in key else "; a Policy is NAMESPACE/NAME"
         raise InvalidSetting(f"the cluster has no {ref.kind} {key}{hint}") from error
 
 

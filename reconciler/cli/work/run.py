@@ -41,9 +41,10 @@ Examples:
 def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
     """Run a policy, or one RULE of it, now on all existing objects.
 
-    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. Each rule gets one
-    UpdateRequest, with or without mutateExistingOnPolicyUpdate. Interrupting this command does
-    not stop the work.
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy; policies of other
+    languages have their kind, as modrule/NAMESPACE/NAME. Each rule gets one UpdateRequest,
+    with or without mutateExistingOnPolicyUpdate. Interrupting this command does not stop the
+    work.
 
     \b
     Exit code:

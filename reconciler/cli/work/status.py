@@ -44,9 +44,10 @@ Examples:
 def status(policy: str, *, namespace: str, output: str, watch: bool, **address: Any) -> None:
     """Show the waiting, finished and failed requests of all policies, or of one POLICY.
 
-    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. Problems are
-    grouped by reason, with the missing right, what to do, and the time of the next attempt.
-    Finished requests count for as long as they are kept.
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy; policies of other
+    languages have their kind, as modrule/NAMESPACE/NAME. Problems are grouped by reason, with
+    the missing right, what to do, and the time of the next attempt. Finished requests count
+    for as long as they are kept.
 
     \b
     Exit code:

@@ -34,9 +34,10 @@ Examples:
 def top(policy: str, *, output: str, watch: bool, **address: Any) -> None:
     """Show how busy policies are: queues, rollouts and failures, of all or of one POLICY.
 
-    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy. The figures come from
-    the statuses of the policies and are at most a second old; no request is read, however many
-    there are. `retrofit status` shows what blocks single requests.
+    POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy; policies of other
+    languages have their kind, as modrule/NAMESPACE/NAME. The figures come from the statuses of
+    the policies and are at most a second old; no request is read, however many there are.
+    `retrofit status` shows what blocks single requests.
 
     \b
     Exit code:

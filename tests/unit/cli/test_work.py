@@ -68,14 +68,20 @@ def forbidden(name: str, seconds: float) -> UpdateRequest:
         ("policy/shop/restart", "shop/restart"),
         ("pol/shop/restart", "shop/restart"),
         ("modrule/shop/restart", "modrule/shop/restart"),
-        ("modrules/shop/restart", "modrule/shop/restart"),
+        ("modrules/shop/restart", "modrules/shop/restart"),
+        ("overridepolicy/shop/place", "overridepolicy/shop/place"),
+        ("clusteroverridepolicy/place", "clusteroverridepolicy/place"),
+        ("clustervalidatepolicies/guard", "clustervalidatepolicies/guard"),
     ],
 )
 def test_policy_names_have_the_forms_of_kubectl(name: str, key: str) -> None:
     assert policy_key(name) == key
 
 
-@pytest.mark.parametrize("name", ["policy/restart", "pol/x", "a/b/c", "", "/"])
+@pytest.mark.parametrize(
+    "name",
+    ["policy/restart", "pol/x", "a/b/c", "", "/", "modrule/a/b/c", "clusteroverridepolicy/a/b"],
+)
 def test_an_invalid_policy_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidSetting, match="NAMESPACE/NAME"):
         policy_key(name)
