@@ -288,6 +288,12 @@ class Unavailable(ClusterError):
     kind_of_failure = "the server gave no usable answer"
 
 
+class Silent(Unavailable):
+    """An open watch on which nothing arrived for a while, not even a bookmark."""
+
+    kind_of_failure = "the server sent nothing for a while"
+
+
 class Unfinished(Unavailable):
     """The call succeeded but its effect is incomplete: an object waits for its finalizers."""
 

@@ -28,6 +28,7 @@ from reconciler.errors import (
     NoKindMatch,
     NotFound,
     ResponseTooLarge,
+    Silent,
     Unauthorized,
     Unavailable,
 )
@@ -261,8 +262,11 @@ class Client:
             path: Of the collection.
             query: Includes ``timeoutSeconds``, so that the server ends the watch too.
             accept: Media types of the answer.
-            idle: Seconds without a byte after which the connection counts as dead.
+            idle: Seconds without a byte after which the connection is given up.
             total: Seconds after which it ends even if bytes arrive; None for no limit.
+
+        Raises:
+            Silent: Nothing arrived for that long, after the watch had begun.
         """
         call = describe("GET", path, watch=True)
         headers = {"Accept": accept, **self._headers}
@@ -271,7 +275,7 @@ class Client:
             async with self._open(
                 call, "GET", self._url(path, query), headers=headers, timeout=limits
             ) as response:
-                yield _lines(response)
+                yield _lines(call, response)
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(call, self.address, error) from error
 
@@ -424,15 +428,18 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
         response.connection.transport.abort()
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _lines(call: Call, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     # Not the response's own readline, which fails on lines of several megabytes.
     rest: list[bytes] = []
-    async for chunk in response.content.iter_any():
-        first, *others = chunk.split(b"\n")
-        rest.append(first)
-        for line in others:
-            yield b"".join(rest)
-            rest = [line]
+    try:
+        async for chunk in response.content.iter_any():
+            first, *others = chunk.split(b"\n")
+            rest.append(first)
+            for line in others:
+                yield b"".join(rest)
+                rest = [line]
+    except aiohttp.SocketTimeoutError as error:
+        raise Silent(f"{call}: the API server sends nothing") from error
 
 
 def _version() -> str:

@@ -11,7 +11,7 @@ import orjson
 
 from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
 from reconciler.clock import Clock
-from reconciler.errors import Forbidden, NoKindMatch, Unavailable
+from reconciler.errors import Forbidden, NoKindMatch, Silent, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON, TooDeep, cut_deep, decode, name_of
@@ -40,25 +40,29 @@ class KubeWatching:
     Not a `Watch`, which yields the latest state per object: a hook runs for every event.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, idle: float = _IDLE) -> None:
         self._client = client
+        self._idle = idle
 
     async def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
-        """Yield the events after a resourceVersion."""
-        async with self._client.resource(scope.kind).stream(
-            scope.namespace,
-            label_selector=scope.labels,
-            field_selector=scope.fields,
-            allow_watch_bookmarks="true",
-            resource_version=since,
-            timeout_seconds=_BRIEF if scope.brief else round(jittered(_SERVER_TIMEOUT)),
-            accept=JSON,
-            idle=_IDLE,
-        ) as lines:
-            async for line in lines:
-                event = self._event(scope, line)
-                if event is not None:
-                    yield event
+        """Yield the events after a resourceVersion, until the connection ends or is silent."""
+        # Without bookmarks, as for the kind Event, a quiet connection and a lost one look the
+        # same: the next one shows which it was.
+        with contextlib.suppress(Silent):
+            async with self._client.resource(scope.kind).stream(
+                scope.namespace,
+                label_selector=scope.labels,
+                field_selector=scope.fields,
+                allow_watch_bookmarks="true",
+                resource_version=since,
+                timeout_seconds=_BRIEF if scope.brief else round(jittered(_SERVER_TIMEOUT)),
+                accept=JSON,
+                idle=self._idle,
+            ) as lines:
+                async for line in lines:
+                    event = self._event(scope, line)
+                    if event is not None:
+                        yield event
 
     async def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
         """Yield the objects as they were stored at a resourceVersion."""

@@ -14,7 +14,7 @@ import orjson
 
 from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
-from reconciler.errors import ClusterError, Forbidden, Gone, NoKindMatch, Unavailable
+from reconciler.errors import ClusterError, Forbidden, Gone, NoKindMatch, Silent, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON, TooDeep, decode
 from reconciler.kube.errors import failure
@@ -68,6 +68,7 @@ class Watch:
         fields: str = "",
         metadata_only: bool = False,
         beat: float = 0.0,
+        idle: float = _IDLE,
         served: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Initialize.
@@ -81,10 +82,12 @@ class Watch:
             fields: Field selector.
             metadata_only: Whether to read only the metadata of each object.
             beat: See the class.
+            idle: Seconds of silence after which a connection is replaced by another one.
             served: Returns whether the cluster serves an optional kind, without listing it:
                 that fails with 403, not 404, if the right comes with the kind or never.
         """
         self.beat = beat
+        self._idle = idle
         self.absent = served is not None
         self.turned: Signal[[]] = Signal()
         self._served = served
@@ -129,6 +132,10 @@ class Watch:
                 async with contextlib.aclosing(self._turn()) as turn:
                     async for event in turn:
                         yield event
+            except Silent:
+                # Some kinds have no bookmarks, such as Event: the next connection shows whether
+                # this one was lost or quiet.
+                continue
             except ClusterError as error:
                 # Changes since then arrive with the next connection, at an unknown time.
                 self._proved = float("-inf")
@@ -282,7 +289,7 @@ class Watch:
             resource_version=self._version,
             timeout_seconds=round(self.beat or jittered(_SERVER_TIMEOUT)),
             accept=METADATA if self._metadata_only else JSON,
-            idle=_IDLE,
+            idle=self._idle,
             total=self.beat + _LATE if self.beat else None,
             **self._selectors,
         ) as lines:

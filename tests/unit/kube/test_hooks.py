@@ -6,15 +6,16 @@ import pytest
 from aiohttp import web
 
 from reconciler.api.meta import PolicyRef
-from reconciler.errors import Forbidden, NoKindMatch
+from reconciler.errors import Forbidden, NoKindMatch, Unavailable
 from reconciler.hooks.declared import HOOKS
 from reconciler.kube.client import Client
-from reconciler.kube.hooks import KubeHooks
+from reconciler.kube.hooks import KubeHooks, KubeWatching
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.ports.watching import WatchScope
 from tests.unit.kube.conftest import StillClock
 from tests.unit.kube.test_deep_objects import deep
 from tests.unit.kube.test_deep_objects import listed as deep_list
-from tests.unit.kube.test_watch import listed, named
+from tests.unit.kube.test_watch import CONFIG_MAPS, event, listed, named, streamed
 
 ROUTE = "GET /apis/kube-retrofit.dev/v1alpha1/namespaces/shop/hooks"
 DEFINITIONS = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -93,3 +94,21 @@ async def test_hooks_that_can_no_longer_be_read_are_reported(api, hooks, clock, 
     await asyncio.wait({following})
     (line,) = said
     assert line.startswith("hooks cannot be read, so none of them runs: ")
+
+
+async def test_a_watch_without_bookmarks_that_is_quiet_ends_as_if_the_server_ended_it(api, client):
+    api.answer("GET /api/v1/configmaps", streamed(event("ADDED", named("a", 6)), hold=True))
+    events = KubeWatching(client, idle=0.2).follow(WatchScope(kind=CONFIG_MAPS), "5")
+    async with asyncio.timeout(20):
+        assert [item.version async for item in events] == ["6"]
+
+
+async def test_a_watch_that_never_begins_is_a_problem(api, client):
+    async def never(_request):
+        await asyncio.Event().wait()
+
+    api.answer("GET /api/v1/configmaps", never)
+    events = KubeWatching(client, idle=0.2).follow(WatchScope(kind=CONFIG_MAPS), "5")
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="no answer in time"):
+            assert [item async for item in events] == []

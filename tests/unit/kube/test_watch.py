@@ -149,6 +149,25 @@ async def test_a_broken_watch_resumes_at_its_last_position(api, follow):
     assert watch.problem == ""
 
 
+async def test_a_quiet_watch_without_bookmarks_resumes_at_once_and_is_no_problem(api, client):
+    watch = Watch(client, CONFIG_MAPS, SystemClock(), idle=0.2)
+    api.answer(ROUTE, listed(5, named("x", 5)), streamed(hold=True))
+    problems = set()
+
+    def resumed():
+        problems.add(watch.problem)
+        return len(api.seen) >= 7
+
+    async with contextlib.aclosing(watch.events()) as events:
+        assert (await anext(events))[0] == "ADDED"
+        waiting = asyncio.create_task(anext(events))
+        await until(resumed)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert problems == {""}
+    assert {call.query["resourceVersion"] for call in api.seen[1:]} == {"5"}
+
+
 @pytest.mark.parametrize("cut", [1, 7, 100_000])
 async def test_lines_are_read_however_they_are_split(api, follow, cut):
     size = 3_000_000 if cut > 7 else 10
