@@ -185,6 +185,9 @@ def _check_lengths(spec: Mapping[str, Any]) -> None:
 
 def _config(spec: Mapping[str, Any]) -> HookConfig:
     bound = {name: value for name, value in spec.items() if name not in _OURS}
+    if not bound and spec.get("executable"):
+        # The configuration of the executable cannot be used; the status of its Hook says why.
+        return HookConfig()
     if not bound:
         raise InvalidPolicy("spec", "has no bindings: add kubernetes, schedule or onStartup")
     try:

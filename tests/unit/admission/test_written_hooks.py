@@ -112,6 +112,17 @@ async def test_a_hook_with_a_jq_program_requires_all_rights_of_its_author(
     assert "spec.run.jq: 'ann' may not * *.* in namespace shop" in response.message
 
 
+async def test_the_hook_of_an_executable_without_a_usable_configuration_is_stored(
+    make: type[Make],
+) -> None:
+    # Its program shows it so, with the reason in the status.
+    obj = {**hook(), "spec": {"executable": "pods-hook.sh"}}
+    response = await response_to(make, obj)
+    assert response.allowed, response.message
+    response = await response_to(make, {**hook(), "spec": {"run": hook()["spec"]["run"]}})
+    assert "spec: has no bindings" in response.message
+
+
 async def test_no_rights_are_checked_for_a_hook_with_an_executable(make: type[Make]) -> None:
     obj = hook(executable="pods-hook.sh")
     del obj["spec"]["run"]
