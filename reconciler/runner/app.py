@@ -165,7 +165,8 @@ class Program:
         election.started.subscribe(self._won.set)
         election.lost.subscribe(self._lost.set)
         events = KubeEvents(self.client, self.clock, instance=identity)
-        runs = self._runs(executables, found)
+        output = self._output(found)
+        runs = self._runs(executables, found, output)
         answering = AnsweringHooks.of(
             self.client,
             self.clock,
@@ -199,6 +200,7 @@ class Program:
             term=lambda: election.term,
             warn=self.log.warning,
         )
+        hooks.hooks.dispatcher.ran.subscribe(output.ran)
         relax_collector()
         self._started = True
         await run_loops(
@@ -235,13 +237,18 @@ class Program:
     def _limits(self, grace: float) -> HookLimits:
         return HookLimits(memory=self.settings.hook_memory, grace=grace)
 
-    def _runs(self, executables: Executables, found: FoundHooks) -> ExecutableRuns:
+    def _output(self, found: FoundHooks) -> RunOutput:
         proxied = sys.stdout if self.settings.proxy_json else None
+        return RunOutput(log=self.log, metrics=self.metrics, known=found.known, proxied=proxied)
+
+    def _runs(
+        self, executables: Executables, found: FoundHooks, output: RunOutput
+    ) -> ExecutableRuns:
         return ExecutableRuns(
             executables=executables,
             known=found.known,
             metrics=self.reported,
-            observer=RunOutput(log=self.log, metrics=self.metrics, proxied=proxied),
+            observer=output,
             seconds=self.settings.hook_timeout or None,
         )
 

@@ -117,6 +117,14 @@ else
     metadata: {name: done, namespace: NAMESPACE}}}' > $KUBERNETES_PATCH_PATH
 fi
 """
+FAILS = """#!/bin/sh
+if [ "$1" = --config ]; then
+  echo '{"configVersion": "v1", "onStartup": 1}'
+else
+  echo '{"operation": "MergePatch", "kind": "ConfigMap", "namespace": "NAMESPACE",
+    "name": "missing", "mergePatch": {"data": {"a": "b"}}}' > $KUBERNETES_PATCH_PATH
+fi
+"""
 GADGETS = """#!/bin/sh
 if [ "$1" = --config ]; then
   echo '{"configVersion": "v1", "kubernetes": [{"name": "gadgets", "apiVersion": "GROUP/v1",
@@ -307,6 +315,19 @@ def seen(runner: Runner) -> dict[str, str]:
     except ClusterError:
         return {}
     return found
+
+
+def test_a_failed_operation_is_logged_and_counted_as_a_failure_of_its_hook(runner: Runner) -> None:
+    runner.put("fails.sh", FAILS)
+    runner.start()
+    labels = {"hook": "fails.sh", "binding": "onStartup", "queue": "main"}
+    runner.settle(lambda: runner.said("hook failed", **labels), "the failure is in the log")
+    (line,) = [line for line in runner.lines() if line["message"] == "hook failed"][:1]
+    assert 'configmaps "missing" not found' in line["reason"]
+    metrics = runner.page("/metrics")
+    shown = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
+    assert f"shell_operator_hook_run_errors_total{{{shown}}} " in metrics
+    assert f"shell_operator_hook_run_success_total{{{shown}}} " not in metrics
 
 
 def test_a_killed_program_neither_loses_nor_doubles_events(runner: Runner) -> None:

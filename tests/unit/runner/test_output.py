@@ -2,20 +2,27 @@
 
 import io
 import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reconciler.api.meta import PolicyRef
+from reconciler.execution.discovery import Executable
 from reconciler.execution.executables import Answer
 from reconciler.execution.process import Ended
 from reconciler.execution.runs import RunLabels
+from reconciler.hooks.declared import HOOKS
 from reconciler.hooks.ports import RunFailure
 from reconciler.observe import logs
 from reconciler.observe.hookmetrics import HookProgramMetrics
 from reconciler.runner.output import RunOutput
+from reconciler.services.hooks.dispatch import RunReport
 from tests.architecture.conftest import ROOT
 
 RUN = RunLabels(hook="a.sh", binding="pods", queue="main", event="Added", allow_failure=False)
-ALLOWED = RunLabels(hook="a.sh", binding="x", queue="main", event="", allow_failure=True)
+HOOK = PolicyRef(api_version=HOOKS.api_version, kind="Hook", namespace="n", name="a.sh")
 ENDED = Ended(code=0, late=False, left_behind=False, user=0.5, system=0.25, most_memory=4096)
 
 
@@ -32,7 +39,28 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
 
 def output(proxied: io.StringIO | None = None) -> RunOutput:
     metrics = HookProgramMetrics.of("shell_operator_")
-    return RunOutput(log=logs.logger("hooks"), metrics=metrics, proxied=proxied)
+    known = {HOOK: Executable("a.sh", Path("/hooks/a.sh"))}
+    return RunOutput(log=logs.logger("hooks"), metrics=metrics, known=known, proxied=proxied)
+
+
+def report(**more: Any) -> RunReport:
+    return RunReport(
+        **{
+            "hook": HOOK,
+            "uid": "u",
+            "binding": "pods",
+            "queue": "main",
+            "seconds": 1.0,
+            "failure": "",
+            "allowed": False,
+            **more,
+        }
+    )
+
+
+def value(shown: RunOutput, name: str, **more: str) -> float | None:
+    labels = {"hook": "a.sh", "binding": "pods", "queue": "main", **more}
+    return shown.metrics.registry.get_sample_value(f"shell_operator_{name}", labels)
 
 
 def test_an_output_line_is_logged_with_the_labels_of_its_run(written: io.StringIO) -> None:
@@ -70,31 +98,49 @@ def test_json_lines_are_forwarded_with_the_labels_of_their_run(written: io.Strin
     assert [line["message"] for line in lines(written)] == ["[1]"]
 
 
-def test_ended_runs_are_counted_and_failures_are_logged(written: io.StringIO) -> None:
+def test_ended_processes_are_measured(written: io.StringIO) -> None:
     shown = output()
     failure = RunFailure(reason="no such secret", exit_code=3)
     shown.ended(RUN, Answer(ended=ENDED), 1.5, None)
     shown.ended(RUN, Answer(ended=ENDED, failure=failure), 0.5, failure)
-    shown.ended(ALLOWED, Answer(failure=failure), 0.5, failure)
-    registry = shown.metrics.registry
-    labels = {"hook": "a.sh", "binding": "pods", "queue": "main"}
+    assert value(shown, "hook_run_seconds_sum") == 2
+    assert value(shown, "hook_run_user_cpu_seconds_sum") == 1
+    assert value(shown, "hook_run_max_rss_bytes") == 4096
+    # Whether the run succeeded depends on its operations, too.
+    assert value(shown, "hook_run_success_total") is None
+    assert [line["message"] for line in lines(written)] == ["hook executed"]
 
-    def value(name: str, **more: str) -> float | None:
-        return registry.get_sample_value(f"shell_operator_{name}", {**labels, **more})
 
-    assert value("hook_run_success_total") == 1
-    assert value("hook_run_errors_total") == 1
-    assert value("hook_run_errors_total", binding="x") is None
-    assert value("hook_run_allowed_errors_total", binding="x") == 1
-    assert value("hook_run_seconds_sum") == 2
-    assert value("hook_run_user_cpu_seconds_sum") == 1
-    assert value("hook_run_max_rss_bytes") == 4096
-    said = [(line["message"], line.get("reason"), line.get("allowed")) for line in lines(written)]
-    assert said == [
-        ("hook executed", None, None),
-        ("hook failed", "exit 3: no such secret", None),
-        ("hook failed", "exit 3: no such secret", True),
+def test_runs_are_counted_with_their_operations_and_failures_are_logged(
+    written: io.StringIO,
+) -> None:
+    shown = output()
+    shown.ran(report())
+    shown.ran(report(failure="MergePatch ConfigMap shop/a: not found"))
+    shown.ran(report(binding="x", failure="exit 3: no such secret", allowed=True))
+    assert value(shown, "hook_run_success_total") == 1
+    assert value(shown, "hook_run_errors_total") == 1
+    assert value(shown, "hook_run_errors_total", binding="x") is None
+    assert value(shown, "hook_run_allowed_errors_total", binding="x") == 1
+    logged = {"level": "error", "logger": "hooks", "hook": "a.sh", "queue": "main"}
+    logged |= {"message": "hook failed", "task": "HookRun"}
+    assert lines(written) == [
+        {**logged, "binding": "pods", "reason": "MergePatch ConfigMap shop/a: not found"},
+        {**logged, "binding": "x", "reason": "exit 3: no such secret", "allowed": True},
     ]
+
+
+def test_answers_to_the_api_server_have_no_operations_and_are_counted_at_once(
+    written: io.StringIO,
+) -> None:
+    shown, run = output(), replace(RUN, queue="")
+    failure = RunFailure(reason="no such secret", exit_code=3)
+    shown.ended(run, Answer(ended=ENDED), 1.5, None)
+    shown.ended(run, Answer(ended=ENDED, failure=failure), 0.5, failure)
+    assert value(shown, "hook_run_success_total", queue="") == 1
+    assert value(shown, "hook_run_errors_total", queue="") == 1
+    said = [(line["message"], line.get("reason")) for line in lines(written)]
+    assert said == [("hook executed", None), ("hook failed", "exit 3: no such secret")]
 
 
 def test_every_metric_is_documented() -> None:
