@@ -178,6 +178,11 @@ class Informer:
                     await self._release()
         except Gone:
             await self._miss()
+        except NoKindMatch:
+            if await self._served() == self._kind:
+                raise
+            # Another version of the kind is served now, in which the hook starts anew.
+            self._forget()
 
     async def _release(self) -> None:
         """Record the objects of a namespace to leave as deleted, once the replay has ended."""
