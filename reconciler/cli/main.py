@@ -1,7 +1,6 @@
-"""Entry point of `retrofit` and `kubectl retrofit`."""
+"""The program `retrofit`, which `kubectl retrofit` runs too: its commands, errors and streams."""
 
 import importlib
-import io
 import logging
 import os
 import signal
@@ -15,8 +14,10 @@ from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 from typing_extensions import override
 
+from reconciler.cli import interrupts
 from reconciler.cli.output.exits import INTERRUPTED, NOT_RUN, code_of
 from reconciler.cli.output.screen import warn
+from reconciler.cli.output.streams import open_outputs
 from reconciler.cli.output.terminal import visible_streams
 from reconciler.errors import InvalidSetting, RetrofitError
 
@@ -115,18 +116,20 @@ class _Retrofit(click.Group):
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = _COMMANDS.get(cmd_name)
-        if entry is None:
+        known = _COMMANDS.get(cmd_name)
+        if known is None:
             return None
         try:
-            module = importlib.import_module(entry.module)
+            module = importlib.import_module(known.module)
         except ModuleNotFoundError as error:
             if error.name != _DEVCLUSTER:
                 raise
             if ctx.resilient_parsing:
                 return None
             raise InvalidSetting(_NO_DEVCLUSTER) from error
-        command = getattr(module, entry.attribute)
+        finally:
+            interrupts.raise_again()
+        command = getattr(module, known.attribute)
         return command if isinstance(command, click.Command) else None
 
     @override
@@ -143,8 +146,8 @@ class _Retrofit(click.Group):
         # click's own implementation would load every command to get its summary.
         return [
             *(
-                CompletionItem(name, help=entry.summary)
-                for name, entry in _COMMANDS.items()
+                CompletionItem(name, help=command.summary)
+                for name, command in _COMMANDS.items()
                 if name.startswith(incomplete)
             ),
             *click.Command.shell_complete(self, ctx, incomplete),
@@ -153,18 +156,20 @@ class _Retrofit(click.Group):
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+            formatter.write_dl([(name, command.summary) for name, command in _COMMANDS.items()])
 
     @override
     def main(self, *args: Any, **kwargs: Any) -> Any:
         with visible_streams():
             try:
                 return super().main(*args, **kwargs)
-            except (OSError, UnicodeError) as error:
-                # Not in invoke, because click writes help before that. A reader that has enough,
-                # as head, does not come here: click ends without a message then.
+            # Not in invoke, because click writes help before that.
+            except UnicodeError as error:
                 warn(f"Error: {error}")
-                sys.exit(NOT_RUN)
+            except OSError as error:
+                place = f"{error.filename}: " if error.filename else ""
+                warn(f"Error: {place}{error.strerror or error}")
+            sys.exit(NOT_RUN)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
@@ -205,10 +210,7 @@ def main() -> None:
             # Closed by the caller, as by >&-: the next file to be opened would take its place.
             stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)
-    for output in (sys.stdout, sys.stderr):
-        if isinstance(output, io.TextIOWrapper):
-            # As kubectl: what a locale lacks would end the command, or change YAML in a file.
-            output.reconfigure(encoding="utf-8", errors="backslashreplace")
+    open_outputs()
     retrofit()
 
 

@@ -45,6 +45,7 @@ targetResources: [secret.yaml]
 results: [{policy: p, rule: r, kind: Secret, resources: [s], result: pass}]
 """
 
+FULL = "Error: standard output: cannot be written: No space left on device\n"
 DEFINITION = """\
 apiVersion: apiextensions.k8s.io/v1beta1
 kind: CustomResourceDefinition
@@ -407,7 +408,8 @@ def test_output_that_cannot_be_written_is_reported_in_one_line() -> None:
     apply = [*command, "apply", "policy.yaml", "-r", "cm.yaml", "-t", "secret.yaml", "-o", "json"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(apply, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device\n")
+    counts = "1 object read as trigger: 1 change, 0 errors\n"
+    assert (done.returncode, done.stderr.removeprefix(counts)) == (2, FULL)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["apply", "--help"], ["--version"]], ids=" ".join)
@@ -415,7 +417,38 @@ def test_help_that_cannot_be_written_is_reported_in_one_line(words: list[str]) -
     command = [sys.executable, "-m", "reconciler.cli.main", *words]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device\n")
+    assert (done.returncode, done.stderr) == (2, FULL)
+
+
+def test_messages_that_cannot_be_written_are_no_finding() -> None:
+    command = [sys.executable, "-m", "reconciler.cli.main", "lint", "policy.yaml"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        ("stdout", ["--help"]),
+        ("stdout", ["test", "-v", "."]),
+        ("stdout", ["explain", "policy.yaml"]),
+        ("stderr", ["lint", "policy.yaml"]),
+        ("stderr", ["lint", "absent.yaml"]),
+    ],
+)
+def test_a_reader_that_has_enough_is_no_finding(stream: str, words: list[str]) -> None:
+    """As with `git log | head -1`: 141 is what a shell shows for SIGPIPE."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "reconciler.cli.main", *words]
+    with os.fdopen(theirs, "w") as closed, Path("other").open("w") as other:
+        streams = {"stdout": other, "stderr": other} | {stream: closed}
+        done = subprocess.run(
+            command, stdout=streams["stdout"], stderr=streams["stderr"], check=False
+        )
+    assert done.returncode == 141
+    assert "Exception" not in Path("other").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])

@@ -62,3 +62,31 @@ def test_an_error_of_a_command_is_reported_in_one_line(
 
 def test_an_unknown_command_is_an_error(runner: CliRunner) -> None:
     assert runner.invoke(retrofit, ["absent"]).exit_code == 2
+
+
+_INTERRUPTING = """
+import importlib.metadata, os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == sys.argv[0]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+# A shell that starts tests in the background makes its children ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+(program,) = importlib.metadata.entry_points(group="console_scripts", name="retrofit")
+program.load()()
+"""
+
+
+@pytest.mark.parametrize("imported", ["click", "reconciler.cli.lint.command"])
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(imported: str) -> None:
+    script = _INTERRUPTING.replace("sys.argv[0]", repr(imported))
+    done = subprocess.run(
+        [sys.executable, "-c", script, "lint", "absent.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

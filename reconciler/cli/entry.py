@@ -1,0 +1,11 @@
+"""Entry point of `retrofit` and `kubectl retrofit`."""
+
+from reconciler.cli import interrupts
+
+
+def main() -> None:
+    """Run the program, in which Ctrl-C prints no traceback while its modules are imported."""
+    interrupts.end_at_once()
+    from reconciler.cli.main import main as run  # noqa: PLC0415 - the point of this module
+
+    run()
