@@ -16,6 +16,7 @@ from devcluster.follow import follow, log_files, print_last
 from devcluster.install import OVERLAYS
 from devcluster.obtain import obtain
 from devcluster.programs import answers
+from reconciler.cli.desk.files import NamedPath
 from reconciler.cli.output.screen import screen_of
 from reconciler.cli.output.table import table
 from reconciler.errors import InvalidSetting
@@ -23,7 +24,7 @@ from reconciler.errors import InvalidSetting
 _DIRECTORY = click.option(
     "--dir",
     "directory",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NamedPath(file_okay=False, path_type=Path),
     default=Path(".retrofit"),
     show_default=True,
     envvar="RETROFIT_DEV_DIR",

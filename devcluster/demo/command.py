@@ -8,6 +8,7 @@ import click
 
 from devcluster.demo.run import run
 from devcluster.progress import console_of
+from reconciler.cli.desk.files import NamedPath
 
 _EPILOG = """\b
 Examples:
@@ -22,7 +23,7 @@ Examples:
 @click.option(
     "--dir",
     "directory",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NamedPath(file_okay=False, path_type=Path),
     default=Path(".retrofit"),
     show_default=True,
     envvar="RETROFIT_DEV_DIR",

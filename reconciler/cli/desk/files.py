@@ -1,5 +1,6 @@
 """Reads files, folders, globs and standard input as documents and objects."""
 
+import os
 import re
 import sys
 from collections import deque
@@ -8,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import orjson
+from typing_extensions import override
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.address import fetch, is_address
@@ -202,6 +205,15 @@ def named(name: str, base: Path | None = None) -> Path:
     if not name:
         raise InvalidSetting("the name of a file is empty")
     return Path(name) if base is None else base / name
+
+
+class NamedPath(click.Path):
+    """The path of an argument or an option, which `named` accepts."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        named(os.fspath(value))
+        return super().convert(value, param, ctx)
 
 
 def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:

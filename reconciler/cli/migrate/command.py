@@ -11,7 +11,7 @@ import click
 
 from reconciler.api.meta import Object, policy_ref
 from reconciler.cli.desk.address import is_address
-from reconciler.cli.desk.files import STDIN, STDIN_NAME
+from reconciler.cli.desk.files import STDIN, STDIN_NAME, NamedPath
 from reconciler.cli.desk.live import Address, connection_options
 from reconciler.cli.migrate.differences import differences
 from reconciler.cli.migrate.files import Rewritten, place_of, rewrite_all, store
@@ -57,7 +57,7 @@ Examples:
     "-o",
     "folder",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NamedPath(file_okay=False, path_type=Path),
     help="Write all YAML and JSON files to this folder; the originals stay unchanged.",
 )
 @click.option(

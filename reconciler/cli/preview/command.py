@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.emit import render_yaml
-from reconciler.cli.desk.files import read_one
+from reconciler.cli.desk.files import NamedPath, read_one
 from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.live import address_of, cluster_options
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_of_flag, operation_option
@@ -71,6 +71,7 @@ Examples:
     "--write-baseline",
     "kept",
     metavar="FILE",
+    type=NamedPath(),
     help="Write a file with the objects that would be changed.",
 )
 @cluster_options

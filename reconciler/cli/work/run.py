@@ -35,10 +35,10 @@ Examples:
 
 @click.command("run", epilog=_EPILOG)
 @click.argument("policy")
-@click.argument("rule", required=False, default="")
+@click.argument("rule", required=False)
 @click.option("--wait", is_flag=True, help="Show the progress until the run has ended.")
 @work_options
-def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
+def run(policy: str, rule: str | None, *, wait: bool, **address: Any) -> None:
     """Run a policy, or one RULE of it, now on all existing objects.
 
     POLICY is the NAME of a ClusterPolicy, or NAMESPACE/NAME of a Policy; policies of other
@@ -53,7 +53,9 @@ def run(policy: str, rule: str, *, wait: bool, **address: Any) -> None:
          --wait, it failed, or some objects could not be finished
       2  could not run: wrong usage, no such policy or rule, no cluster
     """  # noqa: D301 - click's mark for text that is not to be wrapped
-    if not asyncio.run(_run(policy_key(policy), rule, wait=wait, address=address)):
+    if rule == "":
+        raise InvalidSetting("the name of the rule is empty; leave it out for all rules")
+    if not asyncio.run(_run(policy_key(policy), rule or "", wait=wait, address=address)):
         sys.exit(FINDINGS)
 
 

@@ -141,6 +141,31 @@ def test_an_empty_name_is_not_the_current_folder(words: list[str]) -> None:
     assert done.stderr == "Error: the name of a file is empty\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hooks", "list", ""],
+        ["hooks", "run", "", "--event", "OnStartup"],
+        ["hooks", "answer", "", "--review", "cm.yaml"],
+        ["migrate", "policy.yaml", "-o", ""],
+        ["preview", "policy.yaml", "--write-baseline", ""],
+        ["test", ".", "-f", ""],
+        ["dev", "status", "--dir", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_name_is_no_folder_either(words: list[str]) -> None:
+    done = run(*words)
+    assert done.exit_code == 2
+    assert done.stderr == "Error: the name of a file is empty\n"
+
+
+def test_an_empty_name_does_not_stand_for_all_rules() -> None:
+    done = run("run", "p", "")
+    assert done.exit_code == 2
+    assert done.stderr == "Error: the name of the rule is empty; leave it out for all rules\n"
+
+
 @pytest.mark.parametrize("words", ANY, ids=" ".join)
 def test_a_file_above_the_size_limit_is_refused(words: list[str]) -> None:
     with Path("big.yaml").open("wb") as file:

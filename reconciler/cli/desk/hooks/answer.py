@@ -12,7 +12,7 @@ import orjson
 
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.cli.desk.file_objects import FileObjects, Scopes
-from reconciler.cli.desk.files import read_all
+from reconciler.cli.desk.files import NamedPath, read_all
 from reconciler.cli.desk.hooks.bindings import DeskBindings
 from reconciler.cli.desk.hooks.executing import (
     config_of,
@@ -71,7 +71,7 @@ Examples:
 
 
 @click.command("answer", epilog=_EPILOG)
-@click.argument("path", metavar="HOOK", type=click.Path(path_type=Path))
+@click.argument("path", metavar="HOOK", type=NamedPath(path_type=Path))
 @click.option(
     "--review",
     "review",

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from reconciler.cli.desk.file_objects import FileObjects, Scopes
+from reconciler.cli.desk.files import NamedPath
 from reconciler.cli.desk.hooks.answer import answer
 from reconciler.cli.desk.hooks.bindings import REASONS, DeskBindings, Occasion, outline
 from reconciler.cli.desk.hooks.effects import effects_of
@@ -62,7 +63,7 @@ hooks.add_command(answer)
 
 
 @hooks.command("list", epilog=_LIST_EPILOG)
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=NamedPath(path_type=Path))
 @hook_env_option
 @yes_option
 def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
@@ -104,7 +105,7 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
 
 
 @hooks.command("run", epilog=_RUN_EPILOG)
-@click.argument("path", metavar="HOOK", type=click.Path(path_type=Path))
+@click.argument("path", metavar="HOOK", type=NamedPath(path_type=Path))
 @click.option(
     "--event",
     "reason",

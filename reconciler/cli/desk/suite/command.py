@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from reconciler.cli.desk.cue import cue_option
+from reconciler.cli.desk.files import NamedPath
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
 from reconciler.cli.desk.suite import report
 from reconciler.cli.desk.suite.check import End
@@ -37,6 +38,7 @@ Examples:
     "--file-name",
     "-f",
     metavar="NAME",
+    type=NamedPath(),
     help="Name of the test files below DIR. Default: kyverno-test.yaml and hook-test.yaml.",
 )
 @click.option(
