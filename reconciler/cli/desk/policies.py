@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.api.meta import Object, own_namespaces
+from reconciler.cli.desk.acceptance import compile_acceptable
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.values import DeskValues, Values, copies_of, split_path
 from reconciler.cli.output.words import nearest
-from reconciler.dialects.registry import KNOWN_KINDS, compile_policy, is_exception, is_policy
+from reconciler.dialects.registry import KNOWN_KINDS, is_exception, is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.requests.account import parse_account
@@ -98,7 +99,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
             continue
         policy = placed_policy(obj)
         try:
-            one = compile_policy(policy, given=values.given(name, rule_names(policy)))
+            one = compile_acceptable(policy, given=values.given(name, rule_names(policy)))
         except InvalidPolicy as error:
             text = f"{document.place}: {obj['kind']} {name}: {error}"
             refused.append(Refused(name=name, message=text, foreign=False))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import click
 
 from reconciler.api.meta import Object
+from reconciler.cli.desk.acceptance import compile_acceptable
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.file_objects import FileObjects, Scopes
 from reconciler.cli.desk.files import objects, read_all, read_one
@@ -15,7 +16,7 @@ from reconciler.cli.desk.policies import bind_account, check_settings, placed_po
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.object_source import FileObjectSource, ObjectSource
 from reconciler.cli.explain.request import Request
-from reconciler.dialects.registry import compile_policy, is_policy
+from reconciler.dialects.registry import is_policy
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
@@ -160,7 +161,7 @@ def compiled(policy: Object, desk: DeskValues, place: str = "") -> tuple[Object,
     """
     name = str(policy["metadata"].get("name", ""))
     try:
-        found = compile_policy(policy, given=desk.given(name, rule_names(policy)))
+        found = compile_acceptable(policy, given=desk.given(name, rule_names(policy)))
         return policy, bind_account(policy, found)
     except InvalidPolicy as error:
         raise InvalidPolicy("", f"{place}{policy['kind']} {name}: {error}") from error

@@ -10,6 +10,7 @@ import click
 
 from reconciler.api.globalcontext import KIND as ENTRY
 from reconciler.api.meta import Object, policy_ref
+from reconciler.cli.desk.acceptance import refused_metadata
 from reconciler.cli.lint.report import Row, as_github, as_json, as_sarif, as_text, summary
 from reconciler.cli.lint.schema import crd_findings
 from reconciler.cli.lint.sources import Broken, Source, read_sources
@@ -24,6 +25,7 @@ from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import (
     Finding,
     Level,
+    invalid,
     lint_entry,
     lint_exception,
     lint_hook,
@@ -146,6 +148,7 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
             found = asyncio.run(_lint_hook(obj))
         case _:
             found = lint_policy(obj, scope=namespaced)
+    yield from map(invalid, refused_metadata(obj))
     yield from found
     # An error at the same place or below it names its cure; a CRD finding would repeat it.
     known = [f"{finding.location}." for finding in found if finding.level is Level.ERROR]

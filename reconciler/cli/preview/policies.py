@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
+from reconciler.cli.desk.acceptance import compile_acceptable
 from reconciler.cli.desk.files import no_matter, objects, read_all
 from reconciler.cli.desk.policies import bind_account, placed_policy
 from reconciler.cli.desk.stored import policy_key
-from reconciler.dialects.registry import compile_policy, is_policy
+from reconciler.dialects.registry import is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting, NoKindMatch, NotFound
 from reconciler.installation import Installation
@@ -85,7 +86,7 @@ def compile_found(found: Iterable[tuple[str, Object]]) -> Chosen:
     for place, obj in found:
         head = f"{place}: {obj['kind']} {obj['metadata'].get('name', '')}"
         try:
-            one = bind_account(obj, compile_policy(obj))
+            one = bind_account(obj, compile_acceptable(obj))
         except InvalidPolicy as error:
             refused.append(f"{head}: {error}")
             continue

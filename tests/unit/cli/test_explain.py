@@ -680,7 +680,7 @@ async def test_the_message_of_a_refusal_is_reported_without_secrets(
 
 def test_json_output_sends_no_control_characters_to_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
-    path.write_text(POLICY.replace("name: reload", 'name: "x\\x9b2J"', 1))
+    path.write_text(POLICY.replace("name: stamp", 'name: "x\\x9b2J"', 1))
     done = CliRunner().invoke(retrofit, ["explain", str(path), "-o", "json"])
     assert "\x9b" not in done.stdout
-    assert json.loads(done.stdout)[0]["policy"] == "x\x9b2J"
+    assert json.loads(done.stdout)[0]["notes"][0]["rule"] == "x\x9b2J"

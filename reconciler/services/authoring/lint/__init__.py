@@ -32,6 +32,7 @@ __all__ = [
     "find_errors",
     "find_surprises",
     "hook_findings",
+    "invalid",
     "limit_findings",
     "lint_entry",
     "lint_exception",
