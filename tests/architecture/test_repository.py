@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.state import process_mark
+from devcluster.waiting import wait_until
 from tests.architecture.conftest import ROOT, relative, tracked_files
 
 MAKEFILE = ROOT / "Makefile"
@@ -116,30 +119,57 @@ def test_make_clean_keeps_what_a_cluster_is_found_by_if_it_cannot_end_it(tmp_pat
     assert not state.parent.exists()
 
 
-def test_ci_tries_nothing_again_after_its_time(tmp_path: Path) -> None:
-    script = tmp_path / ".ci/run"
+def ci(folder: Path, change: tuple[str, str], make: str) -> subprocess.Popen[str]:
+    """Start a copy of the script, with a change in its text and another `make`."""
+    script = folder / ".ci/run"
     script.parent.mkdir()
     text = (ROOT / ".ci/run").read_text()
-    assert "80 * 60" in text
-    script.write_text(text.replace("80 * 60", "3"))
-    programs = tmp_path / "bin"
+    assert change[0] in text
+    script.write_text(text.replace(*change))
+    programs = folder / "bin"
     programs.mkdir()
     for name in ("make", "jq", "chromium", "python3"):
-        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{tmp_path}/calls"\n')
+        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{folder}/calls"\n')
         (programs / name).chmod(0o755)
     with (programs / "make").open("a") as file:
-        file.write("exec sleep 30\n")
-    done = subprocess.run(
+        file.write(make)
+    return subprocess.Popen(
         ["bash", script],
-        check=False,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
     )
+
+
+def test_ci_tries_nothing_again_after_its_time(tmp_path: Path) -> None:
+    with ci(tmp_path, ("80 * 60", "3"), "exec sleep 30\n") as program:
+        _, said = program.communicate(timeout=60)
     calls = (tmp_path / "calls").read_text().splitlines()
     assert [call for call in calls if call.startswith("make")] == ["make check"]
-    assert done.returncode == 124
-    assert "stopped after 80 minutes" in done.stderr
+    assert program.returncode == 124
+    assert "stopped after 80 minutes" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_ci_ends_at_once_with_all_that_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    """A signal to the script alone, as of a system that stops a job."""
+    children = tmp_path / "children"
+    children.touch()
+    # One of them leaves the group of processes, as the servers of tests do.
+    make = f"setsid sleep 60 & echo $! >>{children}; echo $$ >>{children}; exec sleep 60\n"
+    with ci(tmp_path, ("", ""), make) as program:
+        wait_until(
+            lambda: len(children.read_text().split()) == 2,
+            within=30.0,
+            what="make runs",
+        )
+        program.send_signal(number)
+        _, said = program.communicate(timeout=20)
+    assert program.returncode == 128 + number
+    assert "make" in (tmp_path / "calls").read_text()
+    assert "left behind" not in said
+    assert not any(process_mark(int(child)) for child in children.read_text().split())
 
 
 def test_ci_requires_the_conformance_data() -> None:
