@@ -401,8 +401,8 @@ async def connect(
         said = getattr(error, "strerror", None) or "they are malformed"
         if isinstance(error, ssl.SSLError):
             said = "they are not in PEM, or a key does not match its certificate"
-        msg = f"the certificates for the API server at {address} cannot be used: {said}"
-        raise InvalidSetting(msg) from error
+        msg = f"{credentials.unusable()} cannot be used: {said}"
+        raise InvalidSetting(f"{credentials.place}: {msg}") from error
 
 
 def _check_address(address: str) -> None:

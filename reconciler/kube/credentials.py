@@ -8,15 +8,19 @@ import asyncio
 import logging
 import os
 import re
+import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from yaml import MarkedYAMLError, YAMLError
+from yaml.reader import ReaderError
 
 from reconciler.clock import Clock
 from reconciler.errors import InvalidSetting
+from reconciler.kube.kubeconfig import context_of
 
 _LOG = logging.getLogger(__name__)
 _REREAD = 60.0
@@ -28,13 +32,6 @@ _MEANINGS: Final = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
         (r"File does not exists?: (.+)", "the file {} that it names does not exist"),
-        (r"Expected key current-context", "it has no current-context: name one with --context"),
-        (r"object with name (.+) in \S*contexts", "it has no context {}: name another"),
-        (
-            r"object with name (.+) in \S*clusters",
-            "its context names the cluster {}, which it lacks",
-        ),
-        (r"object with name (.+) in \S*users", "its context names the user {}, which it lacks"),
         (r"Expected key (\S+)", "the field {} is missing"),
         (r"^oidc: No valid id-token", "the login has ended: log in again"),
     )
@@ -63,9 +60,9 @@ class _ServiceAccount:
 
 
 class _Kubeconfig:
-    def __init__(self, file: str, context: str) -> None:
-        self.place = f"kubeconfig {file}"
-        self._file = file
+    def __init__(self, files: Sequence[Path], context: str) -> None:
+        self.place = f"kubeconfig {os.pathsep.join(map(str, files))}"
+        self._files = files
         self._context = context
         self._loader: Any = None
 
@@ -79,8 +76,8 @@ class _Kubeconfig:
             return
         load: Any = load_kube_config  # without types
         self._loader = await load(
-            config_file=self._file,
-            context=self._context or None,
+            config_file=os.pathsep.join(map(str, self._files)),
+            context=context_of(self._files, self._context),
             client_configuration=configuration,
             persist_config=False,
         )
@@ -96,10 +93,15 @@ class _Kubeconfig:
 
 
 class Credentials:
-    """The client's configuration and the current Authorization header."""
+    """The client's configuration and the current Authorization header.
+
+    Attributes:
+        place: Name of their source, for messages.
+    """
 
     def __init__(self, source: _Source, configuration: Any, clock: Clock) -> None:
         self.configuration = configuration
+        self.place = source.place
         self._source = source
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -139,6 +141,14 @@ class Credentials:
             raise InvalidSetting(f"{self._source.place}: {_meaning(error)}") from error
         self._authorization = str(self.configuration.api_key.get("BearerToken", "")).strip()
 
+    def unusable(self) -> str:
+        """Return which certificates cannot be loaded, where some cannot."""
+        try:
+            ssl.create_default_context(cafile=self.configuration.ssl_ca_cert)
+        except (OSError, ValueError):
+            return "the certificate authority of its cluster"
+        return "the client certificate and key of its user"
+
     async def _try_read(self, *, anew: bool) -> None:
         try:
             await self.read(anew=anew)
@@ -150,6 +160,10 @@ def _meaning(error: Exception) -> str:
     match error:
         case MarkedYAMLError(problem_mark=mark, problem=problem) if mark is not None:
             return f"it is not YAML: line {mark.line + 1}, column {mark.column + 1}: {problem}"
+        case ReaderError(reason=reason, position=position):
+            return f"it is not YAML: character {position + 1}: {reason}"
+        case UnicodeError():
+            return "it is not UTF-8: save it as UTF-8"
         case ConfigException():
             text = " ".join(str(error).split())
             for pattern, meaning in _MEANINGS:
@@ -177,9 +191,10 @@ def _source(kubeconfig: str, context: str) -> _Source:
     if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _ServiceAccount()
     places = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    files = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
-    if not any(file.is_file() for file in files):
+    named = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
+    files = [file for file in named if file.is_file()]
+    if not files:
         raise InvalidSetting(
             f"there is no kubeconfig {places}: name one with --kubeconfig, or run inside a cluster"
         )
-    return _Kubeconfig(places, context)
+    return _Kubeconfig(files, context)

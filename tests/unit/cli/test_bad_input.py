@@ -350,13 +350,13 @@ current-context: c
         (("https://127.0.0.1:1", "nowhere"), "nowhere, is invalid: write https://HOST:PORT"),
         (('server: "https://127.0.0.1:1"', ""), "the cluster in the kubeconfig has no server: "),
         (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is invalid: write https://HOST:PORT"),
-        (("clusters: [", "clusters: 5 # ["), "kubeconfig kc.yaml: it is malformed"),
-        (("{token: x}", "5"), "kubeconfig kc.yaml: it is malformed"),
+        (("clusters: [", "clusters: 5 # ["), "kc.yaml: clusters: expected a list, got a number"),
+        (("{token: x}", "5"), "kc.yaml: users[0].user: expected an object, got a number"),
         (("users: [", "users: [["), "kubeconfig kc.yaml: it is not YAML: line 6, column "),
         (
             ('{server: "https://127.0.0.1:1"}',
              '{server: "https://127.0.0.1:1", certificate-authority-data: "%%%"}'),
-            "the certificates for the API server at https://127.0.0.1:1 cannot be used",
+            "kc.yaml: clusters[0].cluster.certificate-authority-data: expected PEM in base64",
         ),
     ],
 )  # fmt: skip

@@ -139,7 +139,25 @@ async def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
         (("current-context: a", "current-context: b"), "it has no context b: name another"),
         (("cluster: a,", "cluster: c,"), "its context names the cluster c, which it lacks"),
         (("users: [", "users: [["), "it is not YAML: line 6, column "),
-        (("{token: x}", "5"), "it is malformed"),
+        (("user: a}", "user: b}"), "its context names the user b, which it lacks"),
+        ((", user: a}", "}"), "its context a names no user"),
+        (("{token: x}", "5"), "users[0].user: expected an object, got a number"),
+        (
+            ("{token: x}", "{token: 5}"),
+            "users[0].user.token: expected a string, got a number",
+        ),
+        (
+            ("{token: x}", "{exec: {command: [x]}}"),
+            "users[0].user.exec.command: expected",
+        ),
+        (("{token: x}", "{client-key-data: eA==}"), "users[0].user.client-key-data: expected PEM"),
+        (("users: [{name: a", "users: [{nam: a"), "users[0].name: it is missing"),
+        (("kind: Config", "kind: Pod"), "kind: expected Config, got Pod; it is another file"),
+        (("apiVersion: v1", "a: \0"), "it is not YAML: character "),
+        (
+            ("{token: x}", "{client-certificate: /etc/passwd, client-key: /etc/passwd}"),
+            "the client certificate and key of its user cannot be used: they are not in PEM",
+        ),
         (
             ("{token: x}", "{client-certificate: /none/c.crt, client-key: /none/c.key}"),
             "the file /none/c.crt that it names does not exist",
