@@ -87,16 +87,15 @@ Examples:
 @click.option(
     "--overlay",
     type=click.Choice(OVERLAYS),
-    default="demo",
-    show_default=True,
-    help="Manifests to install.",
+    help="Manifests to install. Default: those of the last time, at first demo.",
 )
-def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str) -> None:
+def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str | None) -> None:
     """Start a cluster, and run kube-retrofit in it.
 
     Standard output has only the lines that make a shell use the cluster: KUBECONFIG, and a PATH
     with retrofit, kubectl retrofit and the cluster's own kubectl. Programs that run already keep
-    running; in a cluster that was started with --cluster-only, kube-retrofit is installed.
+    running; in a cluster that was started with --cluster-only, kube-retrofit is installed. What
+    has ended is started again as before, with the same overlay and audit log.
 
     The first use on a machine may have to build the control plane (about 4 minutes on 2 cores);
     `retrofit dev control-plane` does only that.
@@ -105,7 +104,7 @@ def up(*, directory: Path, audit_log: bool, cluster_only: bool, overlay: str) ->
         directory=directory.absolute(),
         audit_log=audit_log,
         cluster_only=cluster_only,
-        overlay=overlay,
+        overlay=overlay or "",
     )
     started = sessions.up(options, os.environ, _note)
     for line in shell.entering(options.directory, started.kubeconfig, os.environ):
@@ -173,7 +172,11 @@ def status(context: click.Context, *, directory: Path) -> None:
     ]
     click.echo(f"server      {found.server}")
     click.echo(f"kubeconfig  {found.kubeconfig}")
-    click.echo(f"logs        {parts.Layout(directory=directory).logs}")
+    layout = parts.Layout(directory=directory)
+    click.echo(f"overlay     {found.overlay or 'none: kube-retrofit is not installed'}")
+    if found.audit_log:
+        click.echo(f"audit log   {layout.audit_log}")
+    click.echo(f"logs        {layout.logs}")
     for line in table([("part", "pid", "state"), *rows], screen_of(sys.stdout).width):
         click.echo(line)
     if _ENDED in conditions:

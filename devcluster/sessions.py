@@ -1,5 +1,6 @@
 """The start and the end of a cluster that outlives the command that started it."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from devcluster.obtain import obtain
 from devcluster.programs import start_programs
 from devcluster.shell import link_programs
 from devcluster.supervision import Supervision
+from reconciler.errors import InvalidSetting
 
 _STOP = 30.0
+_OVERLAY = "demo"
 Note = Callable[[str], None]
 
 
@@ -26,13 +29,13 @@ class Up:
         directory: Folder of the cluster's files.
         audit_log: Whether to log every API request.
         cluster_only: Whether to install nothing and start no programs.
-        overlay: Overlay of the manifests to install.
+        overlay: Overlay of the manifests to install; empty for that of the last time, or ``demo``.
     """
 
     directory: Path
     audit_log: bool = False
     cluster_only: bool = False
-    overlay: str = "demo"
+    overlay: str = ""
 
 
 def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
@@ -41,9 +44,11 @@ def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
     A cluster that has started is kept, even if the installation into it fails.
 
     Raises:
-        RetrofitError: A process did not start, or the installation failed.
+        RetrofitError: A process did not start, or the installation failed, or what runs has
+            other options.
     """
     with locked(wanted.directory / "lock", wait=False):
+        wanted = _settled(wanted, state.load(wanted.directory))
         there = _what_is_left(wanted.directory, note)
         programs = obtain(environ, read_source())
         if there:
@@ -54,7 +59,8 @@ def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
         if not wanted.cluster_only and not there.programs:
             kubectl = programs.command("kubectl") if isinstance(programs, Binaries) else None
             cluster = Cluster.connect(Path(there.kubeconfig), wanted.directory, kubectl)
-            there = replace(there, programs=_start_programs(cluster, wanted, note))
+            programs_of_it = _start_programs(cluster, wanted, note)
+            there = replace(there, programs=programs_of_it, overlay=wanted.overlay)
             state.save(wanted.directory, there)
         return there
 
@@ -75,6 +81,31 @@ def down(directory: Path) -> state.State | None:
         return there
 
 
+def _settled(wanted: Up, known: state.State | None) -> Up:
+    """Return the options with those of the last time where none are given.
+
+    Raises:
+        InvalidSetting: What runs has other options.
+    """
+    if known is None:
+        return replace(wanted, overlay=wanted.overlay or _OVERLAY)
+    if known.cluster is None or known.cluster.complete():
+        fault = ""
+        if known.overlay and wanted.overlay not in ("", known.overlay):
+            fault = f"with the overlay {known.overlay}, not {wanted.overlay}"
+        elif wanted.audit_log and known.cluster and not known.audit_log:
+            fault = "without an audit log"
+        if fault:
+            down = f"retrofit dev down --dir {shlex.quote(str(wanted.directory))}"
+            msg = f"the cluster in {wanted.directory} runs {fault}: end it with `{down}` first"
+            raise InvalidSetting(msg)
+    return replace(
+        wanted,
+        overlay=wanted.overlay or known.overlay or _OVERLAY,
+        audit_log=wanted.audit_log or known.audit_log,
+    )
+
+
 def _start_cluster(wanted: Up, programs: Binaries | Path, note: Note) -> state.State:
     if isinstance(programs, Path):
         there = state.State(
@@ -90,6 +121,7 @@ def _start_cluster(wanted: Up, programs: Binaries | Path, note: Note) -> state.S
             server=plane.server,
             cluster=_group(plane.supervision, {}),
             programs=None,
+            audit_log=wanted.audit_log,
         )
         state.save(wanted.directory, there)
         plane.detach()

@@ -86,12 +86,16 @@ class State:
         server: Address of the API server.
         cluster: The control plane; None for an existing cluster.
         programs: The admission server and the controller; None with --cluster-only.
+        overlay: Overlay of the manifests that are installed; empty where none is.
+        audit_log: Whether the API server logs every request.
     """
 
     kubeconfig: str
     server: str
     cluster: Group | None
     programs: Group | None
+    overlay: str = ""
+    audit_log: bool = False
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups in the order in which they must end."""
@@ -122,6 +126,9 @@ def load(folder: Path) -> State | None:
             server=raw["server"],
             cluster=_group(raw["cluster"]),
             programs=_group(raw["programs"]),
+            # Older versions did not store these.
+            overlay=raw.get("overlay", ""),
+            audit_log=raw.get("audit_log", False),
         )
     except FileNotFoundError:
         return None

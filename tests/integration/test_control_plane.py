@@ -205,14 +205,16 @@ def test_up_restarts_only_the_programs_that_ended(
         pytest.skip("RETROFIT_CONTROL_PLANE names a cluster, not programs to start")
     up = ("dev", "up", "--dir", str(tmp_path))
     try:
-        assert _retrofit(*up).returncode == 0
+        assert _retrofit(*up, "--overlay", "default").returncode == 0
         before = state.load(tmp_path)
         assert before
         programs = before.programs
         assert programs
         os.kill(programs.members[0].pid, signal.SIGKILL)
         wait_until(lambda: not programs.complete(), within=10.0, what="one program has ended")
-        assert _retrofit(*up).returncode == 0
+        again = _retrofit(*up)
+        assert again.returncode == 0
+        assert "(overlay default)" in again.stderr
         after = state.load(tmp_path)
         assert after
         assert after.cluster == before.cluster

@@ -6,6 +6,7 @@ import os
 import pty
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -97,6 +98,46 @@ def test_the_status_names_the_folder_of_the_logs_in_full(tmp_path: Path) -> None
     assert done.exit_code == 0
     assert str(folder / "logs") in done.stdout
     assert "…" not in done.stdout
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> state.State:
+    """A cluster that was started with the overlay default, and without an audit log."""
+    part = state.Process.of("kube-apiserver", os.getpid())
+    group = state.Group(supervisor=part, members=(part,))
+    found = state.State(
+        kubeconfig="k", server="s", cluster=group, programs=group, overlay="default"
+    )
+    state.save(tmp_path, found)
+    return found
+
+
+def test_the_status_shows_what_the_cluster_was_started_with(
+    tmp_path: Path, running: state.State
+) -> None:
+    words = ["dev", "status", "--dir", str(tmp_path)]
+    assert "overlay     default\n" in CliRunner().invoke(retrofit, words).stdout
+    state.save(tmp_path, replace(running, overlay="", programs=None, audit_log=True))
+    shown = CliRunner().invoke(retrofit, words).stdout
+    assert "overlay     none" in shown
+    assert f"audit log   {tmp_path}/audit.log\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--overlay", "conformance"], "runs with the overlay default, not conformance: "),
+        (["--audit-log"], "runs without an audit log: "),
+    ],
+)
+def test_up_refuses_options_that_a_running_cluster_does_not_have(
+    tmp_path: Path, running: state.State, words: list[str], said: str
+) -> None:
+    done = CliRunner().invoke(retrofit, ["dev", "up", "--dir", str(tmp_path), *words])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert f"end it with `retrofit dev down --dir {tmp_path}`" in done.stderr
+    assert state.load(tmp_path) == running
 
 
 def test_lines_of_several_logs_are_prefixed_with_their_program(tmp_path: Path) -> None:

@@ -112,7 +112,14 @@ def test_a_state_is_read_back_as_written(tmp_path: Path) -> None:
     process = Process(name="a", pid=1, mark="m", health="http://127.0.0.1:1/readyz")
     group = Group(supervisor=process, members=(process, process))
     for programs in (group, None):
-        written = State(kubeconfig="k", server="s", cluster=group, programs=programs)
+        written = State(
+            kubeconfig="k",
+            server="s",
+            cluster=group,
+            programs=programs,
+            overlay="default",
+            audit_log=True,
+        )
         state.save(tmp_path, written)
         assert state.load(tmp_path) == written
     state.forget(tmp_path)
