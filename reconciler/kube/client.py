@@ -394,7 +394,7 @@ async def connect(
     clock = clock or SystemClock()
     credentials = await load_credentials(kubeconfig, context, clock)
     address = str(credentials.configuration.host)
-    _check_address(address)
+    _check_address(address, credentials.place)
     try:
         return Client(credentials, clock, on_call, user)
     except (OSError, ValueError) as error:
@@ -405,7 +405,7 @@ async def connect(
         raise InvalidSetting(f"{credentials.place}: {msg}") from error
 
 
-def _check_address(address: str) -> None:
+def _check_address(address: str, place: str) -> None:
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -414,8 +414,8 @@ def _check_address(address: str) -> None:
     if not usable:
         fault = f"the URL of the API server, {address}, is invalid"
         if not address:
-            fault = "the cluster in the kubeconfig has no server"
-        raise InvalidSetting(f"{fault}: write https://HOST:PORT as the server in the kubeconfig")
+            fault = "its cluster has no server"
+        raise InvalidSetting(f"{place}: {fault}: write https://HOST:PORT as the server")
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:

@@ -139,7 +139,11 @@ class Credentials:
             await self._source.read(self.configuration, anew=anew)
         except _UNREADABLE as error:
             raise InvalidSetting(f"{self._source.place}: {_meaning(error)}") from error
-        self._authorization = str(self.configuration.api_key.get("BearerToken", "")).strip()
+        sent = str(self.configuration.api_key.get("BearerToken", "")).strip()
+        if not sent.isprintable():
+            msg = "its token has a line end, or another control character, within: correct it"
+            raise InvalidSetting(f"{self.place}: {msg}")
+        self._authorization = sent
 
     def unusable(self) -> str:
         """Return which certificates cannot be loaded, where some cannot."""

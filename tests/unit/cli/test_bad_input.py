@@ -348,7 +348,7 @@ current-context: c
     [
         (("", ""), "https://127.0.0.1:1 does not answer (connection refused): that is the"),
         (("https://127.0.0.1:1", "nowhere"), "nowhere, is invalid: write https://HOST:PORT"),
-        (('server: "https://127.0.0.1:1"', ""), "the cluster in the kubeconfig has no server: "),
+        (('server: "https://127.0.0.1:1"', ""), "kubeconfig kc.yaml: its cluster has no server: "),
         (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is invalid: write https://HOST:PORT"),
         (("clusters: [", "clusters: 5 # ["), "kc.yaml: clusters: expected a list, got a number"),
         (("{token: x}", "5"), "kc.yaml: users[0].user: expected an object, got a number"),

@@ -142,6 +142,7 @@ async def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
         (("user: a}", "user: b}"), "its context names the user b, which it lacks"),
         ((", user: a}", "}"), "its context a names no user"),
         (("{token: x}", "5"), "users[0].user: expected an object, got a number"),
+        (("{token: x}", '{token: "x\\ny"}'), "its token has a line end, or another control"),
         (
             ("{token: x}", "{token: 5}"),
             "users[0].user.token: expected a string, got a number",
