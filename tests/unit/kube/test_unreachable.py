@@ -180,3 +180,16 @@ async def test_an_unusable_kubeconfig_is_reported_with_its_path_and_the_reason(
     with pytest.raises(InvalidSetting) as caught:
         await connect(str(path))
     assert str(caught.value).startswith(f"kubeconfig {path}: {meaning}")
+
+
+async def test_of_several_kubeconfigs_the_first_current_context_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        text = CONFIG.replace(": a", f": {name}").replace("SERVER", f"{name}.invalid")
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/absent:{tmp_path}/a:{tmp_path}/b")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for context, name in (("", "a"), ("b", "b")):
+        async with await connect("", context) as client:
+            assert client.address == f"https://{name}.invalid"
