@@ -197,7 +197,14 @@ Examples:
 @click.argument("part", required=False)
 @_DIRECTORY
 @click.option("-f", "--follow", "on", is_flag=True, help="Also show lines that are added later.")
-@click.option("-n", "--lines", default=20, show_default=True, help="Number of lines of each log.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Number of lines of each log.",
+)
 @click.pass_context
 def logs(
     context: click.Context, *, part: str | None, directory: Path, on: bool, lines: int
@@ -208,10 +215,11 @@ def logs(
     """
     directory = _folder(context, directory)
     files = log_files(parts.Layout(directory=directory).logs)
-    if part:
-        if part not in files:
-            there = ", ".join(files) or "none"
-            raise InvalidSetting(f"no log of {part!r} in {directory}; there are: {there}")
+    if part not in {None, *files} or not files:
+        wanted = "log" if part is None else f"log of {part!r}"
+        there = ", ".join(files) or "none"
+        raise InvalidSetting(f"no {wanted} in {directory}; there are: {there}")
+    if part is not None:
         files = {part: files[part]}
     ends = print_last(files, lines, click.echo)
     if on:

@@ -25,7 +25,15 @@ from reconciler.errors import Unavailable
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["status"], 1), (["down"], 0), (["logs", "etcd"], 2)]
+    ("words", "code"),
+    [
+        (["status"], 1),
+        (["down"], 0),
+        (["logs"], 2),
+        (["logs", "-f"], 2),
+        (["logs", "etcd"], 2),
+        (["logs", ""], 2),
+    ],
 )
 def test_commands_report_a_folder_where_nothing_runs(
     tmp_path: Path, words: list[str], code: int
@@ -33,7 +41,14 @@ def test_commands_report_a_folder_where_nothing_runs(
     done = CliRunner().invoke(retrofit, ["dev", *words, "--dir", str(tmp_path / "absent")])
     assert done.exit_code == code
     assert "Nothing runs in" in done.stderr or "there are: none" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert not (tmp_path / "absent").exists()
+
+
+def test_a_negative_number_of_lines_is_refused() -> None:
+    done = CliRunner().invoke(retrofit, ["dev", "logs", "-n", "-5"])
+    assert done.exit_code == 2
+    assert "-5 is not in the range" in done.stderr
 
 
 @contextlib.contextmanager
