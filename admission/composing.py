@@ -37,6 +37,7 @@ from reconciler.services.catalog.globalcontext import GlobalContext, WithEntries
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.reporting import Events
+from reconciler.services.processing.memory_budget import Readings
 from reconciler.services.recording.backlog import BacklogEstimate, thresholds_of
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
@@ -57,6 +58,7 @@ class RuleWebhooks:
 
     Attributes:
         entries: GlobalContextEntries that rules read at admission.
+        readings: What rules read at admission, those of all webhooks together.
         authenticated: Whether callers present a certificate.
         standing_by: Returns why the webhooks do nothing, or "" if they work.
     """
@@ -67,6 +69,7 @@ class RuleWebhooks:
     metrics: Metrics
     lookup: RuleLookup
     entries: GlobalContext
+    readings: Readings
     authenticated: bool
     standing_by: Callable[[], str]
     events: Events
@@ -115,6 +118,7 @@ class RuleWebhooks:
             loader=WithEntries(entries=self.entries, loader=WithCue(loader, cue_at(settings.cue))),
             clock=self.clock,
             randbelow=secrets.randbelow,
+            readings=self.readings,
         )
 
     def recording(self, estimate: BacklogEstimate, lost: Callable[[], None]) -> ResourceWebhook:

@@ -51,6 +51,7 @@ from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import SettingsHolder
+from reconciler.services.processing.memory_budget import Readings
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.serving.bodies import Bodies
 from reconciler.serving.callers import Callers
@@ -196,6 +197,7 @@ class Admission:
             metrics=self.metrics,
             lookup=self._lookup(facts, holder, of_policies, feed=policies, kinds=kinds),
             entries=entries.context,
+            readings=Readings.before_storing(self.settings.max_reads),
             authenticated=self.callers.authenticated,
             standing_by=lambda: kyverno.standing_by,
             events=events,

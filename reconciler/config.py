@@ -238,6 +238,11 @@ class AdmissionSettings(ProcessSettings):
         32 * 1024 * 1024,
         "Admission requests of more than 64 KiB that are in memory at the same time, bytes.",
     )
+    max_reads: int = _setting(
+        8 * 1024 * 1024,
+        "What context entries have read for admission requests that are not answered yet, bytes of"
+        " JSON; others wait before they read. 0: no limit.",
+    )
     max_recorded: int = _setting(512 * 1024, "Largest recorded part of an object, bytes.")
 
 

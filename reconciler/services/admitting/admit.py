@@ -33,8 +33,10 @@ from reconciler.errors import ClusterError, EvaluationError, Forbidden, Retrofit
 from reconciler.requests.admission import context_of
 from reconciler.requests.draft import MOST_LEVELS, AdmissionRequest
 from reconciler.services.admitting.growth import Growth
+from reconciler.services.admitting.turn import ReadingTurn
 from reconciler.services.ports.objects import Loader
 from reconciler.services.processing.loading import Loads, StepLimits
+from reconciler.services.processing.memory_budget import Readings
 from reconciler.values import value_class
 
 LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
@@ -131,12 +133,14 @@ class Admit:
     Attributes:
         loader: Reads for context entries, with the account of this program.
         randbelow: Returns random integers.
+        readings: The bytes that all questions together may read at the same time.
     """
 
     loader: Loader
     clock: Clock
     randbelow: Callable[[int], int]
     limits: StepLimits = LIMITS
+    readings: Readings = field(default_factory=Readings)
 
     async def run(self, question: Question, deadline: Deadline) -> Admitted:
         """Return how the rules change an object; a rule that fails changes nothing."""
@@ -144,11 +148,14 @@ class Admit:
         if original is None or not question.programs:
             return Admitted()
         work = _Work(admit=self, question=question, deadline=deadline)
-        admitted = await self._apply(work, original, question.programs)
-        # Rules that were not looked up may match the changed object and precede those that ran.
-        further = question.further
-        if further is not None and work.given and (programs := further(work.given)):
-            return await self._apply(work, original, programs)
+        try:
+            admitted = await self._apply(work, original, question.programs)
+            # Rules not looked up may match the changed object and precede those that ran.
+            further = question.further
+            if further is not None and work.given and (programs := further(work.given)):
+                return await self._apply(work, original, programs)
+        finally:
+            work.end()
         return admitted
 
     async def _apply(
@@ -183,8 +190,14 @@ class Admit:
 
     async def judge(self, question: Question, deadline: Deadline) -> Judgement:
         """Return which rules refuse an object; a failing rule does not stop the others."""
-        chain = Chain(groups=by_policy(question.programs), obj=question.subject.obj)
         work = _Work(admit=self, question=question, deadline=deadline)
+        try:
+            return await self._judge(work, question)
+        finally:
+            work.end()
+
+    async def _judge(self, work: "_Work", question: Question) -> Judgement:
+        chain = Chain(groups=by_policy(question.programs), obj=question.subject.obj)
         refusals: list[StepResult] = []
         failures: list[Failure] = []
         for step in chain.steps():
@@ -207,6 +220,7 @@ class _Work:
     Attributes:
         reads: The data read so far, by the account that it was read as.
         given: Labels that rules have added to the object so far.
+        turn: Its turn among all questions that read.
     """
 
     admit: Admit
@@ -214,6 +228,7 @@ class _Work:
     deadline: Deadline
     reads: dict[ServiceAccount | None, "_Reads"] = field(default_factory=dict)
     given: set[Pair] = field(default_factory=set)
+    turn: ReadingTurn = field(init=False)
     _context: Context = field(init=False)
     _subject: Subject | None = None
     _growth: Growth | None = None
@@ -223,6 +238,17 @@ class _Work:
         environment = environment_entry(now=self.admit.clock.now(), randbelow=self.admit.randbelow)
         context = context_of(self.question.request, self.question.subject)
         self._context = context.bind(**environment)
+        self.turn = ReadingTurn(
+            readings=self.admit.readings,
+            deadline=self.deadline,
+            namespace=self.question.request.namespace,
+        )
+
+    def end(self) -> None:
+        """Forget what was read, and let other questions read."""
+        for item in self.reads.values():
+            item.loads.drop()
+        self.turn.end()
 
     async def take(self, step: Step, verdict: Verdict | None) -> tuple[StepResult, Failure | None]:
         """Return the result of the next rule, and the failure if it could not be applied.
@@ -230,13 +256,14 @@ class _Work:
         Args:
             step: The rule.
         """
+        self.turn.evaluates(step.program)
         reads = self._reads_of(step.program)
         loads = reads.loads
         before = loads.left
         try:
             result = await loads.evaluate(self._evaluation(step, verdict, reads))
         except TimeoutError:
-            text = f"there was no answer within {self.deadline.seconds:g} s"
+            text = self.turn.too_late()
             return self._failed(step, Reason.DEADLINE, Unavailable(text).bare(text), loads)
         except ClusterError as error:
             return self._failed(step, Reason.READ, error, loads)
@@ -318,7 +345,13 @@ class _Work:
         if reads is None:
             loader = self.admit.loader
             loader = loader if account is None else _Unreadable(account, loader)
-            loads = Loads(loader, limits=self.admit.limits, deadline=self.deadline)
+            loads = Loads(
+                loader,
+                limits=self.admit.limits,
+                deadline=self.deadline,
+                count=self.turn.count,
+                turn=self.turn.take,
+            )
             reads = self.reads[account] = _Reads(loads, loads.of(self._context))
         return reads
 

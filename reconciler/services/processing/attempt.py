@@ -24,7 +24,6 @@ from reconciler.api.updaterequest import (
     TargetStatus,
     UpdateRequest,
 )
-from reconciler.engine.confidential import is_secret
 from reconciler.engine.itself import for_trigger
 from reconciler.engine.match import Verdict
 from reconciler.engine.program import Program
@@ -245,8 +244,14 @@ class Processor:
             )
         spec = request.spec
         rule, tenant = f"{spec.policy} {spec.rule}", tenant_of(spec)
-        async with self.flight.reading(rule, tenant) as count:
-            return await self._apply(request, program, trigger, jitter, known=known, count=count)
+        async with self.flight.loaded.reading(rule, tenant) as count:
+            loads = self.loads(spec, confidential=trigger.confidential, count=count)
+            try:
+                return await self._apply(
+                    request, program, trigger, jitter, known=known, loads=loads
+                )
+            finally:
+                loads.drop()
 
     async def _apply(
         self,
@@ -256,13 +261,11 @@ class Processor:
         jitter: float,
         *,
         known: Verdict | None,
-        count: Count,
+        loads: Loads,
     ) -> Attempt:
         if trigger.subject is None or trigger.context is None:
             msg = "only a stored trigger can be applied"
             raise ValueError(msg)
-        confidential = is_secret(trigger.subject.group, trigger.subject.kind)
-        loads = self.loads(request.spec, confidential=confidential, count=count)
         subject = replace(trigger.subject, allowance=loads.allowance)
         program = for_trigger(program, subject)
         named = frozenset({"", subject.namespace, program.origin.namespace})

@@ -3,18 +3,26 @@
 import asyncio
 import contextlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import RequestSpec
 
-_Turn: TypeAlias = tuple[int, asyncio.Future[None]]
+Size: TypeAlias = Callable[[], int]
+"""Returns how much waits; asked again until it is admitted, because more is known later."""
+_Turn: TypeAlias = tuple[Size, asyncio.Future[int]]
 
 
 def tenant_of(spec: RequestSpec) -> str:
-    """Return the tenant of a request: the namespace of its trigger, or else its policy."""
-    return spec.resource.namespace or f"policy {spec.policy}"
+    """Return the tenant of a request."""
+    return tenant_in(spec.resource.namespace, spec.policy)
+
+
+def tenant_in(namespace: str, policy: PolicyRef) -> str:
+    """Return whose work it is: of the namespace of the object, or else of the policy."""
+    return namespace or f"policy {policy}"
 
 
 @dataclass(slots=True)
@@ -36,7 +44,7 @@ class FairGate:
     @contextlib.asynccontextmanager
     async def enter(self, tenant: str) -> AsyncIterator[None]:
         """Wait for a slot, and keep it until the context ends."""
-        await self._wait(tenant, 1)
+        await self._wait(tenant, _one)
         try:
             yield
         finally:
@@ -59,32 +67,34 @@ class FairGate:
             del self._held[tenant]
         self._admit()
 
-    async def _wait(self, tenant: str, size: int) -> None:
-        turn = size, asyncio.get_running_loop().create_future()
+    async def _wait(self, tenant: str, size: Size) -> int:
+        """Return how much was admitted."""
+        turn: _Turn = size, asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(tenant, deque())
         waiting.append(turn)
         self._admit()
         try:
-            await turn[1]
+            return await turn[1]
         except asyncio.CancelledError:
             if turn[1].cancelled():
                 self._leave(tenant, turn)
                 self._admit()
             else:
-                self.add(-size, tenant)
+                self.add(-turn[1].result(), tenant)
             raise
 
     def _admit(self) -> None:
-        while (tenant := self._next()) is not None:
-            size, turn = self._waiting[tenant][0]
-            self._leave(tenant, (size, turn))
-            if turn.cancelled():
+        while (chosen := self._next()) is not None:
+            tenant, admitted = chosen
+            turn = self._waiting[tenant][0]
+            self._leave(tenant, turn)
+            if turn[1].cancelled():
                 continue  # Its task has not run since.
             if tenant in self._waiting:
                 self._waiting.move_to_end(tenant)
-            self.used += size
-            self._held[tenant] += size
-            turn.set_result(None)
+            self.used += admitted
+            self._held[tenant] += admitted
+            turn[1].set_result(admitted)
 
     def _leave(self, tenant: str, turn: _Turn) -> None:
         waiting = self._waiting.get(tenant, deque())
@@ -93,11 +103,15 @@ class FairGate:
             if not waiting:
                 del self._waiting[tenant]
 
-    def _next(self) -> str | None:
-        """Return whose turn it is; who has to wait for room in the limit is not overtaken."""
+    def _next(self) -> tuple[str, int] | None:
+        """Return whose turn it is, and its size; who waits for the limit is not overtaken."""
         for tenant, waiting in self._waiting.items():
-            size, _ = waiting[0]
+            size = waiting[0][0]()
             held = self._held[tenant]
             if not self.share or not held or held + size <= self.share:
-                return tenant if self.fits(size) else None
+                return (tenant, size) if self.fits(size) else None
         return None
+
+
+def _one() -> int:
+    return 1

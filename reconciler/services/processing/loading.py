@@ -1,7 +1,7 @@
 """Reads for context entries, each made once per attempt, when it is first needed."""
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -77,6 +77,7 @@ class Loads:
         long_evaluations: Runs long evaluations; None where no other work waits for this process.
         owner: The tenant, policy and rule of the attempt.
         count: Called with the bytes of each value that is read for this attempt alone.
+        turn: Awaited before reads for this attempt alone; None where it has its turn already.
     """
 
     loader: Loader
@@ -85,6 +86,7 @@ class Loads:
     long_evaluations: LongEvaluations | None = None
     owner: EvaluationOwner = field(default_factory=EvaluationOwner)
     count: Callable[[int], None] = lambda _: None
+    turn: Callable[[], Awaitable[None]] | None = None
     found: dict[Hashable, Any] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
     limits: StepLimits = StepLimits()
@@ -101,6 +103,14 @@ class Loads:
     def has_data(self) -> bool:
         """Return whether anything was read that a message may quote."""
         return not all(isinstance(item, LoadFailure) for item in self.found.values())
+
+    def drop(self) -> None:
+        """Forget what was read, at the end.
+
+        An error of a read may be in a circle with its task and with this, and garbage is seldom
+        collected.
+        """
+        self.found.clear()
 
     def of(self, context: Context) -> Context:
         """Return the context with these reads and with the allowance of an evaluation."""
@@ -184,14 +194,20 @@ class Loads:
         if len(self.found) + len(loads) > MAX_LOADS:
             msg = f"the rule's context entries need more than {MAX_LOADS} reads for one trigger"
             raise EvaluationError(msg).bare(msg)
-        for load in loads:
-            if not isinstance(load, GlobalLoad):
-                self.confidential = self.confidential or may_hold_secrets(load)
+        own = [load for load in loads if not isinstance(load, GlobalLoad)]
+        for load in own:
+            self.confidential = self.confidential or may_hold_secrets(load)
+        if own and self.turn is not None:
+            await self.turn()
         # A caller that stops waiting must not cancel a read that others share.
         waiting = [asyncio.shield(self._reading(load)) for load in loads]
         for error in await asyncio.gather(*waiting, return_exceptions=True):
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    # It knows this frame. Together they would stay until garbage is collected.
+                    del error, waiting
 
     def _time_left(self) -> asyncio.Timeout:
         return asyncio.timeout(None if self.deadline is None else self.deadline.left)

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeAlias
 import orjson
 
 from reconciler.config import ControllerSettings
-from reconciler.services.processing.fairness import FairGate
+from reconciler.services.processing.fairness import FairGate, Size
 from reconciler.services.processing.known_requests import Recent
 
 Count: TypeAlias = Callable[[int], None]
@@ -21,7 +21,10 @@ Count: TypeAlias = Callable[[int], None]
 _UNKNOWN: Final = 1024 * 1024
 """Bytes assumed for the first object of a kind: about the largest size there is."""
 _LEAST_PART: Final = 32
+_READING_AT_ONCE: Final = 256
 _FADE: Final = 0.99
+_ANY: Final = ""
+"""In place of a tenant: all of them."""
 
 
 @dataclass(slots=True)
@@ -45,13 +48,15 @@ class MemoryBudget(FairGate):
     @contextlib.asynccontextmanager
     async def hold(self, size: int, tenant: str = "") -> AsyncIterator[Reservation]:
         """Wait until this many bytes fit, and hold them until the context ends."""
-        if size:
-            await self._wait(tenant, size)
-        hold = Reservation(self, tenant, size)
+        hold = await self.reserve(lambda: size, tenant)
         try:
             yield hold
         finally:
             hold.resize(0)
+
+    async def reserve(self, size: Size, tenant: str = "") -> Reservation:
+        """Wait until this many bytes fit; the caller returns them with `Reservation.resize`."""
+        return Reservation(self, tenant, await self._wait(tenant, size) if size() else 0)
 
     @contextlib.contextmanager
     def byte_allowance(self) -> Iterator["ByteAllowance"]:
@@ -80,6 +85,85 @@ class ByteAllowance:
 
 
 @dataclass(slots=True, kw_only=True)
+class Readings:
+    """What context entries read, until the work that needs it is done.
+
+    Only an evaluation shows what is read. So work counts as much as the work of its rule that read
+    most lately, of its own tenant if any has ended. This holds also while it waits: the first one
+    to end decides for the others.
+
+    Attributes:
+        budget: The bytes; with a limit of 0 nothing is counted.
+        unknown: Bytes that work counts before any of its rule has ended.
+        least: Bytes that it counts at least.
+    """
+
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
+    unknown: int = 0
+    least: int = 0
+    _most: Recent[tuple[str, str], float] = field(default_factory=Recent)
+
+    @classmethod
+    def before_storing(cls, limit: int) -> Self:
+        """Return the budget of a program that reads while the API server waits.
+
+        Work enters it only when it reads, and its reads begin at the same time. So the first
+        counts as a large object, and none as so little that hundreds begin at once.
+        """
+        budget = MemoryBudget(limit, share=limit * 3 // 4)
+        return cls(budget=budget, unknown=_UNKNOWN, least=limit // _READING_AT_ONCE)
+
+    async def begin(self, rule: str, tenant: str) -> "Reading":
+        """Wait until the reads of a rule fit; the caller ends what is returned."""
+        if not self.budget.limit:
+            return Reading(self, (rule, tenant), Reservation(self.budget, tenant, 0))
+        hold = await self.budget.reserve(lambda: self._expected(rule, tenant), tenant)
+        return Reading(self, (rule, tenant), hold)
+
+    @contextlib.asynccontextmanager
+    async def reading(self, rule: str, tenant: str) -> AsyncIterator[Count]:
+        """Hold what a rule reads until the context ends; yield what counts bytes."""
+        reading = await self.begin(rule, tenant)
+        try:
+            yield reading.count
+        finally:
+            reading.end()
+
+    def _expected(self, rule: str, tenant: str) -> int:
+        of_any = self._most.get((rule, _ANY), self.unknown)
+        return max(self.least, int(self._most.get((rule, tenant), of_any)))
+
+    def learn(self, key: tuple[str, str], read: int) -> None:
+        """Remember how many bytes the work of a rule and tenant has read."""
+        for known in (key, (key[0], _ANY)):
+            self._most.keep(known, max(read, self._most.get(known, 0.0) * _FADE))
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one piece of work has read."""
+
+    readings: Readings
+    key: tuple[str, str]
+    hold: Reservation
+    read: int = 0
+    ended: bool = False
+
+    def count(self, size: int) -> None:
+        """Count bytes as read, without waiting, because they are in memory already."""
+        # A read may outlive the work that was cancelled, and nobody would return its bytes.
+        if self.readings.budget.limit and not self.ended:
+            self.read += size
+            self.hold.resize(max(self.hold.size, self.read))
+
+    def end(self) -> None:
+        """Return all bytes."""
+        self.ended = True
+        self.readings.learn(self.key, self.read)
+        self.hold.resize(0)
+
+
+@dataclass(slots=True, kw_only=True)
 class InFlight:
     """The budgets of a process, in the order in which a task may wait for them.
 
@@ -96,13 +180,12 @@ class InFlight:
     page: int = 0
     pages: MemoryBudget = field(default_factory=MemoryBudget)
     triggers: MemoryBudget = field(default_factory=MemoryBudget)
-    loaded: MemoryBudget = field(default_factory=MemoryBudget)
+    loaded: Readings = field(default_factory=Readings)
     lists: MemoryBudget = field(default_factory=MemoryBudget)
     kept: MemoryBudget = field(default_factory=MemoryBudget)
     targets: MemoryBudget = field(default_factory=MemoryBudget)
     _largest: dict[str, float] = field(default_factory=dict)
     _pages: dict[str, float] = field(default_factory=dict)
-    _read: Recent[str, float] = field(default_factory=Recent)
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
@@ -113,7 +196,11 @@ class InFlight:
             # Two pages of the largest size fit, and one tenant has one of them.
             pages=MemoryBudget(limit // 4, share=limit // 8),
             triggers=MemoryBudget(limit // 4, share=limit * 3 // 16),
-            loaded=MemoryBudget(limit // 4, share=limit * 3 // 16),
+            # The first ones count little: most read little, and wait for a service.
+            loaded=Readings(
+                budget=MemoryBudget(limit // 4, share=limit * 3 // 16),
+                unknown=settings.page_bytes // _LEAST_PART,
+            ),
             lists=MemoryBudget(limit // 8),
             kept=MemoryBudget(limit // 8),
             targets=MemoryBudget(limit // 4, share=limit * 3 // 16),
@@ -122,7 +209,7 @@ class InFlight:
     @property
     def used(self) -> int:
         """Return the bytes that are held now; without a limit nothing is counted."""
-        before = self.pages.used + self.triggers.used + self.loaded.used
+        before = self.pages.used + self.triggers.used + self.loaded.budget.used
         return before + self.lists.used + self.kept.used + self.targets.used
 
     def expected(self, resource: str) -> int:
@@ -153,27 +240,6 @@ class InFlight:
             return 0
         self._pages[resource] = max(size, self._pages.get(resource, 0.0) * _FADE)
         return size
-
-    @contextlib.asynccontextmanager
-    async def reading(self, rule: str, tenant: str) -> AsyncIterator[Count]:
-        """Hold what the context entries of a rule read for a trigger; yield what counts bytes.
-
-        Only an evaluation shows what is read, so later triggers count as the one that read most
-        lately. The first ones count little: most read little, and wait for a service.
-        """
-        expected, read = int(self._read.get(rule, self.page // _LEAST_PART)), 0
-
-        def count(size: int) -> None:
-            nonlocal read
-            if self.page:
-                read += size
-                hold.resize(max(hold.size, read))
-
-        async with self.loaded.hold(expected, tenant) as hold:
-            try:
-                yield count
-            finally:
-                self._read.keep(rule, max(read, self._read.get(rule, 0.0) * _FADE))
 
 
 def size_of(value: Any) -> int:

@@ -10,6 +10,7 @@ from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, ObjectRef, s
 from reconciler.api.shape import object_fault, texts_fault, type_fault
 from reconciler.api.updaterequest import Reason, RequestSpec, UpdateRequest
 from reconciler.clock import Clock
+from reconciler.engine.confidential import is_secret
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.environment import environment_entry
 from reconciler.engine.match import Subject, UserInfo
@@ -38,6 +39,12 @@ class Trigger:
     presence: Presence
     subject: Subject | None = None
     context: Context | None = None
+
+    @property
+    def confidential(self) -> bool:
+        """Return whether it is a Secret, which no message may quote."""
+        subject = self.subject
+        return subject is not None and is_secret(subject.group, subject.kind)
 
 
 class Malformed(RetrofitError):

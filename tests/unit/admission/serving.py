@@ -37,6 +37,7 @@ from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
 from reconciler.services.ports.objects import Loader
 from reconciler.services.ports.reporting import Event
+from reconciler.services.processing.memory_budget import Readings
 from reconciler.services.recording.backlog import BacklogEstimate
 from reconciler.services.recording.diversion import Diversion
 from reconciler.services.recording.joining import SharedRequests
@@ -133,6 +134,7 @@ class World:
         budget: float = 0.5,
         clock: Clock | None = None,
         loader: Loader | None = None,
+        readings: Readings | None = None,
         caught_up: Callable[[], Awaitable[None]] = at_once,
         standing_by: Callable[[], str] = str,
         tells_success: bool = False,
@@ -162,7 +164,10 @@ class World:
         )
         limits_of_rules = Limits(controller_users=("own",), max_recorded=1000, filters=filters)
         admit = Admit(
-            loader=loader or MemoryLoader(self.cluster), clock=clock, randbelow=lambda _: 0
+            loader=loader or MemoryLoader(self.cluster),
+            clock=clock,
+            randbelow=lambda _: 0,
+            readings=readings or Readings(),
         )
         mutations = MutateWebhook(
             lookup=lookup,

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.api.updaterequest import State
 from reconciler.config import ControllerSettings
-from reconciler.services.processing.memory_budget import InFlight, MemoryBudget
+from reconciler.services.processing.memory_budget import InFlight, MemoryBudget, Readings
 from tests.unit.services.conftest import World, until
 
 
@@ -330,11 +330,48 @@ async def test_what_context_entries_read_is_held_until_the_targets_are_done(crow
 
 async def test_a_rule_that_reads_nothing_takes_no_turn_after_its_first_trigger():
     flight = InFlight.of(ControllerSettings(max_in_flight=1024 * 1024))
-    async with flight.reading("p r", "a") as count:
-        assert flight.loaded.used == flight.page // 32
-    async with flight.reading("p r", "a"), flight.reading("p other", "a") as count:
+    async with flight.loaded.reading("p r", "a") as count:
+        assert flight.loaded.budget.used == flight.page // 32
+    async with flight.loaded.reading("p r", "a"), flight.loaded.reading("p other", "a") as count:
         count(2_000_001)
-        async with flight.reading("p r", "a"):
-            assert flight.loaded.used == flight.used > 2_000_000
-    async with flight.reading("p other", "a"):
+        async with flight.loaded.reading("p r", "a"):
+            assert flight.loaded.budget.used == flight.used > 2_000_000
+    async with flight.loaded.reading("p other", "a"):
         assert flight.used > 2_000_000
+
+
+async def test_what_ends_first_decides_how_much_the_waiting_ones_of_its_rule_count():
+    readings = Readings(budget=MemoryBudget(100), unknown=60)
+    first = await readings.begin("p r", "a")
+    waiting = [asyncio.create_task(readings.begin("p r", "a")) for _ in range(5)]
+    await turns()
+    assert not any(task.done() for task in waiting)
+    first.count(10)
+    first.end()
+    for reading in await asyncio.gather(*waiting):
+        assert reading.hold.size == 10
+        reading.end()
+    assert readings.budget.used == 0
+
+
+async def test_a_tenant_counts_as_much_as_others_only_until_its_own_work_has_ended():
+    readings = Readings(budget=MemoryBudget(100), unknown=10)
+    large = await readings.begin("p r", "a")
+    large.count(60)
+    large.end()
+    for expected in (60, 5):
+        small = await readings.begin("p r", "b")
+        assert small.hold.size == expected
+        small.count(5)
+        small.end()
+    again = await readings.begin("p r", "a")
+    assert again.hold.size == 60
+    again.end()
+
+
+async def test_a_read_that_ends_after_its_work_keeps_nothing():
+    readings = Readings(budget=MemoryBudget(100), unknown=60)
+    reading = await readings.begin("p r", "a")
+    reading.end()
+    reading.count(50)
+    assert readings.budget.used == 0
