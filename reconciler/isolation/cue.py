@@ -9,8 +9,10 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,8 +38,9 @@ _NOT_STARTED: Final = frozenset({126, 127})
 """Exit codes of a shell that does not find a command, or may not start it."""
 _TOGETHER: Final = 2
 _SHARE: Final = 1
+_SOURCE: Final = "policy.cue"
 _DATA: Final = "data.json"
-_WHOLE: Final = f' && "$1" eval policy.cue {_DATA} > /dev/null'
+_WHOLE: Final = f' && "$1" eval {_SOURCE} {_DATA} > /dev/null'
 """Finds errors anywhere in the program, as the original does; an export evaluates its output."""
 _ERRORS: Final = 16_384
 """Bytes that are read of the command's error output."""
@@ -87,7 +90,7 @@ class CueCommand:
         """Check that a program can be parsed."""
         try:
             async with self._gate.enter(source):
-                code, _, said = await self._run(source, None, "vet", "-c=false", "policy.cue")
+                code, _, said = await self._run(source, None, "vet", "-c=false", _SOURCE)
         except Invalid as error:
             raise InvalidPolicy(location, str(error)) from error
         if code:
@@ -96,7 +99,7 @@ class CueCommand:
 
     async def evaluate(self, load: CueLoad) -> Any:
         """Return the output of a program, None where the program does not define it."""
-        args = ("export", "policy.cue", _DATA, "-e", load.output, "--out", "json")
+        args = ("export", _SOURCE, _DATA, "-e", load.output, "--out", "json")
         async with self._gate.enter(load.tenant):
             code, answer, said = await self._run(load.source, load.data, *args)
         if not code:
@@ -108,10 +111,9 @@ class CueCommand:
 
     async def _run(self, source: str, data: str | None, *args: str) -> tuple[int, bytes, str]:
         try:
-            with tempfile.TemporaryDirectory(prefix="cue-") as folder:
-                place = Path(folder)
-                await asyncio.to_thread(_write, place, source, data)
-                return await self._ended(place, args)
+            with _folder() as folder:
+                await asyncio.to_thread(_write, folder, source, data)
+                return await self._ended(folder, args)
         except OSError as error:
             msg = f"the cue command cannot be started: {error.strerror}"
             raise Unavailable(msg) from error
@@ -200,8 +202,23 @@ def cue_at(path: str) -> Cue:
     return CueCommand(file=file)
 
 
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="cue-"))
+    try:
+        yield folder
+    finally:
+        # Without a free file descriptor no folder can be listed, but these can be removed.
+        for name in (_SOURCE, _DATA):
+            (folder / name).unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _write(folder: Path, source: str, data: str | None) -> None:
-    (folder / "policy.cue").write_text(source, encoding="utf-8")
+    (folder / _SOURCE).write_text(source, encoding="utf-8")
     if data is not None:
         (folder / _DATA).write_text(data, encoding="utf-8")
 

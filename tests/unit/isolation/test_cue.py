@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,12 +104,23 @@ class TestProcess:
             await CueCommand(file=tmp_path / "none").evaluate(LOAD)
 
     async def test_a_command_whose_folder_cannot_be_written_is_unavailable(
-        self, standing_in, without_descriptors
+        self, standing_in, without_descriptors, tmp_path_factory, monkeypatch
     ):
+        folders = tmp_path_factory.mktemp("folders")
+        monkeypatch.setattr(tempfile, "tempdir", str(folders))
         command = standing_in("echo 1", PATIENT)
         with pytest.raises(Unavailable, match="Too many open files"), without_descriptors():
             await command.evaluate(LOAD)
         assert await command.evaluate(LOAD) == 1
+        assert list(folders.iterdir()) == []
+
+    async def test_files_that_a_command_leaves_behind_are_removed(
+        self, standing_in, tmp_path_factory, monkeypatch
+    ):
+        folders = tmp_path_factory.mktemp("folders")
+        monkeypatch.setattr(tempfile, "tempdir", str(folders))
+        assert await standing_in("mkdir -p a/b; touch a/b/c; echo 1", PATIENT).evaluate(LOAD) == 1
+        assert list(folders.iterdir()) == []
 
     @pytest.mark.parametrize("value", ["1e400", "[" * 1_100 + "]" * 1_100])
     async def test_output_that_cannot_be_decoded_is_refused(self, standing_in, value):
