@@ -82,7 +82,7 @@ class Progress(WarnsOnce):
     waiting: Callable[[], Iterable[UpdateRequest]]
     filters: Callable[[], Filters]
     _accounts: dict[PolicyRef, _Account] = field(default_factory=dict)
-    _earlier: dict[PolicyRef, list[UpdateRequest]] = field(default_factory=dict)
+    _earlier: dict[PolicyRef, dict[str, UpdateRequest]] = field(default_factory=dict)
     _dirty: set[PolicyRef] = field(default_factory=set)
     _running_before: frozenset[PolicyRef] = frozenset()
     _began: datetime | None = None
@@ -112,7 +112,8 @@ class Progress(WarnsOnce):
         policy = self.index.entry(request.spec.policy)
         known = _Account(uid=_uid(policy), generation=_generation(policy))
         if policy is None or _later(request, parse_progress(policy.head), known):
-            self._earlier.setdefault(request.spec.policy, []).append(request)
+            # A list that is made again yields requests again.
+            self._earlier.setdefault(request.spec.policy, {})[request.name] = request
             self._dirty.add(request.spec.policy)
 
     def observe(self, request: UpdateRequest, status: RequestStatus) -> None:
@@ -236,13 +237,14 @@ class Progress(WarnsOnce):
         if account.own != PolicyProgress():
             return False
         noticed = _ended_part(parse_progress(policy.head))
-        if any(_later(item, noticed, account) for item in self._earlier.get(policy.ref, ())):
+        earlier = self._earlier.get(policy.ref, {})
+        if any(_later(item, noticed, account) for item in earlier.values()):
             return False
         return stored_alike(policy.head, self._rendered(policy, account, noticed, running))
 
     def _take_earlier(self, key: PolicyRef, account: _Account) -> None:
         base = account.base or PolicyProgress()
-        for request in self._earlier.pop(key, ()):
+        for request in self._earlier.pop(key, {}).values():
             if _later(request, base, account):
                 account.own = _counted(account.own, request, request.status)
 

@@ -205,6 +205,16 @@ class TestRestart:
         shown = await figures(world, progress, policy)
         assert (shown["triggers"], shown["unchanged"]) == (2, 1)
 
+    async def test_requests_that_are_listed_again_count_once(self, world, make, lead, in_force):
+        policy = await in_force(lead(), make.policy())
+        world.cluster.add(make.object("Secret", "s"))
+        await work(world, policy, *triggers(world, make, "one"))
+        world.clock.tick(1)
+        progress = await self.restart(world, policy, lead)
+        async for request in world.requests.finished():
+            progress.on_recovered(request)
+        assert (await figures(world, progress, policy))["triggers"] == 1
+
     async def test_a_waiting_request_counts_once(self, world, make, lead, in_force):
         progress = lead()
         targets = [make.target(), make.target("hidden") | {"kind": "Pod"}]
