@@ -16,6 +16,8 @@ from reconciler.kube.client import Client
 _ROOT = "/openapi/v3"
 _TIMEOUT = 10.0
 _LONGEST_AGE = 60.0
+_MOST_GONE = 100
+"""Tables of group versions that the cluster no longer publishes, or does not publish yet."""
 _PAUSE = 2.0
 """Between reads for a group version that the index lacks, and after a failed read."""
 
@@ -67,8 +69,14 @@ class KubeMergeKeys:
         answer = await self._read(_ROOT)
         if answer is not None:
             self._hashes = _hashes(answer)
+            self._forget_gone()
         # Set only after the answer has arrived, so that callers meanwhile wait for it.
         self._read_at[_ROOT] = requested_at
+
+    def _forget_gone(self) -> None:
+        for place in [item for item in self._tables if item not in self._hashes][:-_MOST_GONE]:
+            del self._tables[place]
+            del self._read_at[f"{_ROOT}/{place}"]
 
     async def _read_table(self, place: str) -> None:
         path, requested_at, published = (

@@ -18,7 +18,6 @@ def observers_of(base: Base, events: Events, attempt_log: AttemptLog) -> Observe
     event_recorder = EventRecorder(
         events=events, clock=base.clock, wants_success=success_events(settings, live)
     )
-    base.index.subscribe(event_recorder.on_policy)
     return Observers(
         attempt_log=attempt_log,
         event_recorder=event_recorder,

@@ -35,6 +35,8 @@ _Edition: TypeAlias = tuple[str, int, tuple[str, ...]]
 _Prepared: TypeAlias = tuple[_Edition, _Result]
 
 _MOST_DELETED: Final = 1000
+_MOST_REPLACED: Final = 100
+"""Rules of one policy, besides those of the generation before the stored one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +215,9 @@ class PolicyStore:
             rule: Its name.
 
         Returns:
-            The rule of the last such generation that this process has seen. It keeps the account
-            of that generation, because rule and account were accepted together.
+            The rule of the last such generation that this process has seen, unless many rules
+            with other names were replaced since. It keeps the account of that generation, because
+            rule and account were accepted together.
         """
         return self._rebuildable.get(uid, {}).get(rule)
 
@@ -281,7 +284,9 @@ class PolicyStore:
             kept = {
                 item.rule: item for item in before.in_background if not why_not_rebuildable(item)
             }
-            self._rebuildable.setdefault(stored.uid, {}).update(kept)
+            earlier = self._rebuildable.get(stored.uid, {})
+            older = [(name, item) for name, item in earlier.items() if name not in kept]
+            self._rebuildable[stored.uid] = dict(older[-_MOST_REPLACED:]) | kept
         if before is not stored.compiled:
             self._rebuild()
         self._announce(known, stored)

@@ -184,8 +184,8 @@ class InFlight:
     lists: MemoryBudget = field(default_factory=MemoryBudget)
     kept: MemoryBudget = field(default_factory=MemoryBudget)
     targets: MemoryBudget = field(default_factory=MemoryBudget)
-    _largest: dict[str, float] = field(default_factory=dict)
-    _pages: dict[str, float] = field(default_factory=dict)
+    _largest: Recent[str, float] = field(default_factory=Recent)
+    _pages: Recent[str, float] = field(default_factory=Recent)
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> Self:
@@ -227,7 +227,7 @@ class InFlight:
         if not self.page:
             return 0
         size = size_of(obj)
-        self._largest[resource] = max(size, self._largest.get(resource, 0.0) * _FADE)
+        self._largest.keep(resource, max(size, self._largest.get(resource, 0.0) * _FADE))
         return size
 
     def expected_page(self, resource: str) -> int:
@@ -238,7 +238,7 @@ class InFlight:
         """Return the bytes of a page that was read, and remember them for its kind."""
         if not self.page:
             return 0
-        self._pages[resource] = max(size, self._pages.get(resource, 0.0) * _FADE)
+        self._pages.keep(resource, max(size, self._pages.get(resource, 0.0) * _FADE))
         return size
 
 

@@ -24,10 +24,10 @@ from reconciler.engine.program import CompiledPolicy
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.catalog.caveats import Caveat
-from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.catalog.settings.reading import MUTATED
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.processing.attempt import Attempt
+from reconciler.services.processing.known_requests import Recent
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
@@ -76,7 +76,7 @@ class EventRecorder:
     clock: Clock
     wants_success: Callable[[str], bool] = _never
     held_back: int = 0
-    _buckets: dict[PolicyRef, _Bucket] = field(default_factory=dict)
+    _buckets: Recent[PolicyRef, _Bucket] = field(default_factory=Recent)
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Report an attempt whose status is stored; nothing is reported twice."""
@@ -139,11 +139,6 @@ class EventRecorder:
                 note=f"rule {rule}: {note}",
             )
         )
-
-    def on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
-        """Forget the rate limit of a deleted policy."""
-        if before is not None and after is None:
-            self._buckets.pop(before.ref, None)
 
     def _applied(self, spec: RequestSpec, targets: Iterable[TargetStatus]) -> None:
         patched = [item.ref for item in targets if item.outcome is Outcome.PATCHED]
@@ -246,7 +241,8 @@ class EventRecorder:
 
     def _allowed(self, policy: PolicyRef) -> bool:
         now = self.clock.monotonic()
-        bucket = self._buckets.setdefault(policy, _Bucket(_BURST, now))
+        bucket = self._buckets.get(policy) or _Bucket(_BURST, now)
+        self._buckets.keep(policy, bucket)
         bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled) * _PER_SECOND)
         bucket.filled = now
         if bucket.tokens < 1:

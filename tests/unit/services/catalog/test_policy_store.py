@@ -61,6 +61,15 @@ def test_a_generation_that_is_known_is_not_compiled_again(index, stored):
     assert index.apply(stored(generation=2)) is not first
 
 
+def test_only_the_newest_replaced_rules_of_a_policy_are_kept(index, stored):
+    for generation in range(1, 201):
+        policy = stored(generation=generation)
+        policy["spec"]["rules"][0]["name"] = f"r{generation}"
+        index.apply(policy)
+    found = [bool(index.as_it_was("u", f"r{generation}")) for generation in (1, 98, 99, 199)]
+    assert found == [False, False, True, True]
+
+
 def test_an_event_of_an_older_generation_changes_nothing(index, stored):
     newer = index.apply(stored(generation=2))
     assert index.apply(stored(generation=1)) is newer

@@ -176,6 +176,25 @@ async def test_the_events_of_one_policy_are_rate_limited(world, events, event_re
     assert len(reported(events, "ConfigMap")) == 60
 
 
+async def test_the_rate_limits_of_many_policies_that_are_gone_are_forgotten(
+    world, event_recorder, work
+):
+    """The oldest policy is forgotten first, here one that had used up its events."""
+    seen = []
+    world.dispatcher.observe = lambda *args: seen.append(args)
+    await work("one")
+    request, status, attempt = seen[-1]
+    for _ in range(60):
+        event_recorder.observe(request, status, attempt)
+    before = event_recorder.held_back
+    assert before
+    for number in range(10_000):
+        spec = replace(request.spec, policy=policy_named(f"gone-{number}"))
+        event_recorder.observe(replace(request, spec=spec), status, attempt)
+    event_recorder.observe(request, status, attempt)
+    assert event_recorder.held_back == before
+
+
 async def test_a_trigger_that_is_its_own_target_is_reported_once(
     world, make, events, event_recorder, work
 ):
