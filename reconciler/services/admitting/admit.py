@@ -266,7 +266,8 @@ class _Work:
             text = self.turn.too_late()
             return self._failed(step, Reason.DEADLINE, Unavailable(text).bare(text), loads)
         except ClusterError as error:
-            return self._failed(step, Reason.READ, error, loads)
+            # The task that read keeps its error. With a traceback, both would keep the object.
+            return self._failed(step, Reason.READ, error.with_traceback(None), loads)
         except RetrofitError as error:
             return self._failed(step, Reason.EVALUATION, error, loads)
         finally:

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.api.meta import Object
 from reconciler.engine.loads import ConfigMapLoad, GlobalLoad, Load
+from reconciler.errors import Unavailable
 from reconciler.services.processing.memory_budget import Readings
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import World
@@ -205,5 +206,30 @@ async def test_what_was_read_leaves_memory_with_a_refusal_without_the_garbage_co
             response = await ask(world, Make.thing())
             assert fault in response["status"]["message"]
             await turned(lambda: not traced.values)
+        finally:
+            gc.enable()
+
+
+class TimesOut:
+    """A loader that fails as the client of a service does."""
+
+    async def load(self, load: Load) -> Any:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+        except TimeoutError as error:
+            raise Unavailable("no answer in time") from error
+
+
+async def test_an_object_leaves_memory_when_it_is_refused_because_a_read_took_too_long():
+    async with World(Make.index(Make.mutating(**READS)), loader=TimesOut(), budget=5.0) as world:
+        gc.collect()
+        gc.disable()
+        try:
+            response = await ask(world, Make.thing(mark=["of this object"]))
+            assert "no answer in time" in response["status"]["message"]
+            # The values of one review are no objects that can be observed.
+            lists = (item for item in gc.get_objects() if type(item) is list)
+            assert not any(item == ["of this object"] for item in lists)
         finally:
             gc.enable()
