@@ -1,9 +1,11 @@
 """Reading of request bodies, with limits on their total size and on the time of each.
 
 A small body is read at once. A larger one first waits for its place in a memory budget and keeps
-it until the request is answered, because the parsed object is larger still. While other requests
-wait, a body that does not arrive within a second loses its place. Callers that have not proved
-themselves have a budget of their own, so that the others do not wait for them.
+it until the request is answered, because the parsed object is larger still. By how much depends on
+the number of its values, so a body that has arrived waits for a second place before it is parsed.
+While other requests wait, a body that does not arrive within a second loses its place. Callers
+that have not proved themselves have a budget of their own, so that the others do not wait for
+them.
 """
 
 import asyncio
@@ -20,6 +22,10 @@ SMALL: Final = BODY_BUFFER
 """Bytes up to which a body needs no place: a connection buffers that many anyway."""
 _PATIENCE: Final = 1.0
 """Seconds for a body to arrive while other requests wait for its place."""
+_PARSED: Final = 3
+"""Bytes that parsed objects may take, for each byte of all bodies."""
+_VALUE: Final = 64
+"""Bytes of a small value in memory, about: an empty list or map, or a number and its place."""
 
 
 class Refused(Exception):
@@ -49,10 +55,12 @@ class Bodies:
     timeout: float
     _known: MemoryBudget = field(init=False)
     _strangers: MemoryBudget = field(init=False)
+    _parsed: MemoryBudget = field(init=False)
 
     def __post_init__(self) -> None:
         self._strangers = MemoryBudget(max(1, self.together // 4))
         self._known = MemoryBudget(max(1, self.together - self.together // 4))
+        self._parsed = MemoryBudget(_PARSED * self.together)
 
     @property
     def held(self) -> int:
@@ -103,7 +111,13 @@ class Bodies:
             except TimeoutError:
                 raise Refused(503, self._no_place(budget)) from None
             await self._receive(request, connection, end, budget)
-            yield request.body()
+            body = request.body()
+            try:
+                async with connection.patience(end):
+                    await stack.enter_async_context(self._parsed.hold(_parsed_size(body)))
+            except TimeoutError:
+                raise Refused(503, self._no_room()) from None
+            yield body
 
     async def _receive(
         self, request: Request, connection: Connection, end: float, budget: MemoryBudget | None
@@ -132,6 +146,18 @@ class Bodies:
             f"other large admission requests held {budget.used} bytes for {self.timeout:g} s,"
             f" of which --max-bodies allows {budget.limit}: try again, or raise it"
         )
+
+    def _no_room(self) -> str:
+        return (
+            f"the objects in other large admission requests took about {self._parsed.used} bytes"
+            f" for {self.timeout:g} s, of which {_PARSED} times --max-bodies are allowed: try"
+            " again, or raise it"
+        )
+
+
+def _parsed_size(body: bytes) -> int:
+    """Return about the bytes that a body takes once it is parsed."""
+    return len(body) + _VALUE * sum(map(body.count, (b",", b"[", b"{")))
 
 
 def loop_time() -> float:

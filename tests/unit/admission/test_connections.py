@@ -318,6 +318,25 @@ async def test_a_large_body_without_a_place_in_memory_is_refused_with_the_settin
         first.writer.close()
 
 
+async def test_a_body_of_many_small_values_counts_as_what_they_take_in_memory(make):
+    """Two of them would fit by their bytes, but one takes many times as much."""
+    limits = {"together": 8 * LARGE, "largest": LARGE, "body_timeout": 0.5, "budget": 60.0}
+    async with World(make.index(make.policy()), requests=Stuck, **limits) as world:
+        dense = make.review(obj=make.thing(list=[[] for _ in range(LARGE // 4)]))
+        sent = HEAD + b"Content-Length: %d\r\n\r\n" % len(dense) + dense
+        first = await Slow.open(world, sent)
+        await asyncio.wait_for(world.requests.begun.wait(), WITHIN)
+        refused = await (await Slow.open(world, sent)).end()
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"the objects in other large admission requests took about " in refused
+        world.requests.go_on.set()
+        assert (await first.reader.readline()).split()[1] == b"200"
+        again = await Slow.open(world, sent)
+        assert (await again.reader.readline()).split()[1] == b"200"
+        for item in (first, again):
+            item.writer.close()
+
+
 async def test_invalid_http_is_answered_and_not_logged(make, caplog):
     async with World(make.index(make.policy())) as world:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
