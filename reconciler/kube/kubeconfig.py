@@ -66,12 +66,18 @@ def context_of(files: Sequence[Path], context: str) -> str:
         raise InvalidSetting(f"{place}: it has no context {name}: name another")
     for kind in ("cluster", "user"):
         wanted = chosen.get(kind)
-        if not wanted:
-            raise InvalidSetting(f"{place}: its context {name} names no {kind}")
-        if _named(read, kind, wanted) is None:
+        if wanted and _named(read, kind, wanted) is None:
             msg = f"its context names the {kind} {wanted}, which it lacks"
             raise InvalidSetting(f"{place}: {msg}")
+        # The library reads a user for each server with TLS; without, as of kubectl proxy, none.
+        if not wanted and (kind == "cluster" or not _is_plain(read, chosen["cluster"])):
+            raise InvalidSetting(f"{place}: its context {name} names no {kind}")
     return name
+
+
+def _is_plain(read: Sequence[Mapping[str, Any]], cluster: str) -> bool:
+    found = _named(read, "cluster", cluster) or {}
+    return str(found.get("server", "")).startswith("http:")
 
 
 def _named(read: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any] | None:

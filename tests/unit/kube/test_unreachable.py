@@ -141,6 +141,7 @@ async def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
         (("users: [", "users: [["), "it is not YAML: line 6, column "),
         (("user: a}", "user: b}"), "its context names the user b, which it lacks"),
         ((", user: a}", "}"), "its context a names no user"),
+        (("cluster: a, ", ""), "its context a names no cluster"),
         (("{token: x}", "5"), "users[0].user: expected an object, got a number"),
         (("{token: x}", '{token: "x\\ny"}'), "its token has a line end, or another control"),
         (
@@ -180,6 +181,14 @@ async def test_an_unusable_kubeconfig_is_reported_with_its_path_and_the_reason(
     with pytest.raises(InvalidSetting) as caught:
         await connect(str(path))
     assert str(caught.value).startswith(f"kubeconfig {path}: {meaning}")
+
+
+async def test_a_context_without_a_user_serves_a_server_without_tls(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    text = CONFIG.replace(", user: a}", "}").replace("https://SERVER", "http://127.0.0.1:8001")
+    path.write_text(text)
+    async with await connect(str(path)) as client:
+        assert client.address == "http://127.0.0.1:8001"
 
 
 async def test_of_several_kubeconfigs_the_first_current_context_counts(
