@@ -51,7 +51,7 @@ def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]
     digits, words = drawn(text, place, _DIGIT), drawn(text, place, _WORD)
     for index, (operation, with_word) in enumerate(zip(digits, words, strict=False)):
         if operation.path[-1:] == (APPEND,) and operation.name != "test":
-            yield _append(place, operation, guarded=guarded)
+            yield _append(place, operation, with_word, guarded=guarded)
         for where, value in _metadata_values(operation):
             if isinstance(value, bool | int | float):
                 variable = (where, value) not in _metadata_values(with_word)
@@ -81,16 +81,17 @@ def _metadata_values(operation: Operation) -> list[tuple[str, Any]]:
     return []
 
 
-def _append(place: str, operation: Operation, *, guarded: bool) -> Finding:
-    path = render_pointer(operation.path)
+def _append(place: str, operation: Operation, with_word: Operation, *, guarded: bool) -> Finding:
+    steps = zip(operation.path, with_word.path, strict=True)
+    path = render_pointer(tuple(step if step == word else "*" for step, word in steps))
     return Finding(
         level=Level.NOTE if guarded else Level.WARNING,
         code="append",
         location=place,
         text=f"{operation.name} at {path} appends another element each time the rule runs"
         + (", unless a precondition prevents it" if guarded else ""),
-        cure="add a precondition to the target that fails once the element is there, or use a"
-        " strategic merge, which identifies elements by their key",
+        cure="add a precondition on the object that is changed, which fails once the element is"
+        " there, or use a strategic merge, which identifies elements by their key",
     )
 
 

@@ -829,6 +829,19 @@ def test_a_namespaced_policy_for_cluster_scoped_kinds_is_refused() -> None:
     assert codes == {("cluster-kind-in-policy", "error"), ("cluster-scoped-target", "error")}
 
 
+def test_an_append_without_targets_names_no_target_and_no_stand_in_of_a_variable() -> None:
+    block = {
+        "list": "request.object.spec.containers",
+        "patchesJson6902": "- op: add\n"
+        "  path: /spec/containers/{{elementIndex}}/env/-\n"
+        "  value: {name: A, value: b}\n",
+    }
+    obj = policy(mutate_patchStrategicMerge=None, mutate_foreach=[block], mutate_targets=None)
+    (finding,) = [item for item in found(obj) if item.code == "append"]
+    assert finding.text.startswith("add at /spec/containers/*/env/- appends another element")
+    assert "target" not in finding.cure
+
+
 def test_values_of_condition_anchors_need_no_quotes() -> None:
     assert found(labelled({"labels": {"(x)": 1, "y": "z"}})) == []
 
