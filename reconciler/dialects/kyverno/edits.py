@@ -158,6 +158,7 @@ def _operations(
         patch=template,
         quoted=decoded.quoted,
         plain=decoded.plain,
+        written=decoded.written,
         location=location,
         appends=decoded.appends,
     )

@@ -29,6 +29,7 @@ _ESCAPED = re.compile(r"\\\{\{")
 _QUOTES = ("'", '"')
 _BLOCK = re.compile(r"[|>][-+0-9]*")
 _POSITION = "elementIndex"
+_MAKES_JSON = re.compile(r"\bto_string\s*\(")
 _NO_OPERATION = {"op": "remove", "path": ""}
 PATHS = ("path", "from")
 """The fields of an operation that are paths."""
@@ -44,6 +45,7 @@ class Decoded:
         quoted: Positions of strings that are one variable in quotes or in a block of text, whose
             value becomes text.
         plain: Positions of strings that are one variable without quotes.
+        written: Those of them whose variable turns an object into JSON by to_string().
         fixed: The operations of known shape, with a word for each variable; dummies for others.
         shaped: Whether all operations have a known shape, and no path has a variable.
         appends: Whether operations may add to a list by position.
@@ -52,6 +54,7 @@ class Decoded:
     document: list[Any]
     quoted: frozenset[Positions]
     plain: frozenset[Positions]
+    written: frozenset[Positions]
     fixed: tuple[Operation, ...]
     shaped: bool
     appends: bool
@@ -66,6 +69,7 @@ class _Words:
     in_quotes: list[bool] = field(default_factory=list)
     quoted: set[Positions] = field(default_factory=set)
     plain: set[Positions] = field(default_factory=set)
+    written: set[Positions] = field(default_factory=set)
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -92,7 +96,10 @@ class _Words:
         if not isinstance(value, str):
             return value
         if whole := self.pattern.fullmatch(value):
-            (self.quoted if self.in_quotes[int(whole[1])] else self.plain).add(path)
+            index = int(whole[1])
+            (self.quoted if self.in_quotes[index] else self.plain).add(path)
+            if not self.in_quotes[index] and _MAKES_JSON.search(self.sources[index]):
+                self.written.add(path)
         return self.restored(value)
 
     def is_indexed(self, operation: Operation) -> bool:
@@ -131,6 +138,7 @@ def decode(text: str, *, location: str, rule: str = "") -> Decoded:
         document=words.restore(drawn, ()),
         quoted=frozenset(words.quoted),
         plain=frozenset(words.plain),
+        written=frozenset(words.written),
         fixed=fixed,
         shaped=known
         and not any(words.pattern.search(str(step)) for item in fixed for step in item.path),

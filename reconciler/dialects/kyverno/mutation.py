@@ -24,9 +24,10 @@ from reconciler.engine.patch import (
     equal,
     merge,
 )
+from reconciler.engine.patch.paths import MAX_DEPTH
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import Expression
-from reconciler.languages.jmespath.values import walk
+from reconciler.languages.jmespath.values import deeper_than, walk
 
 _VALUE = 64
 """Steps of copying and comparing a value of an object, beside one for each character."""
@@ -61,6 +62,7 @@ class JsonPatchEdit:
         patch: The list of operations with variables, or a text that is a single variable.
         quoted: Positions of variables whose value of any type becomes text.
         plain: Positions of variables whose text is read as YAML reads a scalar without quotes.
+        written: Those of them that the policy turns into JSON, which is read as an object again.
         operations: The compiled operations of a patch without variables.
         appends: The patch may add to a list by position.
     """
@@ -70,6 +72,7 @@ class JsonPatchEdit:
     appends: bool
     quoted: frozenset[Positions] = frozenset()
     plain: frozenset[Positions] = frozenset()
+    written: frozenset[Positions] = frozenset()
     operations: tuple[Operation, ...] | None = None
 
 
@@ -185,7 +188,8 @@ def _operations(edit: JsonPatchEdit, context: Context) -> Any:
     if isinstance(rendered, str):
         context.allowance.spend(_READ * len(rendered))
         return parse_operations(rendered, location=edit.location)
-    for paths, convert in ((edit.quoted, _text), (edit.plain, _scalar)):
+    readings = ((edit.quoted, _text), (edit.plain, _scalar), (edit.written, _from_json))
+    for paths, convert in readings:
         for path in paths:
             _convert(rendered, path, convert)
     return rendered
@@ -218,6 +222,17 @@ def _scalar(value: Any) -> Any:
         return value
     (read,) = parse_operations(f"- {value}", location="")
     return value if isinstance(read, list) else read
+
+
+def _from_json(value: Any) -> Any:
+    """Return the map or list that a text is in JSON, or what is none as it is."""
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return value
+    try:
+        read = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+    return value if deeper_than(read, MAX_DEPTH) else read
 
 
 def _merge_strategic(

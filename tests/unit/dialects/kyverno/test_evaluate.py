@@ -445,6 +445,31 @@ class TestSubstitutedText:
     @pytest.mark.parametrize(
         ("source", "value"),
         [
+            (
+                "{{ replace_all(to_string(request.object.spec), 'TEMPLATE', 'a-1') }}",
+                {"name": "a-1 of: two", "list": [1]},
+            ),
+            ("{{ request.object.spec.list | to_string(@) }}", [1]),
+            ('"{{ to_string(request.object.spec.list) }}"', "[1]"),
+            ("|-\n    {{ to_string(request.object.spec.list) }}", "[1]"),
+            ("x{{ to_string(request.object.spec.list) }}", "x[1]"),
+            ("{{ to_string(request.object.data.text) }}", "{a: b}"),
+            ("{{ to_string(request.object.data.deep) }}", "[" * 600 + "]" * 600),
+            ("{{ request.object.data.json }}", "[1, 2]"),
+        ],
+    )
+    def test_an_object_that_the_policy_turns_into_text_is_a_value_again(self, source, value):
+        data = {"text": "{a: b}", "json": "[1, 2]", "deep": "[" * 600 + "]" * 600}
+        spec = {"name": "TEMPLATE of: two", "list": [1]}
+        patch = f"- op: add\n  path: /spec/given\n  value: {source}\n"
+        trigger = context({**TRIGGER, "data": data, "spec": spec})
+        result = change(compiled(json=patch), 0, trigger, SECRET)
+        assert result.status is PASS, result.message
+        assert result.after["spec"]["given"] == value
+
+    @pytest.mark.parametrize(
+        ("source", "value"),
+        [
             ('"{{ request.object.data.n }}"', "2"),
             ("{{ request.object.data.n }}", 2),
             ('"a-{{ request.object.data.n }}-\\"b"', 'a-2-"b'),
