@@ -56,7 +56,7 @@ class VariableEntry:
                 found = self._search_in(context, found, default)
         if found is None:
             msg = f"failed to add context entry for variable {self.name} since it evaluated to nil"
-            raise EvaluationError(msg)
+            raise EvaluationError(msg).bare("it evaluated to nil")
         return found
 
     def _search(self, context: Context, default: Any) -> Any:

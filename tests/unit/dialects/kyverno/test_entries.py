@@ -128,6 +128,11 @@ class TestVariable:
         reported = failure("v", context(variable(**entry)))
         assert reported == "failed to add context entry for variable v since it evaluated to nil"
 
+    def test_a_null_is_named_where_values_are_withheld_too(self):
+        with pytest.raises(EvaluationError) as raised:
+            search("v", context(variable(path="request.object.spec.no")))
+        assert raised.value.without_values == "context entry v: it evaluated to nil"
+
     def test_a_missing_path_is_an_error_that_names_the_path(self):
         reported = failure("v", context(variable(path="request.object.none")))
         assert "failed to apply jmespath request.object.none to variable v" in reported
