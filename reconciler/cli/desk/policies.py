@@ -1,6 +1,6 @@
 """Policies of files: compiled, refused, or in a language that is not supported."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
     other: list[tuple[str, str, str]] = []
     for document, obj in found:
         name = str(obj["metadata"].get("name", ""))
-        if not is_policy(obj):
+        if not is_given(obj):
             if _is_foreign(obj):
                 text = f"{document.place}: {obj['kind']} {name}: this language is not evaluated"
                 refused.append(Refused(name=name, message=text, foreign=True))
@@ -113,6 +113,16 @@ def compile_all(found: Iterable[tuple[Document, Object]], values: DeskValues) ->
         warnings=tuple(warnings),
         other_rules=tuple(other),
     )
+
+
+def is_given(obj: Object) -> bool:
+    """Return whether an object is a policy to use, and not only the state of one."""
+    return is_policy(obj) and not is_state(obj)
+
+
+def is_state(obj: Mapping[str, Any]) -> bool:
+    """Return whether an object has a state and no spec, like those that Chainsaw asserts."""
+    return "status" in obj and "spec" not in obj
 
 
 def holds_policy(obj: Object) -> bool:

@@ -12,11 +12,16 @@ from reconciler.cli.desk.file_objects import FileObjects, Scopes
 from reconciler.cli.desk.files import objects, read_all, read_one
 from reconciler.cli.desk.inputs import placed, read_exceptions
 from reconciler.cli.desk.operations import DELETE, UPDATE
-from reconciler.cli.desk.policies import bind_account, check_settings, placed_policy, rule_names
+from reconciler.cli.desk.policies import (
+    bind_account,
+    check_settings,
+    is_given,
+    placed_policy,
+    rule_names,
+)
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.object_source import FileObjectSource, ObjectSource
 from reconciler.cli.explain.request import Request
-from reconciler.dialects.registry import is_policy
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
@@ -122,7 +127,7 @@ class ExplainOptions:
         found = [
             compiled(placed_policy(obj), desk, f"{document.place}: ")
             for document, obj in objects(read_all([self.policy]), self.passed_over.add)
-            if is_policy(obj)
+            if is_given(obj)
         ]
         if not found:
             raise InvalidSetting(f"{self.policy}: no policy found")

@@ -8,6 +8,7 @@ from typing import Any, Final
 from reconciler.api.meta import GROUPS, Object, split_api_version
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.cli.desk.files import flattened, objects, read_contents
+from reconciler.cli.desk.policies import is_state
 from reconciler.cli.lint.positions import Position, Positions
 from reconciler.dialects.registry import KNOWN_KINDS
 from reconciler.errors import InvalidSetting
@@ -120,7 +121,7 @@ def _of_document(
 
 def _is_one(value: Any, kinds: Collection[str]) -> bool:
     kind = value.get("kind") if isinstance(value, Mapping) else None
-    if not isinstance(kind, str) or kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds or is_state(value):
         return False
     # Other projects also have a kind Policy, and other dialects have their own exceptions.
     api_version = value.get("apiVersion")

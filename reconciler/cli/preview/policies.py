@@ -7,9 +7,8 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Object
 from reconciler.cli.desk.acceptance import compile_acceptable
 from reconciler.cli.desk.files import no_matter, objects, read_all
-from reconciler.cli.desk.policies import bind_account, placed_policy
+from reconciler.cli.desk.policies import bind_account, is_given, placed_policy
 from reconciler.cli.desk.stored import policy_key
-from reconciler.dialects.registry import is_policy
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting, NoKindMatch, NotFound
 from reconciler.installation import Installation
@@ -52,7 +51,7 @@ def read_files(
     return [
         (str(document.place), placed_policy(obj))
         for document, obj in objects(read_all(names), pass_over)
-        if is_policy(obj)
+        if is_given(obj)
     ]
 
 

@@ -75,6 +75,21 @@ def test_a_folder_may_hold_the_files_of_other_tools(files: Desk) -> None:
     assert "pass: 1, fail: 0, warn: 0, error: 0," in wild.stderr
 
 
+def test_the_state_of_a_policy_that_a_test_asserts_is_no_policy(files: Desk) -> None:
+    asserted = (
+        "kind: ClusterPolicy\nmetadata: {name: p}\nstatus: {conditions: [{status: 'True'}]}\n"
+    )
+    files.write("all/.chainsaw-test/ready.yaml", f"apiVersion: kyverno.io/v1\n{asserted}")
+    applied = files.run("apply", "all", "-r", "all", "-t", "all")
+    assert applied.exit_code == 0, applied.stderr
+    assert "pass: 1, fail: 0, warn: 0, error: 0," in applied.stderr
+    explained = files.run("explain", "all", "--trigger", "all/cm.yaml", "--target", "all")
+    assert explained.exit_code == 0, explained.stderr
+    linted = files.run("lint", "all")
+    assert linted.exit_code == 0, linted.stdout
+    assert "1 policy: 0 errors" in linted.stderr
+
+
 @pytest.mark.parametrize(
     "name",
     [name for name, text in OTHERS.items() if name != "empty.yaml" and "metadata" not in text],
