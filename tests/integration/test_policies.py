@@ -152,8 +152,8 @@ RULE = "spec.rules[0]"
             f"{RULE}.mutate.targets[0].name: ",
         ),
         (
-            {"rules.0.context": [{"name": "a", "variable": {"jmesPath": "target.data"}}]},
-            f"{RULE}.context[0].variable.jmesPath: ",
+            {"rules.0.context": [{"name": "a", "variable": {"value": "{{ target.a }}"}}]},
+            f"{RULE}.context[0].variable.value: ",
         ),
         (
             {"rules.0.preconditions": [{**LIKE, "key": "{{ target.a }}", "operator": "Equals"}]},
