@@ -59,8 +59,8 @@ def up(wanted: Up, environ: Mapping[str, str], note: Note) -> state.State:
         if not wanted.cluster_only and not there.programs:
             kubectl = programs.command("kubectl") if isinstance(programs, Binaries) else None
             cluster = Cluster.connect(Path(there.kubeconfig), wanted.directory, kubectl)
-            programs_of_it = _start_programs(cluster, wanted, note)
-            there = replace(there, programs=programs_of_it, overlay=wanted.overlay)
+            started = _start_programs(cluster, wanted, note)
+            there = replace(there, programs=started, overlay=wanted.overlay)
             state.save(wanted.directory, there)
         return there
 

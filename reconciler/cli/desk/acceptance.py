@@ -11,14 +11,13 @@ from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.template import place
 from reconciler.dialects.registry import KNOWN_KINDS, compile_policy
 from reconciler.engine.given import Given
-from reconciler.engine.match.selectors import LABEL_KEY, LABEL_VALUE
+from reconciler.engine.match.selectors import LABEL_KEY, LABEL_VALUE, SUBDOMAIN
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import ErrorList, InvalidPolicy
 
 _OLDER: Final = (("kyverno.io/v1", "kyverno.io/v2beta1"),)
 """Versions in which the kinds of another one are served as well."""
-_PART: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_PART}(?:\.{_PART})*")
+_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){SUBDOMAIN}")
 _NAME_RULE: Final = "at most 253 of a-z, 0-9, - and ., with a letter or digit at both ends"
 _KEY_RULE: Final = (
     "at most 63 letters, digits, -, _ and ., with a letter or digit at both ends;"

@@ -13,7 +13,7 @@ from reconciler.dialects.kyverno.entries import (
     GlobalEntry,
     VariableEntry,
 )
-from reconciler.dialects.kyverno.readers import of_entries
+from reconciler.dialects.kyverno.readers import reads_any
 from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine import reading
@@ -52,14 +52,10 @@ def compile_entries(
         if entry is not None:
             entries.append(entry)
         if name not in scope.given or fields.get("variable") is not None:
-            scope = scope.with_entry(name, of_target=_reads_target(entry, scope))
+            later = scope.of_target | {"target"}
+            of_target = entry is not None and reads_any(entry, later)
+            scope = scope.with_entry(name, of_target=of_target)
     return tuple(entries), scope
-
-
-def _reads_target(entry: Entry | None, scope: Scope) -> bool:
-    later = scope.of_target | {"target"}
-    readers = of_entries(() if entry is None else (entry,))
-    return any(not reader.roots.isdisjoint(later) for reader in readers)
 
 
 def _name(fields: Mapping[str, Any], place: str) -> str:

@@ -1,6 +1,7 @@
 """The readers of a rule: all of its templates and expressions."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from reconciler.dialects.kyverno.entries import (
     ApiCallEntry,
@@ -76,12 +77,17 @@ def of_entries(entries: Iterable[Entry]) -> Readers:
                 continue
 
 
+def reads_any(entry: Entry, names: AbstractSet[str]) -> bool:
+    """Return whether a context entry reads one of the names."""
+    return any(not reader.roots.isdisjoint(names) for reader in of_entries((entry,)))
+
+
 def reading_target(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return the entries of a rule that may read the target, and those that read such entries."""
     names = {"target"}
     for entry in entries:
-        found = any(not reader.roots.isdisjoint(names) for reader in of_entries((entry,)))
-        if found or any(name in text for text in _fixed_texts(entry) for name in names):
+        named = any(name in text for text in _fixed_texts(entry) for name in names)
+        if named or reads_any(entry, names):
             names.add(entry.name)
     # All entries of such a name: a later one may read an earlier one.
     return tuple(entry for entry in entries if entry.name in names)

@@ -15,7 +15,9 @@ LabelPredicate = Callable[[Mapping[str, str]], bool]
 
 _NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _PART: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_DOMAIN: Final = rf"(?=[-a-z0-9.]{{1,253}}/){_PART}(?:\.{_PART})*"
+SUBDOMAIN: Final = rf"{_PART}(?:\.{_PART})*"
+"""The pattern of a DNS subdomain, which may have 253 characters; most names are one."""
+_DOMAIN: Final = rf"(?=[-a-z0-9.]{{1,253}}/){SUBDOMAIN}"
 LABEL_KEY: Final = re.compile(rf"(?:{_DOMAIN}/)?{_NAME}")
 """The key of a label, or of a taint."""
 LABEL_VALUE: Final = re.compile(rf"(?:{_NAME})?")
