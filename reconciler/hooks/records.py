@@ -75,7 +75,8 @@ class Passed:
     Attributes:
         watched: A digest of what it watches; progress of a watch with another digest is void.
         partial: Only part of the objects that existed at that version is recorded.
-        left: It has ended, because its namespace no longer belongs to the binding.
+        left: It has ended, because its namespace no longer belongs to the binding; the hook has
+            received its objects as deleted.
     """
 
     binding: str
@@ -84,6 +85,21 @@ class Passed:
     watched: str
     partial: bool = False
     left: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the binding and the scope of the watch."""
+        return self.binding, self.scope
+
+    def since(self, watched: str, *, leaving: bool) -> str:
+        """Return the version from which a watch resumes, empty if it starts anew.
+
+        Args:
+            watched: A digest of what it watches.
+            leaving: The hook is to receive its known objects as deleted.
+        """
+        begun = self.watched == watched and not self.left
+        return self.version if begun and (leaving or not self.partial) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,39 +25,6 @@ _MOST_LEFT: Final = 500
 """Cursors of left namespaces that are kept, so that the status fits into an object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
-    """Version up to which the events of one watch of a binding are recorded.
-
-    Attributes:
-        watched: A digest of what is watched, so that a binding that changed starts anew.
-        partial: Only part of the objects that existed at that version is recorded.
-        left: The namespace no longer belongs to the binding, and its objects are reported deleted.
-    """
-
-    watched: str
-    version: str
-    partial: bool = False
-    left: bool = False
-
-    def since(self, watched: str, *, leaving: bool) -> str:
-        """Return the version from which a watch resumes, empty if it starts anew.
-
-        Args:
-            watched: A digest of what it watches.
-            leaving: The hook is to receive its known objects as deleted.
-        """
-        begun = self.watched == watched and not self.left
-        return self.version if begun and (leaving or not self.partial) else ""
-
-    @property
-    def rendered(self) -> dict[str, Any]:
-        """Return the cursor as the status shows it, without its binding and namespace."""
-        found = {"watched": self.watched, "resourceVersion": self.version}
-        marks = {"partial": self.partial, "left": self.left}
-        return found | {name: mark for name, mark in marks.items() if mark}
-
-
 @dataclass(slots=True, kw_only=True)
 class QueueAccount:
     """A queue of a hook: how many of its requests wait there, and what blocks them."""
@@ -72,6 +39,7 @@ class HookAccount:
 
     Attributes:
         object: The hook as stored, with the resourceVersion that guards the next write.
+        cursors: The progress of each watch, by binding and scope.
         started: The generation whose run at the start is recorded.
         problems: Why a binding receives no events, by name and scope, or is not called, by its
             key.
@@ -83,7 +51,7 @@ class HookAccount:
     """
 
     object: Object
-    cursors: dict[tuple[str, str], Cursor] = field(default_factory=dict)
+    cursors: dict[tuple[str, str], Passed] = field(default_factory=dict)
     schedules: dict[tuple[str, str], datetime] = field(default_factory=dict)
     started: int = 0
     runs: int = 0
@@ -106,15 +74,7 @@ class HookAccount:
         )
         return cls(
             object=obj,
-            cursors={
-                (_text(item, "binding"), _text(item, "namespace")): Cursor(
-                    watched=_text(item, "watched"),
-                    version=_text(item, "resourceVersion"),
-                    partial=item.get("partial") is True,
-                    left=item.get("left") is True,
-                )
-                for item in _list(status, "cursors")
-            },
+            cursors={item.key: item for item in map(_cursor, _list(status, "cursors"))},
             schedules={key: moment for key, moment in due if moment is not None},
             started=_count(status, "startedGeneration"),
             runs=_count(status, "runs"),
@@ -124,16 +84,10 @@ class HookAccount:
 
     def passed(self, marker: Passed) -> None:
         """Record the progress of a watch: all before a version is recorded, or part of it."""
-        key = marker.binding, marker.scope
-        known = self.cursors.get(key)
+        known = self.cursors.get(marker.key)
         if marker.partial and known is not None and not known.left:
             return
-        self.cursors[key] = Cursor(
-            watched=marker.watched,
-            version=marker.version,
-            partial=marker.partial,
-            left=marker.left,
-        )
+        self.cursors[marker.key] = marker
         if marker.left:
             self._forget_left()
         self.changed = True
@@ -262,10 +216,7 @@ class HookAccount:
             "failed": self.failed,
             "lastRun": None if self.last_run is None else render_time(self.last_run),
             "message": (self.problem or blocked or self.failure or left_out)[:_LONGEST_MESSAGE],
-            "cursors": [
-                {"binding": binding, "namespace": scope, **cursor.rendered}
-                for (binding, scope), cursor in sorted(self.cursors.items())
-            ],
+            "cursors": [_rendered(self.cursors[key]) for key in sorted(self.cursors)],
             "schedules": [
                 {"binding": name, "crontab": crontab, "last": render_time(moment)}
                 for (name, crontab), moment in sorted(self.schedules.items())
@@ -328,6 +279,28 @@ def _text(raw: Mapping[str, Any], name: str) -> str:
 
 def _count(raw: Mapping[str, Any], name: str) -> int:
     return raw[name] if isinstance(raw.get(name), int) else 0
+
+
+def _cursor(raw: Mapping[str, Any]) -> Passed:
+    return Passed(
+        binding=_text(raw, "binding"),
+        scope=_text(raw, "namespace"),
+        watched=_text(raw, "watched"),
+        version=_text(raw, "resourceVersion"),
+        partial=raw.get("partial") is True,
+        left=raw.get("left") is True,
+    )
+
+
+def _rendered(cursor: Passed) -> dict[str, Any]:
+    found = {
+        "binding": cursor.binding,
+        "namespace": cursor.scope,
+        "watched": cursor.watched,
+        "resourceVersion": cursor.version,
+    }
+    marks = {"partial": cursor.partial, "left": cursor.left}
+    return found | {name: mark for name, mark in marks.items() if mark}
 
 
 def _moment(raw: Any) -> datetime | None:

@@ -93,7 +93,8 @@ class Recorder:
 
     def passed(self, marker: Passed) -> None:
         """Queue the progress of a watch, to be noted once the records before it are stored."""
-        if self._waiting and _same(self._waiting[-1], marker):
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, Passed) and last.key == marker.key:
             self._waiting.pop()
         self._waiting.append(marker)
         self._woken.set()
@@ -171,13 +172,6 @@ class Recorder:
         marks = {**marks, LABEL_RECORDED: "true"}
         await self.deps.requests.create_recorded(name, marks, orjson.dumps(spec.recorded))
         return replace(spec, recorded=None, recorded_secret=recorded_name(name)), marks
-
-
-def _same(item: Record | Passed, marker: Passed) -> bool:
-    return isinstance(item, Passed) and (item.binding, item.scope) == (
-        marker.binding,
-        marker.scope,
-    )
 
 
 def _name(uid: str, batch: Sequence[Record]) -> str:
