@@ -90,6 +90,23 @@ async def events_of(
         raise Unavailable("the API server closed the watch immediately")
 
 
+async def pages_of(deps: InformerDeps, scope: WatchScope) -> AsyncGenerator[Page]:
+    """Yield the pages of a list; the version of the first is that of the list."""
+    token = ""
+    while True:
+        page = await deps.reader.list_page(
+            scope.kind,
+            namespace=scope.namespace,
+            labels=scope.labels,
+            fields=scope.fields,
+            token=token,
+        )
+        yield page
+        token = page.token
+        if not token:
+            return
+
+
 class Records(Protocol):
     """Receives records, and how far the watches have come."""
 
@@ -221,26 +238,13 @@ class Informer:
     async def _list(self, since: str) -> str:
         """Load the existing objects; return the version of the list."""
         self._forget()
-        version = token = ""
-        while True:
-            page = await self._page(token)
+        version = ""
+        async for page in pages_of(self.deps, self._watched()):
             version = version or page.resource_version
             for obj, observed in await self._filter.observed(page.items):
                 self._monitor.resume(observed, given=not _is_later(resource_version(obj), since))
             self._count()
-            token = page.token
-            if not token:
-                return version
-
-    async def _page(self, token: str) -> Page:
-        scope = self._watched()
-        return await self.deps.reader.list_page(
-            scope.kind,
-            namespace=scope.namespace,
-            labels=scope.labels,
-            fields=scope.fields,
-            token=token,
-        )
+        return version
 
     async def _introduce(self) -> None:
         """Load the existing objects, and record what the hook receives of them."""
@@ -304,14 +308,10 @@ class Informer:
         since = self._version
         self._filter.forget()
         listed: list[tuple[Object, ObservedObject]] = []
-        version = token = ""
-        while True:
-            page = await self._page(token)
+        version = ""
+        async for page in pages_of(self.deps, self._watched()):
             version = version or page.resource_version
             listed += await self._filter.observed(page.items)
-            token = page.token
-            if not token:
-                break
         objects = {observed.key: obj for obj, observed in listed}
         found = []
         for change in given.replace(observed for _, observed in listed):

@@ -25,6 +25,7 @@ from reconciler.services.hooks.following import (
     InformerDeps,
     Records,
     events_of,
+    pages_of,
 )
 from reconciler.services.jobs import repeat
 from reconciler.services.ports.watching import WatchEvent, WatchScope
@@ -184,16 +185,11 @@ class NamespaceInformers:
     async def _list(self) -> tuple[frozenset[str], str]:
         """Return the names of the namespaces that have the labels, and the version of the list."""
         names: list[str] = []
-        version = token = ""
-        while True:
-            page = await self.deps.reader.list_page(
-                NAMESPACES, labels=self._watched().labels, token=token
-            )
+        version = ""
+        async for page in pages_of(self.deps, self._watched()):
             version = version or page.resource_version
             names += [item["metadata"]["name"] for item in page.items]
-            token = page.token
-            if not token:
-                return self._chosen(names), version
+        return self._chosen(names), version
 
     def _chosen(self, names: Iterable[str]) -> frozenset[str]:
         allowed = self.binding.selection.namespaces
