@@ -228,79 +228,68 @@ class ConversionAnswers:
         Raises:
             ConversionFailed: The objects cannot be converted.
         """
-        deadline = Deadline(self.calls.clock, _limit(_CONVERSION))
         request = review["request"]
         wanted, objects = str(request["desiredAPIVersion"]), list(request["objects"])
+        deadline = Deadline(self.calls.clock, _limit(_CONVERSION))
+        conversion = _Conversion(self.calls, converters, review, wanted, deadline)
         for version in versions_of(objects):
             if version == wanted:
                 continue
             places = [at for at, obj in enumerate(objects) if obj["apiVersion"] == version]
-            path = _Path(review=review, start=version, goal=wanted)
-            found = await self._along(
-                path, converters, tuple(objects[at] for at in places), deadline
-            )
+            found = await conversion.run(version, tuple(objects[at] for at in places))
             for at, obj in zip(places, found, strict=True):
                 objects[at] = obj
         return objects
 
-    async def _along(
-        self,
-        path: "_Path",
-        converters: Sequence[Converter],
-        objects: tuple[Object, ...],
-        deadline: Deadline,
-    ) -> tuple[Object, ...]:
-        for step in path.steps(converters):
-            if versions_of(objects) == (path.goal,):
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    """The conversion of the objects of one review."""
+
+    calls: HookCalls
+    converters: Sequence[Converter]
+    review: Mapping[str, Any]
+    goal: str
+    deadline: Deadline
+
+    async def run(self, start: str, objects: tuple[Object, ...]) -> tuple[Object, ...]:
+        """Return objects of one version in the requested one."""
+        for step in self._steps(start):
+            if versions_of(objects) == (self.goal,):
                 break
-            objects = await self._step(path, step, objects, deadline)
-        if versions_of(objects) != (path.goal,):
-            raise ConversionFailed(f"conversion to {path.goal} ended at {versions_of(objects)[0]}")
+            objects = await self._step(step, objects)
+        if versions_of(objects) != (self.goal,):
+            raise ConversionFailed(f"conversion to {self.goal} ended at {versions_of(objects)[0]}")
         return objects
 
     async def _step(
-        self,
-        path: "_Path",
-        step: ConversionStep[Converter],
-        objects: tuple[Object, ...],
-        deadline: Deadline,
+        self, step: ConversionStep[Converter], objects: tuple[Object, ...]
     ) -> tuple[Object, ...]:
         hook = step.owner.hook
-        request = {**path.review["request"], "objects": list(objects)}
+        request = {**self.review["request"], "objects": list(objects)}
         context = contexts.of_conversion(
-            step.owner.binding, (step.start, step.goal), {**path.review, "request": request}
+            step.owner.binding, (step.start, step.goal), {**self.review, "request": request}
         )
-        reply = await self.calls.ask(hook, context, deadline, _conversion)
+        reply = await self.calls.ask(hook, context, self.deadline, _conversion)
         try:
             if reply.answer is None:
                 raise ConversionFailed(_said(hook, reply))
             if reply.answer.failed:
                 raise ConversionFailed(reply.answer.failed)
-            return check_converted(objects, reply.answer.objects, (step.goal, path.goal))
+            return check_converted(objects, reply.answer.objects, (step.goal, self.goal))
         except InvalidPolicy as error:
             raise ConversionFailed(f"hook {hook.name}: {error}") from error
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Path:
-    """A conversion from one version to another, for one review."""
-
-    review: Mapping[str, Any]
-    start: str
-    goal: str
-
-    def steps(self, converters: Sequence[Converter]) -> tuple[ConversionStep[Converter], ...]:
+    def _steps(self, start: str) -> tuple[ConversionStep[Converter], ...]:
         known = [
-            ConversionStep(start, goal, owner)
-            for owner in converters
-            for start, goal in owner.binding.conversions
+            ConversionStep(old, new, owner)
+            for owner in self.converters
+            for old, new in owner.binding.conversions
         ]
-        found = shortest_chain(known, self.start, self.goal)
+        found = shortest_chain(known, start, self.goal)
         if not found:
             pairs = ", ".join(f"{step.start} to {step.goal}" for step in known) or "none"
-            raise ConversionFailed(
-                f"no hook converts {self.start} to {self.goal}; available: {pairs}"
-            )
+            raise ConversionFailed(f"no hook converts {start} to {self.goal}; available: {pairs}")
         return found
 
 
