@@ -4,7 +4,6 @@ A hook writes operations, one JSON object after the other. A series for each nam
 is kept in memory until the program ends or its group is replaced.
 """
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, InvalidPolicy
-from reconciler.hooks.values import named, refuse_constant
+from reconciler.hooks.values import json_values
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
@@ -78,15 +77,14 @@ def parse_metrics(text: str) -> tuple[MetricOperation, ...]:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    decoder, place, index = json.JSONDecoder(parse_constant=refuse_constant), 0, 0
-    while rest := text[place:].lstrip():
-        try:
-            value, length = decoder.raw_decode(rest)
-        except (ValueError, RecursionError) as error:
-            reason = "is not a complete JSON object: write one object for each operation"
-            raise InvalidPolicy(f"metrics[{index}]", reason) from error
-        yield named(value, _FIELDS)
-        place, index = len(text) - len(rest) + length, index + 1
+    count = 0
+    try:
+        for value in json_values(text, _FIELDS):
+            yield value
+            count += 1
+    except (ValueError, RecursionError) as error:
+        reason = "is not a complete JSON object: write one object for each operation"
+        raise InvalidPolicy(f"metrics[{count}]", reason) from error
 
 
 def _operation(raw: Any, location: str) -> MetricOperation:

@@ -4,7 +4,6 @@ All documents are validated before the first is carried out. An object or patch 
 jq program, is only parsed when its operation is carried out, which then fails alone.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +14,7 @@ from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, Invalid, InvalidPolicy, read_each
 from reconciler.hooks.bindings import SECRETS
 from reconciler.hooks.programs import check_program
-from reconciler.hooks.values import named, refuse_constant
+from reconciler.hooks.values import json_values
 from reconciler.languages import goyaml
 from reconciler.languages.jmespath import braces
 from reconciler.languages.jmespath.yamltext import decode_documents
@@ -278,12 +277,8 @@ def _documents(text: str) -> list[Any]:
 
     JSON with a number as a name is parsed as YAML, as in the original, which makes it a text.
     """
-    decoder, found, place = json.JSONDecoder(parse_constant=refuse_constant), [], 0
     try:
-        while rest := text[place:].lstrip():
-            value, length = decoder.raw_decode(rest)
-            found.append(named(value, _FIELDS))
-            place = len(text) - len(rest) + length
+        found = list(json_values(text, _FIELDS))
     except (ValueError, RecursionError):
         found = [None]
     if all(isinstance(value, Mapping) and _has_texts(value) for value in found):

@@ -6,7 +6,6 @@ names of fields are case-insensitive.
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
@@ -15,6 +14,7 @@ import orjson
 
 from reconciler.engine.reading import kind_of
 from reconciler.errors import InvalidPolicy
+from reconciler.hooks.values import json_values
 
 _ADMISSION: Final = "$VALIDATING_RESPONSE_PATH"
 _CONVERSION: Final = "$CONVERSION_RESPONSE_PATH"
@@ -131,7 +131,7 @@ def _fields(text: str, place: str) -> _Fields:
     if not text.strip():
         raise InvalidPolicy(place, "is empty: write the answer to this file as JSON")
     try:
-        value, _ = json.JSONDecoder(parse_constant=_no_number).raw_decode(text.lstrip())
+        value = next(json_values(text))
         # Refuse values that no answer can hold: lone surrogates, integers beyond 64 bits.
         orjson.dumps(value)
     except RecursionError as error:
@@ -141,10 +141,6 @@ def _fields(text: str, place: str) -> _Fields:
     if value is not None and not isinstance(value, Mapping):
         raise InvalidPolicy(place, f"expected an object, got {kind_of(value)}")
     return _Fields(value or {}, place)
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _patch(text: str) -> tuple[Mapping[str, Any], ...]:

@@ -8,9 +8,9 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import orjson
 
@@ -97,25 +97,28 @@ def _float64(value: float) -> float:
     return int(Decimal(repr(number))) if plain else number
 
 
-def refuse_constant(text: str) -> Any:
-    """Refuse NaN and infinities, which Python's JSON decoder accepts by default.
+def json_values(text: str, names: Iterable[str] = ()) -> Iterator[Any]:
+    """Yield the JSON values of a text that has one after the other.
+
+    The fields of an object get these names, which Go reads in any case.
 
     Raises:
-        ValueError: Always.
+        ValueError: What follows is not JSON, to which NaN and infinities do not belong either.
+        RecursionError: It is nested too deeply.
     """
-    msg = f"{text} is not valid JSON"
-    raise ValueError(msg)
-
-
-def named(raw: Any, names: Iterable[str]) -> Any:
-    """Return an object of JSON whose fields have these names, which Go reads in any case.
-
-    Any other value is returned as it is.
-    """
-    if not isinstance(raw, Mapping):
-        return raw
+    decoder = json.JSONDecoder(parse_constant=_refuse)
     known = {name.lower(): name for name in names}
-    return {known.get(name.lower(), name): value for name, value in raw.items()}
+    while text := text.lstrip():
+        value, length = decoder.raw_decode(text)
+        if isinstance(value, dict):
+            value = {known.get(name.lower(), name): item for name, item in value.items()}
+        yield value
+        text = text[length:]
+
+
+def _refuse(constant: str) -> NoReturn:
+    msg = f"{constant} is not a JSON number"
+    raise ValueError(msg)
 
 
 def result_of(results: Sequence[Any]) -> Any:
