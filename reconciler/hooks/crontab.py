@@ -8,7 +8,7 @@ either may match; a field that begins with `*` or `?`, even with a step, counts 
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final, Protocol
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from reconciler.engine.values.scalars import parse_duration
@@ -34,14 +34,6 @@ _MONTHS: Final = (
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _WITH_SECONDS: Final = 6
 _SECOND: Final = 1_000_000_000
-
-
-class Schedule(Protocol):
-    """A schedule of due times."""
-
-    def next(self, after: datetime) -> datetime | None:
-        """Return the next due time after a moment, in UTC and whole seconds; None if never."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,9 @@ class Calendar:
     zone: tzinfo
 
     def next(self, after: datetime) -> datetime | None:
-        """Return the next due time after a moment, in UTC; None if there is none in five years.
+        """Return the next due time after a moment, in UTC and whole seconds.
+
+        None if there is none in five years.
 
         Times in an hour that a clock change skips never come; those in a repeated hour come twice.
         """
@@ -142,7 +136,7 @@ class Interval:
         return moment + timedelta(seconds=self.seconds)
 
 
-def parse_crontab(text: str, *, location: str, zone: tzinfo = UTC) -> Schedule:
+def parse_crontab(text: str, *, location: str, zone: tzinfo = UTC) -> Calendar | Interval:
     """Parse a crontab.
 
     Args:
