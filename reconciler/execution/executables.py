@@ -99,7 +99,7 @@ class Executables:
         finally:
             files.remove()
         errors.finish()
-        if failure := _failure(ended, errors.last, self.limits.config_seconds, self.limits):
+        if failure := _failure(ended, errors.lines.last, self.limits.config_seconds, self.limits):
             raise InvalidPolicy(_PLACE, str(failure))
         if len(printed) > most:
             reason = f"prints more than {most // _MIB} MiB, not a configuration"
@@ -137,8 +137,8 @@ class Executables:
             ended = await process.ended(seconds, self.limits.grace)
             output.finish()
             errors.finish()
-            failure = _failure(ended, errors.last, seconds, self.limits)
-            left_out = output.left_out + errors.left_out
+            failure = _failure(ended, errors.lines.last, seconds, self.limits)
+            left_out = output.lines.left_out + errors.lines.left_out
             return self._answer(files, failure, ended, left_out)
         finally:
             if not self.keep_files:
@@ -166,7 +166,8 @@ class Executables:
                 left_out=left_out,
             )
         except BadAnswer as error:
-            return Answer(failure=failure or error.failure, ended=ended, left_out=left_out)
+            failure = failure or RunFailure(reason=str(error))
+            return Answer(failure=failure, ended=ended, left_out=left_out)
 
 
 class _Stream:
@@ -176,23 +177,15 @@ class _Stream:
         self._clock = clock
         self._name = name
         self._say = say
-        self._lines = LineReader()
+        self.lines = LineReader()
 
     def take(self, data: bytes) -> None:
-        for line in self._lines.feed(data, self._clock.monotonic()):
+        for line in self.lines.feed(data, self._clock.monotonic()):
             self._say(line, self._name)
 
     def finish(self) -> None:
-        for line in self._lines.finish(self._clock.monotonic()):
+        for line in self.lines.finish(self._clock.monotonic()):
             self._say(line, self._name)
-
-    @property
-    def last(self) -> str:
-        return self._lines.last
-
-    @property
-    def left_out(self) -> int:
-        return self._lines.left_out
 
 
 def _ignore(line: str, stream: str) -> None:

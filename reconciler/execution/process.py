@@ -190,18 +190,16 @@ class _Pipe:
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         self._sink = sink
-        self._open = {self.reading, self.writing}
 
     def close_writing(self) -> None:
-        self._close(self.writing)
+        os.close(self.writing)
 
     def follow(self) -> None:
         asyncio.get_running_loop().add_reader(self.reading, self._read)
 
     def close(self) -> None:
-        if self.reading in self._open:
-            asyncio.get_running_loop().remove_reader(self.reading)
-            self._close(self.reading)
+        asyncio.get_running_loop().remove_reader(self.reading)
+        os.close(self.reading)
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -211,10 +209,6 @@ class _Pipe:
             else:
                 asyncio.get_running_loop().remove_reader(self.reading)
                 self.ended.set()
-
-    def _close(self, number: int) -> None:
-        self._open.discard(number)
-        os.close(number)
 
 
 def _is_alive(group: int) -> bool:

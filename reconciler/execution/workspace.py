@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from reconciler.errors import InvalidSetting
-from reconciler.hooks.ports import RunFailure
 
 _PREFIX: Final = "hook-run-"
 _PRIVATE: Final = 0o600
@@ -32,10 +31,6 @@ _FILES: Final = {
 
 class BadAnswer(Exception):
     """A file with an answer of a hook cannot be used."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.failure = RunFailure(reason=reason)
 
 
 class Workspace:
