@@ -97,7 +97,7 @@ def _kept(
 ) -> Iterator[Cluster]:
     """Run a cluster with both programs that is kept, even after a failure."""
     there = state.load(folder)
-    if there and any(group.supervisor.running() for group in there.groups()):
+    if there and there.running():
         raise InvalidSetting(
             f"a cluster runs in {folder} already: end it with `{_down(folder)}`, "
             "or name another folder with --dir"

@@ -15,7 +15,7 @@ from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.config import VERSION, read_config
-from reconciler.hooks.operations import OperationType, check_template
+from reconciler.hooks.operations import OperationType, check_template, is_plain
 from reconciler.hooks.programs import check_program
 from reconciler.hooks.templates import Render, compile_document
 from reconciler.languages.jmespath import braces
@@ -60,10 +60,8 @@ class DeclaredRun:
             yield "spec.run.jq", self.program
         for index, text in enumerate(self.texts):
             program = text.get("jqFilter")
-            if text["operation"] != OperationType.JQ_PATCH or not isinstance(program, str):
-                continue
-            if not braces.contains(program):
-                yield f"spec.run.operations[{index}].jqFilter", braces.unescape(program)
+            if text["operation"] == OperationType.JQ_PATCH and is_plain(program):
+                yield f"spec.run.operations[{index}].jqFilter", braces.unescape(str(program))
 
     def answer(self, contexts: Sequence[Mapping[str, Any]], allowance: Allowance) -> list[Any]:
         """Return the operations that the templates render, not yet validated.
@@ -245,8 +243,7 @@ def _check_confined(
             meta.get("namespace") if isinstance(meta, Mapping) else None,
         ),
     ):
-        plain = isinstance(found, str) and not braces.contains(found)
-        if namespace and found and plain and found != namespace:
+        if namespace and found and is_plain(found) and found != namespace:
             reason = f"a Hook changes its own namespace {namespace} only: use a ClusterHook"
             errors.add(InvalidPolicy(f"{location}.{place}", reason))
 

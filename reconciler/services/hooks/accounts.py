@@ -40,6 +40,7 @@ class HookAccount:
     Attributes:
         object: The hook as stored, with the resourceVersion that guards the next write.
         cursors: The progress of each watch, by binding and scope.
+        schedules: When each was last due, or from when on it can be missed, by name and crontab.
         started: The generation whose run at the start is recorded.
         problems: Why a binding receives no events, by name and scope, or is not called, by its
             key.
@@ -165,17 +166,12 @@ class HookAccount:
         for binding in config.schedules:
             self.schedules.setdefault((binding.name, binding.crontab), moment)
 
-    def due(self, binding: str, crontab: str, moment: datetime) -> None:
-        """Record when a schedule was last due, or from when on it can be missed."""
-        self.schedules[binding, crontab] = moment
-        self.changed = True
-
     def noted(self, record: Record) -> None:
         """Record that a request is stored for a start or a schedule, which no watch reports."""
         if record.context.type is ContextType.STARTUP:
             self.started = int(record.at)
         elif (moment := parse_time(record.at)) is not None:
-            self.due(record.context.binding, record.scope, moment)
+            self.schedules[record.context.binding, record.scope] = moment
         self.changed = True
 
     def ran(self, moment: datetime, failure: str, *, counts: bool) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.hooks.bindings import MAIN_QUEUE
@@ -47,18 +47,11 @@ class ActiveHook:
             return config.startup is not None
         return context.binding in {binding.name for binding in config.recorded}
 
-    def snapshot_of(self, binding: str) -> list[dict[str, Any]]:
-        """Return the current snapshot of the binding with a name."""
-        return snapshot_of(self.informers, binding)
-
     async def attempt(
         self, covered: Sequence[UpdateRequest], contexts: Sequence[Context], *, repeated: bool
     ) -> RunOutcome:
         """Run the hook for requests that belong together; see `HookRun.attempt`."""
-
-        def given() -> Sequence[Mapping[str, Any]]:
-            return render(contexts, self.snapshot_of)
-
+        given = partial(render, contexts, partial(snapshot_of, self.informers))
         return await self.runner.attempt(covered, given, repeated=repeated)
 
     async def run(self, begun: asyncio.Event, all_begun: asyncio.Event) -> None:

@@ -227,8 +227,7 @@ class HookDispatcher:
         if not line.queue.waiting:
             return now
         hook = self.hooks.get(_first(line).spec.policy)
-        pace = None if hook is None else hook.declared.config.pace
-        if hook is None or pace is None:
+        if hook is None or (pace := hook.declared.config.pace) is None:
             return now
         return self._bucket(hook, pace, now).ready_at(pace, now)
 
@@ -248,12 +247,11 @@ class HookDispatcher:
             if hook is None or hook.declared.uid != covered[0].spec.policy_uid:
                 await self._without_hook(line, covered)
                 return
-            if not (contexts := [item for item in run.contexts if hook.knows(item)]):
-                said = f"{ref.kind} {ref} no longer has a binding {covered[0].spec.rule!r}"
-                await self._give_up(covered, Reason.RULE_GONE, said)
-            else:
+            if contexts := [item for item in run.contexts if hook.knows(item)]:
                 await self._attempt(hook, line, key[1], covered, contexts)
                 return
+            said = f"{ref.kind} {ref} no longer has a binding {covered[0].spec.rule!r}"
+            await self._give_up(covered, Reason.RULE_GONE, said)
             line.queue = line.queue.succeed()
         except ClusterError as error:
             self._again(line, f"cannot store the result: {error}")

@@ -80,8 +80,5 @@ def _informers(deps: InformerDeps, config: HookConfig) -> Informers:
         if binding.name in wanted
     )
     account = HookAccount(object={})
-    return tuple(informers_of(deps, chosen, account, Unrecorded(), synchronized=_nothing))
-
-
-def _nothing() -> None:
-    """Do nothing, because no queue waits for these snapshots."""
+    # No queue waits for these snapshots.
+    return tuple(informers_of(deps, chosen, account, Unrecorded(), synchronized=lambda: None))
