@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,7 +134,9 @@ def named(environ: Mapping[str, str]) -> Binaries | Path | None:
 def installed(environ: Mapping[str, str]) -> Binaries | None:
     """Return the programs of KUBEBUILDER_ASSETS and PATH, or None if one is missing."""
     folders = [environ.get("KUBEBUILDER_ASSETS", ""), *environ.get("PATH", "").split(os.pathsep)]
-    commands = dict(_on_path((*NEEDED, *OPTIONAL), [folder for folder in folders if folder]))
+    path = os.pathsep.join(filter(None, folders))
+    files = {name: shutil.which(name, path=path) for name in (*NEEDED, *OPTIONAL)}
+    commands = {name: (str(Path(file).absolute()),) for name, file in files.items() if file}
     if not set(NEEDED) <= set(commands):
         return None
     return Binaries(origin="KUBEBUILDER_ASSETS and PATH", commands=commands)
@@ -150,13 +152,6 @@ def locate(environ: Mapping[str, str], source: Source) -> Binaries | Path | None
     """
     cached = cache_root(environ) / source.key
     return named(environ) or in_folder(cached, str(cached)) or installed(environ)
-
-
-def _on_path(names: Iterable[str], folders: list[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    for name in names:
-        file = shutil.which(name, path=os.pathsep.join(folders))
-        if file:
-            yield name, (str(Path(file).absolute()),)
 
 
 def _runs(path: Path) -> bool:

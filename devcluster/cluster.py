@@ -68,12 +68,7 @@ class Cluster:
     def connect(
         cls, kubeconfig: Path, directory: Path, kubectl: tuple[str, ...] | None = None
     ) -> "Cluster":
-        """Return the cluster that a kubeconfig names.
-
-        Args:
-            kubeconfig: Kubeconfig of the administrator.
-            directory: Folder for files about the cluster.
-            kubectl: Command of kubectl, by default the kubectl on PATH.
+        """Return the cluster that a kubeconfig names; kubectl is by default that on PATH.
 
         Raises:
             InvalidSetting: There is no kubectl, or it cannot read the kubeconfig.
@@ -105,7 +100,6 @@ class Cluster:
         """Run kubectl and return its output.
 
         Args:
-            args: Arguments.
             stdin: Standard input, as for ``-f -``.
             kubeconfig: Kubeconfig to use instead of the administrator's.
             within: Time limit in seconds.
@@ -183,12 +177,9 @@ class ControlPlane(Cluster):
     them, unless `detach` was called.
 
     Attributes:
-        layout: Paths of the files.
-        ports: Ports of the programs.
         credentials: Credential files and tokens with which it was started.
         audit_log: Path of the audit log, or None without one.
         start_seconds: Seconds until the API was usable.
-        supervision: The processes.
     """
 
     def __init__(self, options: Options, binaries: Binaries) -> None:
@@ -256,8 +247,7 @@ class ControlPlane(Cluster):
 
     def kill_apiserver(self) -> None:
         """Kill the API server with SIGKILL, and return when it has exited."""
-        self.supervision.kill(parts.API_SERVER)
-        self.supervision.wait_exit(parts.API_SERVER, 10.0)
+        self._end(parts.API_SERVER)
 
     def start_apiserver(self) -> None:
         """Start the API server again, on the same port and data, and wait until it is ready.
@@ -276,13 +266,11 @@ class ControlPlane(Cluster):
             Unavailable: The control plane did not start again.
         """
         self.kill_apiserver()
-        self.supervision.kill(parts.ETCD, signal.SIGTERM)
-        self.supervision.wait_exit(parts.ETCD, 10.0)
+        self._end(parts.ETCD, signal.SIGTERM)
         yield parts.etcd_data(self.layout)
         self._start_serving()
         # It would miss what changes, if the data is older now.
-        self.supervision.kill(parts.CONTROLLER_MANAGER)
-        self.supervision.wait_exit(parts.CONTROLLER_MANAGER, 10.0)
+        self._end(parts.CONTROLLER_MANAGER)
         self._start_controller_manager()
 
     @contextlib.contextmanager
@@ -298,8 +286,7 @@ class ControlPlane(Cluster):
         try:
             yield
         finally:
-            self.supervision.kill(parts.SCHEDULER)
-            self.supervision.wait_exit(parts.SCHEDULER, 10.0)
+            self._end(parts.SCHEDULER)
 
     def detach(self) -> None:
         """Keep everything running when this process ends; SIGTERM to `supervision.pid` ends it."""
@@ -341,6 +328,10 @@ class ControlPlane(Cluster):
             # Only etcd needs a graceful shutdown; the others would drain for seconds.
             stop_signal=signal.SIGTERM if part == parts.ETCD else signal.SIGKILL,
         )
+
+    def _end(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
+        self.supervision.kill(part, number)
+        self.supervision.wait_exit(part, 10.0)
 
     def _wait_ready(self) -> None:
         self._wait(self.ready, "the API server is ready")

@@ -67,23 +67,22 @@ def create(
     """Create new credentials in a folder that only this user can read.
 
     Args:
-        folder: Target folder.
-        clock: Clock for the validity of certificates.
-        addresses: Addresses of the API server.
         more: Further users, each with a group or an empty string.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, people = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     server, client, account = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    issuer, people_name = (
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        for name in ("retrofit dev CA", "retrofit dev people")
-    )
+    issuer, people_name = _name("retrofit dev CA"), _name("retrofit dev people")
     group_of = {ADMIN: _MASTERS, CONTROLLER_MANAGER: _MASTERS, SCHEDULER: "", **(more or {})}
     token_of = {user: secrets.token_urlsafe(32) for user in group_of}
     rows = [f'{token},{user},{user},"{group_of[user]}"' for user, token in token_of.items()]
     signed = _server(issuer, server.public_key(), authority, clock, addresses)
-    shown = _client(issuer, client.public_key(), authority, clock)
+    shown = _sign(
+        _builder(_name(WEBHOOK_CLIENT), issuer, client.public_key(), clock),
+        client.public_key(),
+        authority,
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+    )
     return Credentials(
         ca=_write(folder / "ca.crt", _pem(_authority(issuer, authority, clock))),
         certificate=_write(folder / "apiserver.crt", _pem(signed)),
@@ -107,10 +106,7 @@ def write_kubeconfig(path: Path, *, address: Mapping[str, Any], user: str, token
     """Write a kubeconfig that only this user can read.
 
     Args:
-        path: Target file.
         address: The ``cluster`` of a kubeconfig, with its certificate authority as data.
-        user: Name of the user in the file.
-        token: Token of the user.
     """
     context = {"cluster": "retrofit-dev", "user": user, "namespace": "default"}
     config = {
@@ -143,6 +139,10 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
 def _authority(name: x509.Name, key: ec.EllipticCurvePrivateKey, clock: Clock) -> x509.Certificate:
     builder = _builder(name, name, key.public_key(), clock)
     builder = builder.add_extension(
@@ -162,7 +162,6 @@ def _server(
     clock: Clock,
     addresses: Sequence[str],
 ) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
     names: list[x509.GeneralName] = [
         x509.IPAddress(ipaddress.ip_address(address)) for address in addresses
     ]
@@ -170,20 +169,9 @@ def _server(
         x509.DNSName(text)
         for text in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
     ]
-    builder = _builder(name, issuer, public, clock)
+    builder = _builder(_name("kube-apiserver"), issuer, public, clock)
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return _sign(builder, public, authority, ExtendedKeyUsageOID.SERVER_AUTH)
-
-
-def _client(
-    issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
-    authority: ec.EllipticCurvePrivateKey,
-    clock: Clock,
-) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, WEBHOOK_CLIENT)])
-    builder = _builder(name, issuer, public, clock)
-    return _sign(builder, public, authority, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 def _sign(

@@ -34,6 +34,8 @@ _KINDS = frozenset(
         "ValidatingAdmissionPolicyBinding",
     }
 )
+# The rest may contain objects that need these.
+_FIRST = {"CustomResourceDefinition": 0, "Namespace": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +68,13 @@ def install(cluster: Cluster, overlay: str = "demo") -> dict[str, ProgramSetting
     rendered = _rendered(cluster, folder)
     rendered += _missing_reports(cluster)
     wanted = [document for document in rendered if document["kind"] in _KINDS]
-    definitions = [
-        document for document in wanted if document["kind"] == "CustomResourceDefinition"
+    wanted.sort(key=lambda document: _FIRST.get(document["kind"], len(_FIRST)))
+    _apply(cluster, wanted)
+    names = [
+        f"crd/{document['metadata']['name']}"
+        for document in wanted
+        if document["kind"] == "CustomResourceDefinition"
     ]
-    # Definitions and namespaces first, because the rest may contain objects that need them.
-    first = [document for document in wanted if document["kind"] == "Namespace"]
-    rest = [document for document in wanted if document not in (*definitions, *first)]
-    _apply(cluster, [*definitions, *first, *rest])
-    names = [f"crd/{document['metadata']['name']}" for document in definitions]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
     return dict(_settings(rendered))
 

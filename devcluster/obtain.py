@@ -1,7 +1,7 @@
 """The search for a control plane: on this machine, as a download, or by a build."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from devcluster import build, download
@@ -18,7 +18,6 @@ from devcluster.progress import Progress
 from reconciler.errors import RetrofitError, Unavailable
 
 _PART = ".part"
-Get = Callable[[Source, Path, Mapping[str, str], Progress], list[Path]]
 
 
 def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:

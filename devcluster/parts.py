@@ -38,7 +38,7 @@ rules:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ports:
     """One loopback port for each listener."""
 
@@ -128,14 +128,7 @@ def _bound(listener: socket.socket) -> int:
 
 def choose_ports() -> Ports:
     """Return ports that were free a moment ago; another process may take one meanwhile."""
-    numbers = tuple(free_ports(5))
-    return Ports(
-        etcd=numbers[0],
-        etcd_peer=numbers[1],
-        api_server=numbers[2],
-        controller_manager=numbers[3],
-        scheduler=numbers[4],
-    )
+    return Ports(*free_ports(5))
 
 
 def etcd_data(layout: Layout) -> Path:

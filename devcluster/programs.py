@@ -40,10 +40,8 @@ class Programs:
     take turns, because the API server has one address for them.
 
     Attributes:
-        cluster: Cluster of the programs.
         webhook_port: Port of the admission server.
         logs: Folder of the logs, ``NAME.log``.
-        supervision: The processes.
     """
 
     def __init__(
@@ -52,7 +50,6 @@ class Programs:
         """Initialize without starting anything.
 
         Args:
-            cluster: Cluster of the programs.
             log_format: json or console.
             ask_callers: Whether callers of the webhooks have to present a client certificate, if
                 the cluster's API server has one.
@@ -138,9 +135,7 @@ class Programs:
 
         Args:
             namespace: Namespace with manifests/hooks.
-            folder: Folder of the executables.
             flags: Further flags; those that this class sets take precedence.
-            name: Name of this replica.
             ready: Whether to wait until it answers 200 on /readyz.
 
         Raises:
@@ -245,7 +240,6 @@ def start_programs(
     """Start both programs for a cluster that has the manifests, and wait until they are ready.
 
     Args:
-        cluster: Cluster of the programs.
         settings: Settings of each program by name, as `install` returns them.
         log_format: json or console.
 

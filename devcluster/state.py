@@ -20,7 +20,6 @@ class Process:
 
     Attributes:
         name: Name of the program, such as ``kube-apiserver``.
-        pid: Process id.
         mark: Start time in the system's format; detects a reused process id.
         health: URL that answers 200 when the process is ready; empty if there is none.
     """
@@ -82,7 +81,6 @@ class State:
     """The state of one `retrofit dev up`.
 
     Attributes:
-        kubeconfig: Kubeconfig of the administrator.
         server: Address of the API server.
         cluster: The control plane; None for an existing cluster.
         programs: The admission server and the controller; None with --cluster-only.

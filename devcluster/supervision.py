@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,10 +69,8 @@ class Supervision:
 
         Args:
             name: Name for later calls; free again once the program has ended.
-            argv: Program and arguments.
             log: File to which its output is appended.
             env: Environment variables in addition to those of this process.
-            cwd: Working directory; by default that of this process.
             stop_signal: Signal that ends the program.
             grace: Seconds after this signal until the program is killed.
 
@@ -103,14 +101,7 @@ class Supervision:
 
     def wait_exit(self, name: str, within: float) -> int | None:
         """Return the exit code, or None if the program still runs after the limit."""
-        clock = SystemClock()
-        deadline = clock.monotonic() + within
-        while name not in self._exits:
-            left = deadline - clock.monotonic()
-            if left <= 0:
-                break
-            if not self._receive(left):
-                break
+        self._receive_until(lambda: name in self._exits, within)
         return self._exits.get(name)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -160,15 +151,21 @@ class Supervision:
             raise Unavailable(f"the supervisor (process {self.pid}) is gone: {error}") from error
 
     def _answer(self) -> dict[str, Any]:
+        if not self._receive_until(lambda: bool(self._answers), _ANSWER):
+            raise Unavailable(
+                f"the supervisor (process {self.pid}) gives no answer; see {self._log.name}"
+            )
+        return self._answers.pop(0)
+
+    def _receive_until(self, condition: Callable[[], bool], within: float) -> bool:
+        """Process output until a condition holds; return whether it does."""
         clock = SystemClock()
-        deadline = clock.monotonic() + _ANSWER
-        while not self._answers:
+        deadline = clock.monotonic() + within
+        while not condition():
             left = deadline - clock.monotonic()
             if left <= 0 or not self._receive(left):
-                raise Unavailable(
-                    f"the supervisor (process {self.pid}) gives no answer; see {self._log.name}"
-                )
-        return self._answers.pop(0)
+                return False
+        return True
 
     def _receive(self, within: float) -> bool:
         """Process the supervisor's output; return False at its end."""

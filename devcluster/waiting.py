@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
 
 T = TypeVar("T")
@@ -22,7 +22,6 @@ def wait_until(
     within: float,
     what: str,
     every: float = 0.05,
-    clock: Clock | None = None,
 ) -> T:
     """Return the first truthy result of the condition.
 
@@ -32,12 +31,11 @@ def wait_until(
         what: Description of the condition, such as ``the API server answers /readyz``.
         every: Seconds between attempts at first; pauses grow up to half a second, because
             most attempts start a program or call a server that has other work.
-        clock: Clock for the time limit; by default the system's clock.
 
     Raises:
         Unavailable: The time limit has passed.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     begun = clock.monotonic()
     while True:
         result = condition()

@@ -28,7 +28,6 @@ def run(console: Console, environ: Mapping[str, str], keep: Path | None) -> None
     """Run the demonstration.
 
     Args:
-        console: Output.
         environ: Environment variables, which may name a control plane.
         keep: Folder of a cluster that is kept; None for a temporary one.
 

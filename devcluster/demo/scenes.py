@@ -147,7 +147,7 @@ def forbidden(stage: Stage) -> str:
     stage.heading("5  A target that may not be changed, and what to grant")
     stage.say("The controller has only the rights that you grant. It may not change CronJobs yet.")
     stage.excerpt("maintenance.yaml", "      match:")
-    said = stage.apply_refused("maintenance.yaml")
+    said = stage.refused("apply", "-f", "maintenance.yaml")
     _expect("auth check fails" in said, expected=True, what="policy refused")
     stage.say("The refusal ends with the role to apply. With that role, the policy is accepted:")
     stage.apply("grant-cronjobs.yaml")

@@ -25,12 +25,7 @@ _LONG = 100
 
 
 class Stage:
-    """Prints text, and runs kubectl with or without showing it.
-
-    Attributes:
-        console: Output.
-        cluster: The cluster of the demonstration.
-    """
+    """Prints text, and runs kubectl with or without showing it."""
 
     def __init__(self, console: Console, cluster: Cluster) -> None:
         self.console = console
@@ -76,10 +71,6 @@ class Stage:
         """Apply one of the demonstration's files, and show the command and its output."""
         self._command("apply", "-f", name)
         self._verbatim(self.cluster.kubectl("apply", "-f", str(OBJECTS / name)).rstrip())
-
-    def apply_refused(self, name: str) -> str:
-        """Apply a file that the API server refuses; show and return the reason."""
-        return self.refused("apply", "-f", name)
 
     def refused(self, *args: str) -> str:
         """Run a kubectl command that the API server refuses; show and return the reason."""
