@@ -61,7 +61,6 @@ class ExecutableRuns:
     """Runs executables, identified by their `Hook` objects.
 
     Attributes:
-        known: All executables.
         seconds: Time limit of a run; None for no limit.
     """
 

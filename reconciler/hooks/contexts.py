@@ -57,33 +57,30 @@ STARTUP = Context(type=ContextType.STARTUP, binding="onStartup")
 
 def of_schedule(binding: ScheduleBinding) -> Context:
     """Return the context of a schedule that is due."""
-    return Context(
-        type=ContextType.SCHEDULE,
-        binding=binding.name,
-        group=binding.group,
-        snapshots=binding.snapshots,
-    )
+    return _recorded(ContextType.SCHEDULE, binding)
 
 
 def of_synchronization(binding: KubernetesBinding) -> Context | None:
     """Return the context with all existing objects; None if the binding has it disabled."""
-    if not binding.on_synchronization:
-        return None
-    return Context(
-        type=ContextType.SYNCHRONIZATION,
-        binding=binding.name,
-        group=binding.group,
-        snapshots=binding.snapshots,
-    )
+    return _recorded(ContextType.SYNCHRONIZATION, binding) if binding.on_synchronization else None
 
 
 def of_change(binding: KubernetesBinding, change: Change) -> Context:
     """Return the context of a change of an object."""
+    return _recorded(ContextType.EVENT, binding, change.event, change.observed.shown)
+
+
+def _recorded(
+    kind: ContextType,
+    binding: KubernetesBinding | ScheduleBinding,
+    event: str = "",
+    shown: dict[str, Any] | None = None,
+) -> Context:
     return Context(
-        type=ContextType.EVENT,
+        type=kind,
         binding=binding.name,
-        event=change.event,
-        shown=change.observed.shown,
+        event=event,
+        shown=shown or {},
         group=binding.group,
         snapshots=binding.snapshots,
     )

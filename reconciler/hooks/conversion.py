@@ -66,12 +66,7 @@ def shortest_chain(
 def check_converted(
     before: Sequence[Object], after: Sequence[Any], versions: Sequence[str]
 ) -> tuple[Object, ...]:
-    """Return converted objects after a check.
-
-    Args:
-        before: The objects before the conversion.
-        after: The hook's result, in the same order.
-        versions: The allowed versions of the result.
+    """Return the objects to which a hook converted others, in their order, after a check.
 
     Raises:
         InvalidPolicy: They are not the given objects in an allowed version.

@@ -137,12 +137,7 @@ class Interval:
 
 
 def parse_crontab(text: str, *, location: str, zone: tzinfo = UTC) -> Calendar | Interval:
-    """Parse a crontab.
-
-    Args:
-        text: As its author wrote it.
-        location: Its location in the document.
-        zone: The time zone if the crontab names none.
+    """Parse a crontab; the zone is for one that names none.
 
     Raises:
         InvalidPolicy: It is not a valid crontab.

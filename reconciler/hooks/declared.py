@@ -220,13 +220,12 @@ def _check_declared(config: HookConfig, namespace: str, errors: ErrorList) -> No
             errors.add(InvalidPolicy(f"spec.{name}", reason))
     if not namespace:
         return
+    reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
     for index, binding in enumerate(config.kubernetes):
         place = f"spec.kubernetes[{index}].namespace"
         if binding.selection.namespace_labels is not None:
-            reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
             errors.add(InvalidPolicy(f"{place}.labelSelector", reason))
         if set(binding.selection.namespaces or ()) - {namespace}:
-            reason = f"a Hook sees its own namespace {namespace} only: use a ClusterHook"
             errors.add(InvalidPolicy(f"{place}.nameSelector.matchNames", reason))
 
 
@@ -236,12 +235,10 @@ def _check_confined(
     """Refuse a literal namespace other than the Hook's; a run checks those with variables."""
     obj = text.get("object")
     meta = obj.get("metadata") if isinstance(obj, Mapping) else None
+    inner = meta.get("namespace") if isinstance(meta, Mapping) else None
     for place, found in (
         ("namespace", text.get("namespace")),
-        (
-            "object.metadata.namespace",
-            meta.get("namespace") if isinstance(meta, Mapping) else None,
-        ),
+        ("object.metadata.namespace", inner),
     ):
         if namespace and found and is_plain(found) and found != namespace:
             reason = f"a Hook changes its own namespace {namespace} only: use a ClusterHook"

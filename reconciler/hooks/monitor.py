@@ -53,7 +53,6 @@ def observe(
     """Return an object as a binding keeps it.
 
     Args:
-        binding: The binding that selects it.
         obj: As read from the API server.
         results: Results of the binding's jq filter, or why it failed; None if it has none.
 
@@ -101,7 +100,6 @@ class Monitor:
 
         Args:
             event: One of `EVENTS`; for a known object, Added counts as Modified.
-            observed: The object at that time.
             replayed: The event is older than the list that the snapshot was made from. An unknown
                 object may have existed then, so the event's own type is used.
         """
@@ -131,7 +129,6 @@ class Monitor:
         """Add an object of a first list, before events are replayed.
 
         Args:
-            observed: The current object.
             given: It has not changed since the start of the replay, so the hook has received it.
         """
         self._keep(ADDED, observed)

@@ -131,8 +131,6 @@ def planned(
     exists already, this run or the one that it repeats has created it.
 
     Args:
-        documents: As the hook answered.
-        operations: The parsed documents.
         covers: Names of the requests that the run is for.
     """
     steps = tuple(

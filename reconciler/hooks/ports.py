@@ -67,8 +67,6 @@ class Runs(Protocol):
         """Run a hook once, until it has ended.
 
         Args:
-            hook: The hook to run.
-            config: Its bindings.
             contexts: The binding contexts, as `contexts.render` returns them.
 
         Raises:
@@ -108,8 +106,6 @@ class Answers(Protocol):
         """Return the reply of a hook to a review.
 
         Args:
-            hook: The hook to run.
-            config: Its bindings.
             contexts: As `contexts.render` returns them.
             read: Parses the answer; raises `InvalidPolicy` if it has none.
             seconds: The time after which the hook is stopped.

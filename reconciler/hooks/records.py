@@ -115,7 +115,6 @@ def batches(records: Sequence[Record], most: int) -> Iterator[list[Record]]:
     """Yield batches of records, one for each request, in order.
 
     Args:
-        records: Those of one hook.
         most: Bytes of JSON up to which several records share one request.
     """
     found: list[Record] = []

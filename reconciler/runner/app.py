@@ -61,10 +61,7 @@ class LeaseLost(RetrofitError):
 
 
 async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
-    """Run until a signal ends it.
-
-    Args:
-        notes: Notes on settings without effect, for the log.
+    """Log the notes on settings without effect, and run until a signal ends it.
 
     Raises:
         RetrofitError: The program cannot start or has lost its Lease; the text says why.

@@ -30,27 +30,18 @@ class FoundHooks:
 
     Attributes:
         known: Executables with a valid configuration.
-        configs: Their configurations.
+        answering: Those that the API server calls, in order.
         registered: All executables, in the form in which the cluster shows them.
     """
 
     known: Mapping[PolicyRef, Executable]
-    configs: Mapping[PolicyRef, HookConfig]
+    answering: tuple[AnsweredHook, ...]
     registered: tuple[RegisteredHook, ...]
 
     @property
     def specs(self) -> dict[PolicyRef, Mapping[str, Any] | None]:
         """Return the specs of the Hooks that are run, and None for one that is refused."""
         return {hook.ref: None if hook.refused else hook.spec for hook in self.registered}
-
-    @property
-    def answering(self) -> tuple[AnsweredHook, ...]:
-        """Return the hooks that the API server calls, in order."""
-        return tuple(
-            AnsweredHook(ref=ref, name=self.known[ref].name, config=config)
-            for ref, config in self.configs.items()
-            if config.answered
-        )
 
 
 async def find_hooks(
@@ -68,11 +59,7 @@ async def find_hooks(
     longer executable; another file that is not executable need not be meant as a hook.
 
     Args:
-        executables: Runs them.
-        jq: Compiles their programs.
-        namespace: The namespace of their Hooks.
-        stored: The Hooks that it has, of earlier processes.
-        warn: Called with a sentence for the log.
+        stored: The Hooks of the namespace, of earlier processes.
 
     Raises:
         InvalidSetting: The folder cannot be read.
@@ -83,7 +70,7 @@ async def find_hooks(
     lapsed = [name for name in discovery.skipped if name in were_hooks]
     names = object_names((*(item.name for item in discovery.executables), *lapsed))
     known: dict[PolicyRef, Executable] = {}
-    configs: dict[PolicyRef, HookConfig] = {}
+    answering: list[AnsweredHook] = []
     webhooks: dict[str, str] = {}
     registered = [
         RegisteredHook(
@@ -107,8 +94,10 @@ async def find_hooks(
             continue
         bound = {name: value for name, value in decode_text(text).items() if name != _VERSION}
         registered.append(RegisteredHook(ref=ref, spec={**bound, **spec}))
-        known[ref], configs[ref] = executable, config
-    return FoundHooks(known=known, configs=configs, registered=tuple(registered))
+        known[ref] = executable
+        if config.answered:
+            answering.append(AnsweredHook(ref=ref, name=executable.name, config=config))
+    return FoundHooks(known=known, answering=tuple(answering), registered=tuple(registered))
 
 
 def _take_names(executable: str, config: HookConfig, taken: dict[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Self
 
 from reconciler.clock import Clock
@@ -49,7 +49,6 @@ class WebhookDeps:
 
     Attributes:
         client: Writes the Secrets of the certificate, also in a replica that does not lead.
-        namespace: Namespace of the program.
     """
 
     settings: RunnerSettings
@@ -97,7 +96,7 @@ class AnsweringServer:
     certificates: ServingCertificates
     callers: Callers
     listener: socket.socket
-    _serving: bool = field(default=False)
+    _serving: bool = False
 
     @classmethod
     def of(
@@ -187,14 +186,15 @@ class Servers:
         posts = admission_posts(hooks.admission, hooks.asked)
         conversions = conversion_posts(hooks.conversion, hooks.converters)
         deps.readiness.add("snapshots", lambda: hooks.snapshots.missing or None)
-        settings = deps.settings
+
+        def server(
+            name: str, settings: WebhookSettings, posts: Mapping[str, Respond]
+        ) -> AnsweringServer | None:
+            return AnsweringServer.of(name, settings, deps, posts) if posts else None
+
         return cls(
-            admission=AnsweringServer.of("admission", settings.admission, deps, posts)
-            if posts
-            else None,
-            conversion=AnsweringServer.of("conversion", settings.conversion, deps, conversions)
-            if conversions
-            else None,
+            admission=server("admission", deps.settings.admission, posts),
+            conversion=server("conversion", deps.settings.conversion, conversions),
         )
 
     @property

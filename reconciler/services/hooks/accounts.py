@@ -197,11 +197,9 @@ class HookAccount:
         queues = dict(sorted(self.queues.items()))
         blocked = next((item.blocked for item in queues.values() if item.blocked), "")
         left_out = next(iter(self.left_out.values()), "")
-        generation = int((self.object.get("metadata") or {}).get("generation", 0))
         return {
-            "observedGeneration": generation,
+            **_observed(self.object, self.problem, now),
             "startedGeneration": self.started,
-            "conditions": [_ready(self.object, self.problem, generation, now)],
             "queues": [
                 {"name": name, "waiting": item.waiting, "blocked": item.blocked}
                 for name, item in queues.items()
@@ -222,12 +220,7 @@ class HookAccount:
 
 def refused_status(obj: Object, reason: str, now: datetime) -> dict[str, Any]:
     """Return the status of a hook that does not compile."""
-    generation = int((obj.get("metadata") or {}).get("generation", 0))
-    return {
-        "observedGeneration": generation,
-        "conditions": [_ready(obj, reason, generation, now)],
-        "message": reason[:_LONGEST_MESSAGE],
-    }
+    return {**_observed(obj, reason, now), "message": reason[:_LONGEST_MESSAGE]}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -242,18 +235,14 @@ class _Refusal:
         return refused_status(self.object, self.reason, now)
 
 
-def _ready(obj: Object, problem: str, generation: int, now: datetime) -> dict[str, Any]:
+def _observed(obj: Object, problem: str, now: datetime) -> dict[str, Any]:
+    """Return the generation and the conditions of a status."""
+    generation = int((obj.get("metadata") or {}).get("generation", 0))
     status = "False" if problem else "True"
-    before = next(
-        (
-            item
-            for item in _list(obj.get("status") or {}, "conditions")
-            if item.get("type") == "Ready"
-        ),
-        {},
-    )
+    known = _list(obj.get("status") or {}, "conditions")
+    before = next((item for item in known if item.get("type") == "Ready"), {})
     same = before.get("status") == status
-    return {
+    ready = {
         "type": "Ready",
         "status": status,
         "reason": "NotReady" if problem else "Following",
@@ -261,6 +250,7 @@ def _ready(obj: Object, problem: str, generation: int, now: datetime) -> dict[st
         "observedGeneration": generation,
         "lastTransitionTime": before.get("lastTransitionTime") if same else render_time(now),
     }
+    return {"observedGeneration": generation, "conditions": [ready]}
 
 
 def _list(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ from reconciler.hooks.conversion import (
 from reconciler.hooks.ports import Answers, HookRef, Reply, RunFailure
 from reconciler.hooks.responses import (
     AdmissionAnswer,
-    ConversionAnswer,
     ResponseFiles,
     parse_admission,
     parse_conversion,
@@ -73,11 +72,7 @@ class AnsweredHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedBinding:
-    """An admission binding, and the hook that has it.
-
-    Attributes:
-        mutating: The binding may change the object.
-    """
+    """An admission binding, and the hook that has it."""
 
     hook: AnsweredHook
     binding: AdmissionBinding
@@ -160,30 +155,19 @@ class AdmissionAnswers:
     namespace: str
 
     async def review(self, asked: AskedBinding, review: Mapping[str, Any]) -> Verdict:
-        """Return the answer to an AdmissionReview.
-
-        Args:
-            asked: The binding that the API server calls.
-            review: As received, with a request.
-        """
+        """Return the answer to an AdmissionReview, which has a request."""
         place = _place(review["request"])
         if place and place in standing_namespaces(self.namespace):
             return Verdict(answer=AdmissionAnswer(allowed=True))
         binding = asked.binding
         deadline = Deadline(self.calls.clock, _limit(binding.timeout))
         context = contexts.of_review(binding, review, mutating=asked.mutating)
-        reply = await self.calls.ask(asked.hook, context, deadline, _verdict)
+        reply = await self.calls.ask(
+            asked.hook, context, deadline, lambda files: parse_admission(files.admission)
+        )
         if reply.answer is not None:
             return Verdict(answer=reply.answer)
         return _failed(asked, reply)
-
-
-def _verdict(files: ResponseFiles) -> AdmissionAnswer:
-    return parse_admission(files.admission)
-
-
-def _conversion(files: ResponseFiles) -> ConversionAnswer:
-    return parse_conversion(files.conversion)
 
 
 def _failed(asked: AskedBinding, reply: Reply[AdmissionAnswer]) -> Verdict:
@@ -270,7 +254,9 @@ class _Conversion:
         context = contexts.of_conversion(
             step.owner.binding, (step.start, step.goal), {**self.review, "request": request}
         )
-        reply = await self.calls.ask(hook, context, self.deadline, _conversion)
+        reply = await self.calls.ask(
+            hook, context, self.deadline, lambda files: parse_conversion(files.conversion)
+        )
         try:
             if reply.answer is None:
                 raise ConversionFailed(_said(hook, reply))

@@ -30,10 +30,7 @@ class HookConversions:
     """Sets the conversion of CustomResourceDefinitions; only the leader does.
 
     Attributes:
-        namespace: The program's own.
         endpoint: Returns where the program is called; raises `NotInstalled` while that is unknown.
-        converters: All conversion bindings.
-        warn: Called with a sentence for the log.
         assessed: Emits why a binding of a hook, by its key, is not called; empty if it is.
     """
 

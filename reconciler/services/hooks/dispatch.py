@@ -35,7 +35,6 @@ class RunReport:
     """A run that has ended, for metrics and events.
 
     Attributes:
-        uid: The hook's.
         binding: That of the first context.
         failure: Empty if it succeeded.
         allowed: The run may fail.
@@ -65,7 +64,6 @@ class HookDispatcher:
     """Runs hooks for recorded requests.
 
     Attributes:
-        hooks: The active hooks.
         stored: UIDs of the hooks that are known to be stored; requests wait for one that is not
             active. Empty for a hook of another program.
         find: Reads a hook; None if it does not exist.

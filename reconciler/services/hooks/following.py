@@ -281,7 +281,14 @@ class Informer:
                 "the hook receives none of the existing objects, because"
                 " executeHookOnSynchronization is false"
             )
-        return _missed(self.account.object, self.binding.name, given)
+        return Event(
+            regarding=ref_of(self.account.object).reference,
+            severity="Warning",
+            reason="EventsMissed",
+            action="Synchronize",
+            note=f"{self.binding.name}: the API server no longer has the events after the last one"
+            f" received; {given}",
+        )
 
     async def _recalled(self) -> Monitor:
         """Return what the hook had received up to the version that the watch has reached."""
@@ -427,14 +434,3 @@ class Informer:
 def _is_later(version: str, other: str) -> bool:
     """Return whether a version is later than another one; False if the other one is empty."""
     return bool(other) and version_number(version) > version_number(other)
-
-
-def _missed(hook: Object, binding: str, given: str) -> Event:
-    return Event(
-        regarding=ref_of(hook).reference,
-        severity="Warning",
-        reason="EventsMissed",
-        action="Synchronize",
-        note=f"{binding}: the API server no longer has the events after the last one"
-        f" received; {given}",
-    )

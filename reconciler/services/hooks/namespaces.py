@@ -215,15 +215,7 @@ def informers_of(
     *,
     synchronized: Callable[[], None],
 ) -> Iterator[Informer | NamespaceInformers]:
-    """Yield the informers of bindings.
-
-    Args:
-        deps: Dependencies that all informers share.
-        bindings: Those of one hook.
-        account: The hook's.
-        recorder: Receives the records.
-        synchronized: Called when a snapshot is complete.
-    """
+    """Yield the informers of a hook's bindings, which call back when a snapshot is complete."""
     for binding in bindings:
         selection = binding.selection
         if selection.namespace_labels is not None:

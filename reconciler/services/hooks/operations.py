@@ -95,7 +95,6 @@ class OperationRunner:
         """Carry out one operation.
 
         Args:
-            operation: Already validated.
             uncertain: It may have been done before, so that an existing object is taken for the
                 one that it was to create.
         """
@@ -122,28 +121,24 @@ class OperationRunner:
     async def _run(self, operation: Operation) -> Outcome:
         match operation.type:
             case OperationType.CREATE:
-                return await self._create(operation.object())
+                return await self._create(self._located(operation.object()))
             case OperationType.CREATE_IF_NOT_EXISTS:
-                return await self._create_if_absent(operation.object())
+                return await self._create_if_absent(self._located(operation.object()))
             case OperationType.CREATE_OR_UPDATE:
-                return await self._create_or_update(operation.object())
+                return await self._create_or_update(self._located(operation.object()))
             case OperationType.JQ_PATCH:
                 return await self._jq_patch(operation)
-            case OperationType.MERGE_PATCH:
+            case OperationType.MERGE_PATCH | OperationType.JSON_PATCH:
+                merges = operation.type is OperationType.MERGE_PATCH
+                send = self.operations.merge_patch if merges else self.operations.json_patch
                 kind = await self._target(operation)
-                at = operation.namespace, operation.name
-                await self.operations.merge_patch(kind, *at, self._patch(operation))
-                return Outcome.PATCHED
-            case OperationType.JSON_PATCH:
-                kind = await self._target(operation)
-                at = operation.namespace, operation.name
-                await self.operations.json_patch(kind, *at, self._patch(operation))
+                await send(kind, operation.namespace, operation.name, self._patch(operation))
                 return Outcome.PATCHED
             case _:
                 kind = await self._target(replace(operation, subresource=""))
-                propagation = _PROPAGATION[operation.type]
-                at = operation.namespace, operation.name
-                await self.operations.delete(kind, *at, propagation)
+                await self.operations.delete(
+                    kind, operation.namespace, operation.name, _PROPAGATION[operation.type]
+                )
                 return Outcome.DELETED
 
     def _patch(self, operation: Operation) -> Any:
@@ -158,12 +153,10 @@ class OperationRunner:
         return frozenset() if self.protection is None else self.protection.guarded
 
     def _check_fields(self, fields: Iterable[str], location: str) -> None:
-        for field in sorted(fields):
-            if self.protection is not None:
-                raise Invalid(f"{location}: {self.protection.of_field(field)}")
+        if self.protection is not None and (first := min(fields, default="")):
+            raise Invalid(f"{location}: {self.protection.of_field(first)}")
 
-    async def _create(self, given: Object) -> Outcome:
-        obj = self._located(given)
+    async def _create(self, obj: Object) -> Outcome:
         kind = await self._kind_of(obj)
         meta = {
             name: value
@@ -183,9 +176,8 @@ class OperationRunner:
         try:
             return await self._create(obj)
         except AlreadyExists:
-            wanted = self._located(obj)
-            kind = await self._kind_of(wanted)
-            return await self._change(kind, *_place(wanted), _replacing(wanted, self._guarded))
+            kind = await self._kind_of(obj)
+            return await self._change(kind, *_place(obj), _replacing(obj, self._guarded))
 
     def _located(self, obj: Object) -> Object:
         """Return an object with the namespace that it is confined to, if it names none."""
@@ -280,7 +272,6 @@ def _replacing(wanted: Object, guarded: AbstractSet[str]) -> Callable[[Object], 
     """Return a function that turns a stored object into the wanted one, as a PUT would.
 
     Args:
-        wanted: As the hook answered it.
         guarded: Fields of the metadata that are kept if the wanted object lacks them.
     """
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from reconciler.hooks.declared import HOOKS
+from reconciler.services.hooks.webhook_config import MANAGER
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.registration import HookRegistry
+from reconciler.services.ports.webhooks import MANAGED_BY
 
 _EVERY: Final = 15.0
-_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-_MANAGER: Final = "retrofit-hooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class RegisteredHook:
             "metadata": {
                 "name": self.ref.name,
                 "namespace": self.ref.namespace,
-                "labels": {_MANAGED_BY: _MANAGER},
+                "labels": {MANAGED_BY: MANAGER},
             },
             "spec": dict(self.spec),
         }
@@ -113,4 +113,4 @@ class HookRegistrar:
 
 
 def _is_marked(obj: Object) -> bool:
-    return (obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == _MANAGER
+    return (obj["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER

@@ -102,7 +102,7 @@ class HookRun:
             await self.operations.run(after_failure(operations))
             return RunOutcome(failure=_one_line(str(result.failure)))
         if not needs_plan(operations):
-            return self._outcome([await self.operations.carry_out(item) for item in operations])
+            return self._outcome(await self.operations.run(operations))
         plan = planned(documents, operations, [request.name for request in covered])
         try:
             await self.requests.store_plan(covered[0].name, plan)

@@ -50,7 +50,10 @@ class Schedules:
         for ref, hook in list(self.hooks.items()):
             for binding in hook.declared.config.schedules:
                 key = (ref, hook.declared.generation, binding.name, binding.crontab)
-                due = known[key] if key in known else _first(hook, binding)
+                if key in known:
+                    due = known[key]
+                else:
+                    due = _schedule(binding, hook.account.schedules[binding.name, binding.crontab])
                 if due is not None and due <= now and not self._is_held(hook, binding):
                     self._record(hook, binding, due)
                     due = _schedule(binding, now)
@@ -70,11 +73,6 @@ class Schedules:
             resource=hook.declared.ref.as_object(hook.declared.uid),
         )
         hook.recorder.put(record)
-
-
-def _first(hook: ActiveHook, binding: ScheduleBinding) -> datetime | None:
-    """Return when a schedule that is new to this process is due."""
-    return _schedule(binding, hook.account.schedules[binding.name, binding.crontab])
 
 
 def _schedule(binding: ScheduleBinding, after: datetime) -> datetime | None:

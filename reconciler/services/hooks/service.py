@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from reconciler.api.meta import Object, policy_ref, version_number
@@ -23,7 +24,7 @@ from reconciler.services.hooks.recorder import Recorder, RecorderDeps
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import HookRun
 from reconciler.services.hooks.schedules import Schedules
-from reconciler.services.hooks.telling import HookEvents
+from reconciler.services.hooks.telling import tell_failure
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.watching import HookObjects
 
@@ -70,7 +71,6 @@ class HookDeps:
     Attributes:
         runs_of: Returns the adapter that runs a hook.
         uncalled: Returns why the API server does not call a binding, by its key; empty if it does.
-        compile: Compiles a hook.
     """
 
     objects: HookObjects
@@ -102,7 +102,7 @@ class Hooks:
 
     def __post_init__(self) -> None:
         """Report failed runs as events."""
-        self.dispatcher.ran.subscribe(HookEvents(events=self.deps.informer.events).ran)
+        self.dispatcher.ran.subscribe(partial(tell_failure, self.deps.informer.events))
 
     async def run(self) -> None:
         """Watch and run hooks until cancelled."""

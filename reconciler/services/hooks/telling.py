@@ -1,6 +1,5 @@
 """Kubernetes events on failed runs of hooks."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from reconciler.services.hooks.dispatch import RunReport
@@ -9,23 +8,17 @@ from reconciler.services.ports.reporting import Event, Events
 FAILED: Final = "HookFailed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookEvents:
-    """Emits an event for each run that failed."""
-
-    events: Events
-
-    def ran(self, report: RunReport) -> None:
-        """Emit an event if a run failed."""
-        if not report.failure:
-            return
-        then = "its binding allows failures" if report.allowed else f"queue {report.queue} waits"
-        event = Event(
-            regarding=report.hook.as_object(report.uid).reference,
-            severity="Warning",
-            reason=FAILED,
-            action="Run",
-            note=f"{report.binding}: {report.failure}; {then}",
-            group=FAILED,
-        )
-        self.events.emit(event)
+def tell_failure(events: Events, report: RunReport) -> None:
+    """Emit an event if a run failed."""
+    if not report.failure:
+        return
+    then = "its binding allows failures" if report.allowed else f"queue {report.queue} waits"
+    event = Event(
+        regarding=report.hook.as_object(report.uid).reference,
+        severity="Warning",
+        reason=FAILED,
+        action="Run",
+        note=f"{report.binding}: {report.failure}; {then}",
+        group=FAILED,
+    )
+    events.emit(event)

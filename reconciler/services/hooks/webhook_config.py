@@ -36,14 +36,9 @@ def configuration(
     namespace: str,
     owner: Mapping[str, Any] | None,
 ) -> Object:
-    """Return a webhook configuration, with every default that the API server would set.
+    """Return a webhook configuration of the program in a namespace.
 
-    Args:
-        ref: Its kind and name.
-        asked: The bindings that it is for.
-        endpoint: Where they are called.
-        namespace: The program's own.
-        owner: Owner reference for garbage collection.
+    It has every default that the API server would set.
     """
     return render_configuration(
         ref,

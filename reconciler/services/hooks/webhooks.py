@@ -37,13 +37,9 @@ class HookWebhooks:
     """Writes the webhook configurations; only the leader does.
 
     Attributes:
-        webhooks: The stored configurations.
         name: The name of both configurations.
-        namespace: The program's own.
         endpoint: Returns where the bindings are called; raises `NotInstalled` while unknown.
-        asked: All admission bindings.
         complete: No executable is refused, whose bindings would be unknown.
-        warn: Called with a sentence for the log.
         assessed: Emits why a binding of a hook, by its key, is not called; empty if it is.
     """
 

@@ -8,7 +8,7 @@ from reconciler.api.meta import PolicyRef
 from reconciler.observe.hookruns import HookRunCounter
 from reconciler.observe.metrics import create_metrics
 from reconciler.services.hooks.dispatch import RunReport
-from reconciler.services.hooks.telling import HookEvents
+from reconciler.services.hooks.telling import tell_failure
 from tests.stored import MemoryEvents
 
 
@@ -53,9 +53,8 @@ def test_names_given_by_users_create_a_bounded_number_of_series(label: str) -> N
 
 def test_a_failed_run_causes_an_event_of_its_hook() -> None:
     events = MemoryEvents()
-    reported = HookEvents(events=events)
     for item in (report(), report(failure="no such pod"), report(failure="no", allowed=True)):
-        reported.ran(item)
+        tell_failure(events, item)
     first, second = events.emitted
     assert first.regarding["kind"] == "Hook"
     assert (first.severity, first.reason) == ("Warning", "HookFailed")
