@@ -18,7 +18,7 @@ from devcluster.demo.stage import OBJECTS, Stage, heading
 from devcluster.install import NAMESPACE, install
 from devcluster.obtain import obtain
 from devcluster.programs import start_programs
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import SystemClock
 from reconciler.errors import InvalidSetting, RetrofitError
 
 _WIDTH = 100
@@ -72,17 +72,16 @@ def _binaries(environ: Mapping[str, str]) -> Binaries:
 @contextmanager
 def _own(console: Console, binaries: Binaries) -> Iterator[Cluster]:
     """Run a temporary cluster with both programs; keep the logs of a failure."""
-    steps = _Steps(console, SystemClock())
-    steps.begin("etcd, kube-apiserver, kube-controller-manager")
-    with ControlPlane.start(Options(binaries=binaries)) as plane:
+    with _step(console, "etcd, kube-apiserver, kube-controller-manager"):
+        plane = ControlPlane.start(Options(binaries=binaries))
+    with plane:
         try:
-            steps.end()
-            steps.begin("custom resources, roles and ServiceAccounts")
-            settings = install(plane)
-            steps.end()
-            steps.begin("retrofit-admission and retrofit-controller, each as its ServiceAccount")
-            with start_programs(plane, settings=settings, log_format="console"):
-                steps.end()
+            with _step(console, "custom resources, roles and ServiceAccounts"):
+                settings = install(plane)
+            text = "retrofit-admission and retrofit-controller, each as its ServiceAccount"
+            with _step(console, text):
+                programs = start_programs(plane, settings=settings, log_format="console")
+            with programs:
                 yield plane
         except RetrofitError as error:
             logs = Path(tempfile.mkdtemp(prefix="retrofit-demo-logs-"))
@@ -114,18 +113,12 @@ def _kept(
         raise
 
 
-class _Steps:
-    def __init__(self, console: Console, clock: Clock) -> None:
-        self._console = console
-        self._clock = clock
-
-    def begin(self, text: str) -> None:
-        self._began = self._clock.monotonic()
-        self._text = text
-
-    def end(self) -> None:
-        took = self._clock.monotonic() - self._began
-        self._console.print(f"  {took:5.1f} s  {self._text}", highlight=False)
+@contextmanager
+def _step(console: Console, text: str) -> Iterator[None]:
+    clock = SystemClock()
+    began = clock.monotonic()
+    yield
+    console.print(f"  {clock.monotonic() - began:5.1f} s  {text}", highlight=False)
 
 
 def _epilogue(console: Console, facts: list[str]) -> None:

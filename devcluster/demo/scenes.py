@@ -1,7 +1,7 @@
 """The scenes; each demonstrates a feature on real objects, checks it and returns a summary."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from devcluster.demo.stage import Stage
 from devcluster.install import NAMESPACE
@@ -9,12 +9,9 @@ from devcluster.waiting import wait_until
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, RetrofitError
 
+T = TypeVar("T")
 _WITHIN = 30.0
 _FLEET = 500
-
-
-class Unexpected(RetrofitError):
-    """The check of a scene failed."""
 
 
 def restart(stage: Stage) -> str:
@@ -40,8 +37,7 @@ def restart(stage: Stage) -> str:
     rolled = {name for name, generation in after.items() if generation != before[name]}
     _expect(rolled, {"cart", "catalog", "checkout"}, "Deployments that changed")
     fact = f"{len(rolled)} of {len(after)} Deployments restarted: those that mount prices"
-    stage.fact(fact)
-    return fact
+    return stage.fact(fact)
 
 
 def spread(stage: Stage) -> str:
@@ -63,8 +59,7 @@ def spread(stage: Stage) -> str:
     inside = {_key(item) for item in workloads if item["metadata"]["namespace"] == "shop"}
     _expect({_key(item) for item in labelled}, inside, "workloads with the label")
     fact = f"team=payments on all {len(labelled)} workloads of namespace shop, on none elsewhere"
-    stage.fact(fact)
-    return fact
+    return stage.fact(fact)
 
 
 def roll_out(stage: Stage) -> str:
@@ -113,15 +108,13 @@ def admit(stage: Stage) -> str:
     (pod,) = stage.items("pods", "-n", "shop", "--field-selector=metadata.name=visitor")
     _expect(set(_containers(pod["spec"])), {"visitor", "log-agent"}, "containers of the Pod")
     stage.say("This needed no request. Existing objects are processed by one request per rule:")
-    with stage.waiting("waiting for the requests"):
-        wait_until(
-            lambda: (
-                {_state(item) for item in stage.requests("log-agent")}
-                == {"Completed", "Immutable"}
-            ),
-            within=_WITHIN,
-            what="the requests of policy log-agent have come to an end",
-        )
+    states = {"Completed", "Immutable"}
+    _until(
+        stage,
+        "waiting for the requests",
+        lambda: {_state(item) for item in stage.requests("log-agent")} == states,
+        "the requests of policy log-agent have come to an end",
+    )
     stage.show_requests("log-agent")
     stage.say(
         "The containers of a Pod cannot be changed, so that request waits after one attempt:"
@@ -137,9 +130,7 @@ def admit(stage: Stage) -> str:
         it for it in deployments if "log-agent" in _containers(it["spec"]["template"]["spec"])
     ]
     _expect(len(agents), len(deployments), "Deployments with the sidecar")
-    fact = f"a new Pod got the sidecar, and so did {len(agents)} existing Deployments"
-    stage.fact(fact)
-    return fact
+    return stage.fact(f"a new Pod got the sidecar, and so did {len(agents)} existing Deployments")
 
 
 def forbidden(stage: Stage) -> str:
@@ -151,20 +142,18 @@ def forbidden(stage: Stage) -> str:
     _expect("auth check fails" in said, expected=True, what="policy refused")
     stage.say("The refusal ends with the role to apply. With that role, the policy is accepted:")
     stage.apply("grant-cronjobs.yaml")
-    with stage.waiting("waiting until the right is in force"):
-        _may_suspend(stage, granted=True)
+    _may_suspend(stage, "waiting until the right is in force", granted=True)
     stage.apply_policy("maintenance")
     stage.say("Later, the right is revoked. What happens to the next trigger?")
     stage.kubectl("delete", "clusterrole", "retrofit-cronjobs")
-    with stage.waiting("waiting until the right is gone"):
-        _may_suspend(stage, granted=False)
+    _may_suspend(stage, "waiting until the right is gone", granted=False)
     stage.kubectl("label", "namespace", "shop", "maintenance=on")
-    with stage.waiting("waiting for the first attempt"):
-        request = wait_until(
-            lambda: _first(stage.requests("maintenance"), _attempted),
-            within=_WITHIN,
-            what="the request of policy maintenance has been tried",
-        )
+    request = _until(
+        stage,
+        "waiting for the first attempt",
+        lambda: _first(stage.requests("maintenance"), _attempted),
+        "the request of policy maintenance has been tried",
+    )
     stage.show_requests("maintenance")
     stage.say("The request stays Pending, and names the cause and the right (as does -o wide):")
     name = request["metadata"]["name"]
@@ -178,8 +167,7 @@ def forbidden(stage: Stage) -> str:
     (job,) = stage.items("cronjobs", "-n", "shop")
     _expect(job["spec"]["suspend"], expected=True, what="CronJob suspended")
     fact = f"refused with the role to grant; taken away and given back, it went on in {took:.1f} s"
-    stage.fact(fact)
-    return fact
+    return stage.fact(fact)
 
 
 def speak(stage: Stage) -> str:
@@ -202,8 +190,7 @@ def speak(stage: Stage) -> str:
     images = {container["image"] for container in pod["spec"]["containers"]}
     _expect("mirror.example.com/shop/web:2.1" in images, expected=True, what="image of the Pod")
     fact = "a ModRule sent a Pod to the mirror, and another one refused one without a version"
-    stage.fact(fact)
-    return fact
+    return stage.fact(fact)
 
 
 def guard(stage: Stage) -> str:
@@ -235,8 +222,7 @@ def guard(stage: Stage) -> str:
     stage.kubectl("annotate", "namespace", "archive", "delete=yes")
     stage.kubectl("delete", "namespace", "archive", "--wait=false")
     fact = "a Pod got half of its limits as requests; its namespace was deleted once confirmed"
-    stage.fact(fact)
-    return fact
+    return stage.fact(fact)
 
 
 def copy(stage: Stage) -> str:
@@ -254,9 +240,7 @@ def copy(stage: Stage) -> str:
     _copies(stage, {"prices-copy"})
     stage.kubectl("get", "configmaps", "-n", "shop")
     stage.kubectl("get", "hooks", "-n", "shop")
-    fact = "a hook made two copies, and deleted one when its original was deleted"
-    stage.fact(fact)
-    return fact
+    return stage.fact("a hook made two copies, and deleted one when its original was deleted")
 
 
 def _copies(stage: Stage, wanted: set[str]) -> None:
@@ -264,8 +248,7 @@ def _copies(stage: Stage, wanted: set[str]) -> None:
         names = (item["metadata"]["name"] for item in stage.items("configmaps", "-n", "shop"))
         return {name for name in names if name.endswith("-copy")} == wanted
 
-    with stage.waiting("waiting for the hook"):
-        wait_until(there, within=_WITHIN, what=f"the copies are {', '.join(sorted(wanted))}")
+    _until(stage, "waiting for the hook", there, f"the copies are {', '.join(sorted(wanted))}")
 
 
 SCENES: tuple[Callable[[Stage], str], ...] = (
@@ -284,16 +267,22 @@ def _heal(stage: Stage) -> float:
     """Wait until the request is finished, and return the seconds that it took."""
     clock = SystemClock()
     began = clock.monotonic()
-    with stage.waiting("waiting until the controller notices"):
-        wait_until(
-            lambda: _first(stage.requests("maintenance"), _final),
-            within=_WITHIN,
-            what="the request is finished",
-        )
+    _until(
+        stage,
+        "waiting until the controller notices",
+        lambda: _first(stage.requests("maintenance"), _final),
+        "the request is finished",
+    )
     return clock.monotonic() - began
 
 
-def _may_suspend(stage: Stage, *, granted: bool) -> None:
+def _until(stage: Stage, shown: str, condition: Callable[[], T | None], what: str) -> T:
+    """Show a text until a condition is met, and return its result."""
+    with stage.waiting(shown):
+        return wait_until(condition, within=_WITHIN, what=what)
+
+
+def _may_suspend(stage: Stage, shown: str, *, granted: bool) -> None:
     account = f"--as=system:serviceaccount:{NAMESPACE}:kyverno-background-controller"
 
     def settled() -> bool:
@@ -303,7 +292,7 @@ def _may_suspend(stage: Stage, *, granted: bool) -> None:
             said = "no"  # kubectl reports "no" by its exit code.
         return (said.strip() == "yes") is granted
 
-    wait_until(settled, within=_WITHIN, what="the API server honours the role")
+    _until(stage, shown, settled, "the API server honours the role")
 
 
 def _finished(stage: Stage, policy: str) -> None:
@@ -314,9 +303,7 @@ def _finished(stage: Stage, policy: str) -> None:
         return requests if requests and all(map(_final, requests)) else None
 
     what = f"the request of policy {policy} is finished"
-    with stage.waiting("waiting for the request"):
-        requests = wait_until(finished, within=_WITHIN, what=what)
-    for request in requests:
+    for request in _until(stage, "waiting for the request", finished, what):
         status = request["status"]
         _expect(status["state"], "Completed", f"state ({status.get('message', '')})")
 
@@ -367,4 +354,4 @@ def _fleet() -> Iterator[str]:
 
 def _expect(seen: object, expected: object, what: str) -> None:
     if seen != expected:
-        raise Unexpected(f"{what}: expected {expected}, saw {seen}")
+        raise RetrofitError(f"{what}: expected {expected}, saw {seen}")

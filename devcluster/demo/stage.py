@@ -39,9 +39,10 @@ class Stage:
         """Print one or more sentences."""
         self.console.print(f"\n{text}", markup=False, highlight=False)
 
-    def fact(self, text: str) -> None:
-        """Print the result of a scene."""
+    def fact(self, text: str) -> str:
+        """Print and return the result of a scene."""
         self.console.print(Text(f"\n=> {text}", style="bold green"))
+        return text
 
     def excerpt(self, name: str, start: str) -> None:
         """Print a file of objects from the first line that starts with a text."""
