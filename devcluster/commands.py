@@ -164,12 +164,12 @@ def status(context: click.Context, *, directory: Path) -> None:
     if not found:
         _note(f"Nothing runs in {directory}; `retrofit dev up` starts a cluster")
         context.exit(1)
-    parts_of_it = [member for group in found.groups() for member in group.members]
-    conditions = [_condition(process) for process in parts_of_it]
     rows = [
-        (process.name, str(process.pid), condition)
-        for process, condition in zip(parts_of_it, conditions, strict=True)
+        (process.name, str(process.pid), _condition(process))
+        for group in found.groups()
+        for process in group.members
     ]
+    conditions = {condition for _, _, condition in rows}
     click.echo(f"server      {found.server}")
     click.echo(f"kubeconfig  {found.kubeconfig}")
     layout = parts.Layout(directory=directory)
@@ -182,7 +182,7 @@ def status(context: click.Context, *, directory: Path) -> None:
     if _ENDED in conditions:
         again = f"retrofit dev up --dir {shlex.quote(str(directory))}"
         _note(f"The log of what has ended says why; `{again}` starts it again")
-    context.exit(0 if {*conditions} <= {"running", "ready"} else 1)
+    context.exit(0 if conditions <= {"running", "ready"} else 1)
 
 
 _LOGS_EPILOG = """\b

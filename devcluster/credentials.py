@@ -79,7 +79,6 @@ def create(
     signed = _server(issuer, server.public_key(), authority, clock, addresses)
     shown = _sign(
         _builder(_name(WEBHOOK_CLIENT), issuer, client.public_key(), clock),
-        client.public_key(),
         authority,
         ExtendedKeyUsageOID.CLIENT_AUTH,
     )
@@ -144,15 +143,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _authority(name: x509.Name, key: ec.EllipticCurvePrivateKey, clock: Clock) -> x509.Certificate:
-    builder = _builder(name, name, key.public_key(), clock)
-    builder = builder.add_extension(
-        x509.BasicConstraints(ca=True, path_length=None), critical=True
-    )
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    builder = builder.add_extension(
-        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-    )
-    return builder.sign(key, hashes.SHA256())
+    return _builder(name, name, key.public_key(), clock, ca=True).sign(key, hashes.SHA256())
 
 
 def _server(
@@ -171,23 +162,15 @@ def _server(
     ]
     builder = _builder(_name("kube-apiserver"), issuer, public, clock)
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return _sign(builder, public, authority, ExtendedKeyUsageOID.SERVER_AUTH)
+    return _sign(builder, authority, ExtendedKeyUsageOID.SERVER_AUTH)
 
 
 def _sign(
     builder: x509.CertificateBuilder,
-    public: ec.EllipticCurvePublicKey,
     authority: ec.EllipticCurvePrivateKey,
     purpose: x509.ObjectIdentifier,
 ) -> x509.Certificate:
-    builder = builder.add_extension(
-        x509.BasicConstraints(ca=False, path_length=None), critical=True
-    )
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-    builder = builder.add_extension(
-        x509.SubjectKeyIdentifier.from_public_key(public), critical=False
-    )
     builder = builder.add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False
     )
@@ -195,9 +178,14 @@ def _sign(
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, clock: Clock
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    clock: Clock,
+    *,
+    ca: bool = False,
 ) -> x509.CertificateBuilder:
-    return x509.CertificateBuilder(
+    builder = x509.CertificateBuilder(
         subject_name=subject,
         issuer_name=issuer,
         public_key=public,
@@ -205,6 +193,9 @@ def _builder(
         not_valid_before=clock.now() - _LEEWAY,
         not_valid_after=clock.now() + _LIFETIME,
     )
+    builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=ca), critical=True)
+    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -114,7 +114,6 @@ def free_ports(count: int) -> Iterator[int]:
 
 
 def _bound(listener: socket.socket) -> int:
-    """Bind a socket to a port that is free, and return the port."""
     while True:
         port = choice(_PORTS)
         try:
