@@ -4,10 +4,12 @@ A document is read to its end in spite of errors, so that its author sees all of
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.engine.reading import kind_of
 from reconciler.errors import ErrorList, InvalidPolicy
+
+_Value = TypeVar("_Value")
 
 
 class Fields:
@@ -59,28 +61,27 @@ class Fields:
         self._known.add(name)
         return self._raw.get(name)
 
+    def _typed(self, name: str, kind: type[_Value], wanted: str) -> _Value | None:
+        """Read a value of a type; None if it is missing or of another type."""
+        value = self.raw(name)
+        if isinstance(value, kind):
+            return value
+        if name in self._raw:
+            self.refuse(name, f"expected {wanted}, got {kind_of(value)}")
+        return None
+
     def text(self, name: str, default: str = "", *, among: Sequence[str] = ()) -> str:
         """Read a text, which must be one of ``among`` if given."""
-        value = self.raw(name)
-        if name not in self._raw:
-            return default
-        if not isinstance(value, str):
-            self.refuse(name, f"expected a string, got {kind_of(value)}")
-            return default
-        if among and value not in among:
+        value = self._typed(name, str, "a string")
+        if value is not None and among and value not in among:
             self.refuse(name, f"{value!r} is not known, use {' or '.join(among)}")
             return default
-        return value
+        return default if value is None else value
 
     def boolean(self, name: str, *, default: bool) -> bool:
         """Read true or false."""
-        value = self.raw(name)
-        if name not in self._raw:
-            return default
-        if not isinstance(value, bool):
-            self.refuse(name, f"expected true or false, got {kind_of(value)}")
-            return default
-        return value
+        value = self._typed(name, bool, "true or false")
+        return default if value is None else value
 
     def integer(self, name: str) -> int | None:
         """Read a whole number; None if it is missing."""
@@ -96,15 +97,10 @@ class Fields:
 
     def items(self, name: str, *, least: int = 0) -> tuple[Any, ...]:
         """Read a list of any values; empty if it is missing."""
-        value = self.raw(name)
-        if name not in self._raw:
-            return ()
-        if not isinstance(value, list):
-            self.refuse(name, f"expected a list, got {kind_of(value)}")
-            return ()
-        if len(value) < least:
+        value = self._typed(name, list, "a list")
+        if value is not None and len(value) < least:
             self.refuse(name, "is empty: list at least one item, or omit the field")
-        return tuple(value)
+        return tuple(value or ())
 
     def texts(self, name: str, *, least: int = 0, among: Sequence[str] = ()) -> tuple[str, ...]:
         """Read a list of texts, each of which must be one of ``among`` if given."""

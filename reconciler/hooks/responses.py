@@ -8,13 +8,15 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
 from reconciler.engine.reading import kind_of
 from reconciler.errors import InvalidPolicy
 from reconciler.hooks.values import json_values
+
+_Value = TypeVar("_Value")
 
 _ADMISSION: Final = "$VALIDATING_RESPONSE_PATH"
 _CONVERSION: Final = "$CONVERSION_RESPONSE_PATH"
@@ -68,7 +70,7 @@ def parse_admission(text: str) -> AdmissionAnswer:
         InvalidPolicy: It is not a valid answer.
     """
     fields = _fields(text, _ADMISSION)
-    allowed, message = fields.boolean("allowed"), fields.text("message")
+    allowed, message = fields.read("allowed", bool, "true or false"), fields.text("message")
     if allowed is None and not message:
         message = f"the hook did not set allowed in {_ADMISSION}"
     return AdmissionAnswer(
@@ -98,33 +100,26 @@ class _Fields:
         self._raw = {name.lower(): value for name, value in raw.items() if value is not None}
         self._place = place
 
-    def boolean(self, name: str) -> bool | None:
+    def read(self, name: str, kind: type[_Value], wanted: str) -> _Value | None:
         value = self._raw.get(name.lower())
-        if value is not None and not isinstance(value, bool):
-            self._refuse(name, f"expected true or false, got {kind_of(value)}")
+        if value is not None and not isinstance(value, kind):
+            place = f"{self._place}: {name}"
+            raise InvalidPolicy(place, f"expected {wanted}, got {kind_of(value)}")
         return value
 
     def text(self, name: str) -> str:
-        value = self._raw.get(name.lower(), "")
-        if not isinstance(value, str):
-            self._refuse(name, f"expected a string, got {kind_of(value)}")
-        return value
+        return self.read(name, str, "a string") or ""
 
     def items(self, name: str) -> list[Any]:
-        value = self._raw.get(name.lower(), [])
-        if not isinstance(value, list):
-            self._refuse(name, f"expected a list, got {kind_of(value)}")
-        return value
+        return self.read(name, list, "a list") or []
 
     def texts(self, name: str) -> tuple[str, ...]:
         found = self.items(name)
         for index, item in enumerate(found):
             if not isinstance(item, str):
-                self._refuse(f"{name}[{index}]", f"expected a string, got {kind_of(item)}")
+                place = f"{self._place}: {name}[{index}]"
+                raise InvalidPolicy(place, f"expected a string, got {kind_of(item)}")
         return tuple(found)
-
-    def _refuse(self, name: str, reason: str) -> NoReturn:
-        raise InvalidPolicy(f"{self._place}: {name}", reason)
 
 
 def _fields(text: str, place: str) -> _Fields:
