@@ -6,7 +6,7 @@ refused: 7 for Sunday, `L`, `W`, `#`, `CRON_TZ=`. If day of month and day of wee
 either may match; a field that begins with `*` or `?`, even with a step, counts as not limited.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -66,9 +66,9 @@ class _Field:
         return min((item for item in self.values if item >= value), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Calendar:
-    """A schedule of crontab fields, which apply to the local time of a zone."""
+    """A schedule of crontab fields, in the order of `_FIELDS`, in the local time of a zone."""
 
     second: _Field
     minute: _Field
@@ -76,7 +76,7 @@ class Calendar:
     day: _Field
     month: _Field
     weekday: _Field
-    zone: tzinfo
+    zone: tzinfo = field(kw_only=True)
 
     def next(self, after: datetime) -> datetime | None:
         """Return the next due time after a moment, in UTC and whole seconds.
@@ -136,18 +136,19 @@ class Interval:
         return moment + timedelta(seconds=self.seconds)
 
 
-def parse_crontab(text: str, *, location: str, zone: tzinfo = UTC) -> Calendar | Interval:
-    """Parse a crontab; the zone is for one that names none.
+def parse_crontab(text: str, *, location: str) -> Calendar | Interval:
+    """Parse a crontab.
 
     Raises:
         InvalidPolicy: It is not a valid crontab.
     """
+    zone: tzinfo = UTC
     if text.startswith(_ZONE):
         name, space, text = text.removeprefix(_ZONE).partition(" ")
         if not space:
             reason = f"nothing follows the time zone {name!r}: write fields after it"
             raise InvalidPolicy(location, reason)
-        zone, text = zone if name == "Local" else _zone(name, location), text.strip()
+        zone, text = _zone(name, location), text.strip()
     if text.startswith(_EVERY):
         return _interval(text.removeprefix(_EVERY), location)
     if text.startswith("@"):
@@ -159,7 +160,7 @@ def parse_crontab(text: str, *, location: str, zone: tzinfo = UTC) -> Calendar |
 
 
 def _zone(name: str, location: str) -> tzinfo:
-    if name in {"", "UTC"}:
+    if name in {"", "UTC", "Local"}:
         return UTC
     try:
         return ZoneInfo(name)
@@ -183,16 +184,7 @@ def _calendar(text: str, location: str, zone: tzinfo) -> Calendar:
         reason = f"expected 5 fields, or 6 with seconds first, got {len(parts)}"
         raise InvalidPolicy(location, reason)
     fields = [_field(part, bounds, location) for part, bounds in zip(parts, _FIELDS, strict=True)]
-    second, minute, hour, day, month, weekday = fields
-    return Calendar(
-        second=second,
-        minute=minute,
-        hour=hour,
-        day=day,
-        month=month,
-        weekday=weekday,
-        zone=zone,
-    )
+    return Calendar(*fields, zone=zone)
 
 
 def _field(text: str, bounds: _Bounds, location: str) -> _Field:
