@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import SystemClock
 from reconciler.errors import Interrupted, InvalidPolicy
 from reconciler.execution import workspace
 from reconciler.execution.discovery import Executable
@@ -68,7 +68,6 @@ class Executables:
     folder: Path
     environment: Mapping[str, str]
     limits: HookLimits = field(default_factory=HookLimits)
-    clock: Clock = field(default_factory=SystemClock)
     keep_files: bool = False
 
     async def config(self, executable: Executable) -> str:
@@ -86,7 +85,7 @@ class Executables:
             if len(printed) <= most:
                 printed.extend(data)
 
-        errors = _Stream(self.clock, "stderr", _ignore)
+        errors = _Stream("stderr", lambda _line, _stream: None)
         files = self._workspace("")
         try:
             process = HookProcess.start(
@@ -124,8 +123,8 @@ class Executables:
             _check_program(executable)
         except InvalidPolicy as error:
             return Answer(failure=RunFailure(reason=error.reason))
-        output = _Stream(self.clock, "stdout", say)
-        errors = _Stream(self.clock, "stderr", say)
+        output = _Stream("stdout", say)
+        errors = _Stream("stderr", say)
         files = self._workspace(context)
         try:
             process = HookProcess.start(
@@ -173,8 +172,8 @@ class Executables:
 class _Stream:
     """One stream of a run, line by line."""
 
-    def __init__(self, clock: Clock, name: str, say: Say) -> None:
-        self._clock = clock
+    def __init__(self, name: str, say: Say) -> None:
+        self._clock = SystemClock()
         self._name = name
         self._say = say
         self.lines = LineReader()
@@ -186,10 +185,6 @@ class _Stream:
     def finish(self) -> None:
         for line in self.lines.finish(self._clock.monotonic()):
             self._say(line, self._name)
-
-
-def _ignore(line: str, stream: str) -> None:
-    del line, stream
 
 
 def _check_program(executable: Executable) -> None:

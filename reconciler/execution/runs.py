@@ -1,10 +1,10 @@
 """The ports `Runs` and `Answers` for executable hooks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import SystemClock
 from reconciler.errors import InvalidPolicy
 from reconciler.execution.discovery import Executable
 from reconciler.execution.executables import Answer, Executables
@@ -69,7 +69,6 @@ class ExecutableRuns:
     metrics: HookMetrics
     observer: RunObserver
     seconds: float | None = None
-    clock: Clock = field(default_factory=SystemClock)
 
     async def run(
         self, hook: HookRef, config: HookConfig, contexts: Sequence[Mapping[str, Any]]
@@ -118,13 +117,14 @@ class ExecutableRuns:
         def say(line: str, stream: str) -> None:
             self.observer.said(run, line, stream)
 
-        begun = self.clock.monotonic()
+        clock = SystemClock()
+        begun = clock.monotonic()
         context = render_json(list(contexts))
         answer = await self.executables.run(executable, context, say, seconds=seconds)
         for problem in problems_of(answer):
             self.observer.noticed(run, problem)
         result = read(run, answer)
-        self.observer.ended(run, answer, self.clock.monotonic() - begun, result.failure)
+        self.observer.ended(run, answer, clock.monotonic() - begun, result.failure)
         return result
 
     def _result(self, run: RunLabels, answer: Answer) -> RunResult:

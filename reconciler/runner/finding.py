@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.api.meta import Object, PolicyRef, policy_ref
+from reconciler.api.meta import Object, PolicyRef
 from reconciler.errors import ErrorList, InvalidPolicy
-from reconciler.execution.configuring import read_printed
 from reconciler.execution.discovery import Executable, find_executables
 from reconciler.execution.executables import Executables
 from reconciler.execution.naming import object_names
@@ -16,6 +15,7 @@ from reconciler.hooks.config import decode_text
 from reconciler.hooks.declared import HOOKS, is_executable
 from reconciler.hooks.webhooks import NAME_RULE, is_webhook_name
 from reconciler.services.hooks.answering import AnsweredHook
+from reconciler.services.hooks.compiling import read_printed
 from reconciler.services.hooks.registration import RegisteredHook
 from reconciler.services.ports.jq import Jq
 
@@ -123,5 +123,6 @@ def _why_no_name(name: str, owner: str | None) -> str:
 
 
 def _ref(namespace: str, name: str) -> PolicyRef:
-    meta = {"namespace": namespace, "name": name}
-    return policy_ref({"apiVersion": HOOKS.api_version, "kind": HOOKS.kind, "metadata": meta})
+    return PolicyRef(
+        api_version=HOOKS.api_version, kind=HOOKS.kind, namespace=namespace, name=name
+    )

@@ -12,12 +12,12 @@ import click
 
 from reconciler.cli.output.screen import warn
 from reconciler.errors import InvalidPolicy, InvalidSetting
-from reconciler.execution.configuring import read_printed
 from reconciler.execution.discovery import Executable, find_executables
 from reconciler.execution.environment import clean_environment
 from reconciler.execution.executables import Executables
 from reconciler.hooks.bindings import HookConfig
 from reconciler.isolation.jq import JqWorkers
+from reconciler.services.hooks.compiling import read_printed
 from reconciler.services.ports.jq import Jq
 
 _CLUSTER: Final = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
