@@ -56,10 +56,6 @@ _FORMATS: Final = {"json": "json", "text": "console", "color": "console"}
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class LeaseLost(RetrofitError):
-    """The Lease was lost, so another process may lead now."""
-
-
 async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     """Log the notes on settings without effect, and run until a signal ends it.
 
@@ -162,7 +158,8 @@ class Program:
         election.started.subscribe(self._won.set)
         election.lost.subscribe(self._lost.set)
         events = KubeEvents(self.client, self.clock, instance=identity)
-        output = self._output(found)
+        proxied = sys.stdout if self.settings.proxy_json else None
+        output = RunOutput(log=self.log, metrics=self.metrics, known=found.known, proxied=proxied)
         runs = self._runs(executables, found, output)
         answering = AnsweringHooks.of(
             self.client,
@@ -233,10 +230,6 @@ class Program:
 
     def _limits(self, grace: float) -> HookLimits:
         return HookLimits(memory=self.settings.hook_memory, grace=grace)
-
-    def _output(self, found: FoundHooks) -> RunOutput:
-        proxied = sys.stdout if self.settings.proxy_json else None
-        return RunOutput(log=self.log, metrics=self.metrics, known=found.known, proxied=proxied)
 
     def _runs(
         self, executables: Executables, found: FoundHooks, output: RunOutput
@@ -338,7 +331,7 @@ class Program:
 
     async def _end_when_lost(self) -> None:
         await self._lost.wait()
-        raise LeaseLost("lost the Lease: exiting, so that only the new leader works")
+        raise RetrofitError("lost the Lease: exiting, so that only the new leader works")
 
 
 def own_namespace() -> str:
