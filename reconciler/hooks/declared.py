@@ -139,7 +139,7 @@ def compile_hook(obj: Object) -> DeclaredHook:
     if not executable:
         _check_lengths(spec)
     with ErrorList() as errors:
-        config = errors.attempt(_config, spec)
+        config = errors.attempt(_config, spec) or HookConfig()
         if not isinstance(executable, str):
             reason = f"expected a string, got {kind_of(executable)}"
             errors.add(InvalidPolicy("spec.executable", reason))
@@ -147,13 +147,10 @@ def compile_hook(obj: Object) -> DeclaredHook:
             reason = "cannot be combined with executable: remove one of them"
             errors.add(InvalidPolicy("spec.run", reason))
         elif not executable:
-            run = errors.attempt(_run, spec.get("run"))
-            for index, text in enumerate(run.texts if run is not None else ()):
+            run = errors.attempt(_run, spec.get("run")) or DeclaredRun()
+            for index, text in enumerate(run.texts):
                 _check_confined(text, ref.namespace, f"spec.run.operations[{index}]", errors)
-            if config is not None:
-                _check_declared(config, ref.namespace, errors)
-    if config is None:
-        raise InvalidPolicy("spec", "cannot be read")
+            _check_declared(config, ref.namespace, errors)
     if ref.namespace and not executable:
         config = _confined(config, ref.namespace)
     return DeclaredHook(
@@ -191,11 +188,11 @@ def _config(spec: Mapping[str, Any]) -> HookConfig:
     try:
         return read_config({"configVersion": VERSION, **bound})
     except InvalidPolicy as error:
-        with ErrorList() as errors:
-            for problem in (error, *error.others):
-                place = f"spec.{problem.location}" if problem.location else "spec"
-                errors.add(InvalidPolicy(place, problem.reason))
-        raise
+        errors = ErrorList()
+        for problem in (error, *error.others):
+            place = f"spec.{problem.location}" if problem.location else "spec"
+            errors.add(InvalidPolicy(place, problem.reason))
+        raise errors.combined() from error
 
 
 def _confined(config: HookConfig, namespace: str) -> HookConfig:

@@ -200,11 +200,10 @@ def patched_metadata(
     if operation is OperationType.MERGE_PATCH and isinstance(patch, Mapping):
         meta = patch.get("metadata", {})
         return fields & meta.keys() if isinstance(meta, Mapping) else fields
-    found: frozenset[str] = frozenset()
-    if operation is OperationType.JSON_PATCH and isinstance(patch, list):
-        for step in patch:
-            found |= _stepped(step, fields) if isinstance(step, Mapping) else frozenset()
-    return found
+    if operation is not OperationType.JSON_PATCH or not isinstance(patch, list):
+        return frozenset()
+    steps = (_stepped(step, fields) for step in patch if isinstance(step, Mapping))
+    return frozenset[str]().union(*steps)
 
 
 def _stepped(step: Mapping[str, Any], fields: frozenset[str]) -> frozenset[str]:

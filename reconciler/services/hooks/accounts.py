@@ -403,7 +403,4 @@ class HookAccounts:
 
 
 def _is_newer(one: Object, other: Object) -> bool:
-    try:
-        return int(resource_version(one)) >= int(resource_version(other))
-    except ValueError:
-        return True
+    return version_number(resource_version(one)) >= version_number(resource_version(other))

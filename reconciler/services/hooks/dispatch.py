@@ -174,7 +174,6 @@ class HookDispatcher:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _start(self) -> None:
-        """Start every run that is due."""
         self._woken.clear()
         for key in [key for key, task in self._running.items() if task.done()]:
             self._running.pop(key).result()
@@ -425,5 +424,4 @@ def _uid(hook: Object | None) -> str:
 
 
 def _first(line: _Line) -> UpdateRequest:
-    """Return the first request that waits in a queue."""
     return line.members[line.queue.waiting[0].order][0]

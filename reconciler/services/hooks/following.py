@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from reconciler.api.meta import Kind, Object, ref_of, resource_version, version_number
 from reconciler.clock import Clock
+from reconciler.engine.confidential import is_secret
 from reconciler.errors import Gone, NoKindMatch, Unavailable
 from reconciler.hooks.bindings import DELETED, KubernetesBinding
 from reconciler.hooks.contexts import Context, of_change, of_synchronization
@@ -31,7 +32,6 @@ from reconciler.services.ports.watching import WatchEvent, Watching, WatchScope
 _SHORTEST: Final = 1.0
 _TOGETHER: Final = 500
 _EVENTS: Final = {"ADDED": "Added", "MODIFIED": "Modified", "DELETED": "Deleted"}
-_SECRET: Final = ("", "Secret")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -358,7 +358,9 @@ class Informer:
             at=version,
             resource=ref_of(obj),
             watched=self._digest,
-            confidential=bool(context.shown) and not context.group and self._is_secret,
+            confidential=bool(context.shown)
+            and not context.group
+            and is_secret(self._followed.group, self._followed.kind),
             partial=partial,
         )
         await self.recorder.add(record)
@@ -397,10 +399,6 @@ class Informer:
         if self._kind is None:
             raise NoKindMatch(f"{self.binding.kind!r} was not looked up")
         return self._kind
-
-    @property
-    def _is_secret(self) -> bool:
-        return (self._followed.group, self._followed.kind) == _SECRET
 
     def _watched(self) -> WatchScope:
         selection = self.binding.selection

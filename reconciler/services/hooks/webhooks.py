@@ -101,7 +101,7 @@ class HookWebhooks:
         live = await self.webhooks.get(ref)
         if live is not None and (reason := self._why_foreign(live)):
             raise Conflict(f"{ref} {reason}: choose another name with {_NAME_FLAG}", status=409)
-        left, refused = list(asked), dict[str, str]()
+        left, refused = asked, dict[str, str]()
         kept = self._unknown(live, asked)
         try:
             await self._put(ref, live, left, kept)
