@@ -41,9 +41,6 @@ class Cluster:
     """A cluster accessed with its administrator's kubeconfig.
 
     Attributes:
-        kubeconfig: Kubeconfig of the administrator.
-        directory: Folder for files about this cluster.
-        server: Address of the API server.
         webhook_callers: CA and common name of the client certificate that the API server
             presents to webhooks; None if it may present none.
     """
@@ -177,7 +174,6 @@ class ControlPlane(Cluster):
     them, unless `detach` was called.
 
     Attributes:
-        credentials: Credential files and tokens with which it was started.
         audit_log: Path of the audit log, or None without one.
         start_seconds: Seconds until the API was usable.
     """

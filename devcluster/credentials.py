@@ -34,11 +34,9 @@ class Credentials:
     Attributes:
         ca: CA certificate that clients trust.
         certificate: The API server's serving certificate, for loopback.
-        key: Private key of the serving certificate.
         webhook_client: Client certificate for webhooks, with its key in the same file.
         people: CA of client certificates that the cluster signs on request; webhooks do not
             accept these.
-        people_key: Private key of that CA.
         account_key: Signs ServiceAccount tokens.
         account_public: Verifies ServiceAccount tokens.
         tokens: The API server's token file.

@@ -26,7 +26,6 @@ class Up:
     """The options of `up`.
 
     Attributes:
-        audit_log: Whether to log every API request.
         cluster_only: Whether to install nothing and start no programs.
         overlay: Overlay of the manifests to install; empty for that of the last time, or ``demo``.
     """

@@ -19,7 +19,6 @@ class Process:
     """A process that outlives the command that started it.
 
     Attributes:
-        name: Name of the program, such as ``kube-apiserver``.
         mark: Start time in the system's format; detects a reused process id.
         health: URL that answers 200 when the process is ready; empty if there is none.
     """
@@ -81,11 +80,9 @@ class State:
     """The state of one `retrofit dev up`.
 
     Attributes:
-        server: Address of the API server.
         cluster: The control plane; None for an existing cluster.
         programs: The admission server and the controller; None with --cluster-only.
         overlay: Overlay of the manifests that are installed; empty where none is.
-        audit_log: Whether the API server logs every request.
     """
 
     kubeconfig: str

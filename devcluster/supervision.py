@@ -25,7 +25,6 @@ class Supervision:
     Not safe for use from several threads at once.
 
     Attributes:
-        pid: Process id of the supervisor.
         pids: Last known process ids of the running programs, by name.
     """
 

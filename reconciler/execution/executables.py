@@ -60,9 +60,7 @@ class Executables:
     """Runs executables.
 
     Attributes:
-        folder: The folder for the files of runs.
         environment: That of a hook, without the variables that name its files.
-        keep_files: Keep the files after a run, for debugging.
     """
 
     folder: Path

@@ -38,7 +38,6 @@ class Context:
     """One reason for a run, with its data.
 
     Attributes:
-        binding: Name of the binding.
         event: One of `EVENTS` for the type `EVENT`, else empty.
         shown: Fields for the object of an event, or for the review of the API server.
         snapshots: Names of the bindings whose snapshots are included.

@@ -62,7 +62,6 @@ class Operation:
     """One operation on an object.
 
     Attributes:
-        location: Its location among the documents.
         api_version: Empty for the preferred version of the kind.
         kind: A kind, a plural or a short name, in any case.
         namespace: Empty for a cluster-scoped object.

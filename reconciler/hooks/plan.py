@@ -40,7 +40,6 @@ class Step:
         uncertain: It was or may have been sent without an answer: it may be done, in which case
             the object to create exists.
         outcome: An `Outcome`; empty while the step is open.
-        message: Why it failed.
     """
 
     document: Mapping[str, Any]

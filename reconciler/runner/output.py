@@ -21,7 +21,6 @@ class RunOutput:
     """Receives the output and the results of runs.
 
     Attributes:
-        known: All executables.
         proxied: Destination of JSON lines of hooks, with fields of the run added; None to log
             them like any other line.
     """

@@ -66,17 +66,7 @@ class WebhookSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSettings:
-    """The settings of one process.
-
-    Attributes:
-        secure_metrics_port: Port of the metrics over HTTPS; 0 for the port of the probes.
-        hook_parallel: Limit of concurrent processes that answer the API server.
-        hook_env: Names of additional environment variables for hooks.
-        hook_memory: Limit of a process's address space in bytes; 0 for no limit.
-        hook_timeout: Limit of a run in seconds; 0 for no limit.
-        lease: Time-outs of the leader election.
-        pod_uid: Uid of the Pod, whose restarted container takes over at once; may be empty.
-    """
+    """The settings of one process; the texts of their options describe them."""
 
     hooks_dir: Path
     tmp_dir: Path

@@ -82,12 +82,7 @@ class WebhookDeps:
 
 @dataclass(slots=True, kw_only=True)
 class AnsweringServer:
-    """One port at which the API server calls hooks.
-
-    Attributes:
-        name: Name of the server, for messages.
-        posts: Handlers by path.
-    """
+    """One port at which the API server calls hooks."""
 
     name: str
     settings: WebhookSettings

@@ -105,11 +105,7 @@ class Snapshots(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCalls:
-    """Runs hooks concurrently, up to a limit.
-
-    Attributes:
-        turns: Limits the number of concurrent processes.
-    """
+    """Runs hooks concurrently, up to a limit."""
 
     answers: Answers
     snapshots: Snapshots

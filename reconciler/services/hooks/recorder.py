@@ -44,7 +44,6 @@ class RecorderDeps:
 
     Attributes:
         order: Returns the next position in a queue.
-        stored: Called with each request that is stored.
         most: Bytes of JSON up to which several records share one request.
     """
 

@@ -24,9 +24,6 @@ class HookRequests:
     """Reads and writes the requests of hooks.
 
     The progress of plans is kept here as well, because it may be ahead of what could be stored.
-
-    Attributes:
-        ended: Called with each request that has ended.
     """
 
     requests: Requests

@@ -40,11 +40,7 @@ _TERM: Final = 32
 
 @dataclass(slots=True, kw_only=True)
 class Orders:
-    """Order numbers of requests in queues: later ones are higher, across changes of the leader.
-
-    Attributes:
-        term: Returns the number of the current leader's term.
-    """
+    """Order numbers of requests in queues: later ones are higher, in the terms of all leaders."""
 
     term: Callable[[], int]
     _last: int = 0
