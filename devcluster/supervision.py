@@ -78,7 +78,7 @@ class Supervision:
         """
         self._grace = max(self._grace, grace)
         self._exits.pop(name, None)
-        self._order(
+        answer = self._ask(
             do="start",
             name=name,
             argv=list(argv),
@@ -88,7 +88,6 @@ class Supervision:
             signal=int(stop_signal),
             grace=grace,
         )
-        answer = self._answer()
         if answer["did"] == "fail":
             raise Unavailable(f"{name} does not start: {answer['reason']}")
         return int(answer["pid"])
@@ -111,13 +110,11 @@ class Supervision:
 
     def own(self, folder: Path) -> None:
         """Remove a folder when all programs have ended, however this process ends."""
-        self._order(do="own", folder=str(folder))
-        self._answer()
+        self._ask(do="own", folder=str(folder))
 
     def detach(self) -> None:
         """Keep the programs running after this process ends; a SIGTERM to `pid` ends them."""
-        self._order(do="detach")
-        self._answer()
+        self._ask(do="detach")
         self._let_go()
         # The supervisor stays alive; without a return code, subprocess would warn about it.
         self._process.returncode = 0
@@ -141,15 +138,13 @@ class Supervision:
                 with contextlib.suppress(OSError):
                     stream.close()
 
-    def _order(self, **order: object) -> None:
+    def _ask(self, **order: object) -> dict[str, Any]:
         assert self._process.stdin  # noqa: S101 - it was opened as a pipe
         try:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
         except (OSError, ValueError) as error:
             raise Unavailable(f"the supervisor (process {self.pid}) is gone: {error}") from error
-
-    def _answer(self) -> dict[str, Any]:
         if not self._receive_until(lambda: bool(self._answers), _ANSWER):
             raise Unavailable(
                 f"the supervisor (process {self.pid}) gives no answer; see {self._log.name}"

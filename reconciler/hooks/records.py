@@ -56,11 +56,6 @@ class Record:
     partial: bool = False
 
     @property
-    def source(self) -> Source:
-        """Return the source of its request."""
-        return _SOURCES[self.context.type]
-
-    @property
     def identity(self) -> str:
         """Return a text that is unique among the records of its hook."""
         context = self.context
@@ -160,7 +155,7 @@ def spec_of(hook: HookIdentity, records: Sequence[Record], order: int) -> Reques
         policy=hook.ref,
         rule=first.context.binding,
         resource=first.resource,
-        source=first.source,
+        source=_SOURCES[first.context.type],
         policy_uid=hook.uid,
         policy_generation=hook.generation,
         recorded={
