@@ -55,7 +55,9 @@ def spread(stage: Stage) -> str:
     stage.kubectl("get", "deployments,statefulsets", "-A", "-o", f"custom-columns={columns}")
     stage.show_requests("team-label")
     workloads = stage.items("deployments,statefulsets", "-A")
-    labelled = [item for item in workloads if _labels(item).get("team") == "payments"]
+    labelled = [
+        item for item in workloads if item["metadata"].get("labels", {}).get("team") == "payments"
+    ]
     inside = {_key(item) for item in workloads if item["metadata"]["namespace"] == "shop"}
     _expect({_key(item) for item in labelled}, inside, "workloads with the label")
     fact = f"team=payments on all {len(labelled)} workloads of namespace shop, on none elsewhere"
@@ -151,7 +153,7 @@ def forbidden(stage: Stage) -> str:
     request = _until(
         stage,
         "waiting for the first attempt",
-        lambda: _first(stage.requests("maintenance"), _attempted),
+        lambda: next(filter(_attempted, stage.requests("maintenance")), None),
         "the request of policy maintenance has been tried",
     )
     stage.show_requests("maintenance")
@@ -270,7 +272,7 @@ def _heal(stage: Stage) -> float:
     _until(
         stage,
         "waiting until the controller notices",
-        lambda: _first(stage.requests("maintenance"), _final),
+        lambda: next(filter(_final, stage.requests("maintenance")), None),
         "the request is finished",
     )
     return clock.monotonic() - began
@@ -308,12 +310,6 @@ def _finished(stage: Stage, policy: str) -> None:
         _expect(status["state"], "Completed", f"state ({status.get('message', '')})")
 
 
-def _first(
-    requests: list[dict[str, Any]], fits: Callable[[dict[str, Any]], bool]
-) -> dict[str, Any] | None:
-    return next(filter(fits, requests), None)
-
-
 def _final(request: dict[str, Any]) -> bool:
     return (request.get("status") or {}).get("state", "") not in {"", "Pending"}
 
@@ -335,10 +331,6 @@ def _containers(pod: dict[str, Any]) -> list[str]:
 def _generations(stage: Stage) -> dict[str, int]:
     deployments = stage.items("deployments", "-n", "shop")
     return {item["metadata"]["name"]: item["metadata"]["generation"] for item in deployments}
-
-
-def _labels(item: dict[str, Any]) -> dict[str, str]:
-    return item["metadata"].get("labels") or {}
 
 
 def _key(item: dict[str, Any]) -> str:
