@@ -48,6 +48,7 @@ class HookAccount:
         awaited: The watches that need a cursor before the hook is Ready: later events are then
             found by the next leader too.
         failure: Why the last run failed; empty if it succeeded.
+        refused: Why the hook does not compile; empty if it does.
         changed: The status has to be written.
     """
 
@@ -63,6 +64,7 @@ class HookAccount:
     left_out: dict[tuple[str, str], str] = field(default_factory=dict)
     awaited: frozenset[tuple[str, str]] = frozenset()
     failure: str = ""
+    refused: str = ""
     changed: bool = True
 
     @classmethod
@@ -194,6 +196,8 @@ class HookAccount:
 
     def render(self, now: datetime) -> dict[str, Any]:
         """Return the status as it is stored."""
+        if self.refused:
+            return refused_status(self.object, self.refused, now)
         queues = dict(sorted(self.queues.items()))
         blocked = next((item.blocked for item in queues.values() if item.blocked), "")
         left_out = next(iter(self.left_out.values()), "")
@@ -221,18 +225,6 @@ class HookAccount:
 def refused_status(obj: Object, reason: str, now: datetime) -> dict[str, Any]:
     """Return the status of a hook that does not compile."""
     return {**_observed(obj, reason, now), "message": reason[:_LONGEST_MESSAGE]}
-
-
-@dataclass(slots=True, kw_only=True)
-class _Refusal:
-    """The status of a hook that does not compile."""
-
-    object: Object
-    reason: str
-    changed: bool = True
-
-    def render(self, now: datetime) -> dict[str, Any]:
-        return refused_status(self.object, self.reason, now)
 
 
 def _observed(obj: Object, problem: str, now: datetime) -> dict[str, Any]:
@@ -303,35 +295,35 @@ class HookAccounts:
     clock: Clock
     warn: Callable[[str], None]
     _accounts: dict[HookRef, HookAccount] = field(default_factory=dict)
-    _refused: dict[HookRef, _Refusal] = field(default_factory=dict)
 
     def open(self, hook: DeclaredHook, obj: Object) -> HookAccount:
         """Return the account of a hook that compiled, reusing an existing one."""
-        self._refused.pop(hook.ref, None)
-        account = self._accounts.get(hook.ref)
-        uid = (obj.get("metadata") or {}).get("uid")
-        if account is None or (account.object.get("metadata") or {}).get("uid") != uid:
-            account = self._accounts[hook.ref] = HookAccount.of(obj)
+        account = self._changed(hook.ref, obj)
         account.keep(hook.config)
         account.begin(hook.config, self.clock.now())
-        account.object = obj
-        account.changed = True
         return account
 
     def on_stored(self, ref: HookRef, obj: Object) -> None:
         """Keep a newer version of a known hook."""
-        for item in (self._accounts.get(ref), self._refused.get(ref)):
-            if item is not None and _is_newer(obj, item.object):
-                item.object = obj
+        account = self._accounts.get(ref)
+        if account is not None and _is_newer(obj, account.object):
+            account.object = obj
 
     def refuse(self, ref: HookRef, obj: Object, reason: str) -> None:
         """Have the status report that a hook does not compile."""
-        self._refused[ref] = _Refusal(object=obj, reason=reason)
+        self._changed(ref, obj, refused=reason)
+
+    def _changed(self, ref: HookRef, obj: Object, *, refused: str = "") -> HookAccount:
+        account = self._accounts.get(ref)
+        uid = (obj.get("metadata") or {}).get("uid")
+        if account is None or (account.object.get("metadata") or {}).get("uid") != uid:
+            account = self._accounts[ref] = HookAccount.of(obj)
+        account.object, account.refused, account.changed = obj, refused, True
+        return account
 
     def close(self, ref: HookRef) -> None:
         """Forget a hook that is gone."""
         self._accounts.pop(ref, None)
-        self._refused.pop(ref, None)
 
     def of(self, ref: HookRef) -> HookAccount | None:
         """Return the account of a hook, None if it has none."""
@@ -369,29 +361,26 @@ class HookAccounts:
         """
         now = self.clock.now()
         errors: list[ClusterError] = []
-        items: dict[HookRef, HookAccount | _Refusal] = {**self._accounts}
-        # A refusal replaces the account that the hook had while it compiled.
-        items |= self._refused
-        for item in items.values():
-            if item.changed:
+        for account in list(self._accounts.values()):
+            if account.changed:
                 try:
-                    await self._flush(item, now)
+                    await self._flush(account, now)
                 except ClusterError as error:
                     errors.append(error)
         if errors:
             raise errors[0]
 
-    async def _flush(self, item: HookAccount | _Refusal, now: datetime) -> None:
-        item.changed = False
+    async def _flush(self, account: HookAccount, now: datetime) -> None:
+        account.changed = False
         written = None
         try:
-            written = await self._write(item.object, item.render(now))
+            written = await self._write(account.object, account.render(now))
         finally:
             if written is None:
                 # On a conflict the watch delivers the newer version; otherwise the write failed.
-                item.changed = True
-            elif _is_newer(written, item.object):
-                item.object = written
+                account.changed = True
+            elif _is_newer(written, account.object):
+                account.object = written
 
     async def _write(self, obj: Object, status: Mapping[str, Any]) -> Object | None:
         try:
