@@ -5,12 +5,9 @@ request per group and version, and treats a failing group as one that serves not
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
-from kubernetes.aio.dynamic.discovery import Discoverer
-from typing_extensions import override
 
 from reconciler.api.meta import Kind, split_api_version
 from reconciler.clock import Clock
@@ -18,7 +15,6 @@ from reconciler.engine.values.wildcard import has_wildcard, matches
 from reconciler.errors import ClusterError, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON
-from reconciler.kube.dynamic import ApiResource
 
 T = TypeVar("T")
 
@@ -44,21 +40,20 @@ class Served:
     kind: Kind
     preferred: bool
     verbs: frozenset[str]
-    aliases: frozenset[str] = frozenset()
+    aliases: frozenset[str]
 
 
-class KubeKinds(Discoverer):
-    """The kinds that the cluster serves; also the discoverer of the dynamic client.
+class KubeKinds:
+    """The kinds that the cluster serves.
 
     A name that is not found triggers another discovery, at most every two seconds, and for a name
     that stays unknown less and less often, up to every ten. Names that callers invent do not
     accumulate: a thousand are remembered, and one that is too long for any kind is not looked up
-    again. Cached results are read again after
-    five minutes, or after `invalidate`, which is called when a CustomResourceDefinition changes.
+    again. Cached results are read again after five minutes, or after `invalidate`, which is called
+    when a CustomResourceDefinition changes.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
-        super().__init__(client)  # type: ignore[no-untyped-call]
         self._client = client
         self._clock = clock
         self._served: tuple[Served, ...] = ()
@@ -86,7 +81,7 @@ class KubeKinds(Discoverer):
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind of a resource name, or None if it is not served."""
-        wanted = (group, version, *_split(plural, "/"))
+        wanted = (group, version, *_split(plural))
         key = (f"{group}/{version}", f"resource {plural}")
         return await self._found(key, lambda: self._by_resource.get(wanted))
 
@@ -95,34 +90,12 @@ class KubeKinds(Discoverer):
         key = (f"{api_version} alias", name)
         return await self._found(key, lambda: call(self._served, api_version, name))
 
-    @override
-    async def search(  # type: ignore[override]
-        self, *, api_version: str, kind: str
-    ) -> list[ApiResource]:
-        """Return the result of `find` as resources; the inherited `get` requires exactly one."""
-        return [self._client.resource(found) for found in await self.find(api_version, kind)]
-
-    @override
-    async def discover(self) -> None:
-        """Read everything, unless the cached discovery is fresh."""
-        await self._refresh(older_than=_LONGEST_AGE)
-
-    @override
-    async def invalidate_cache(self) -> None:
-        self.invalidate()
-
-    @property
-    @override
-    def api_groups(self) -> set[str]:
-        """The groups that are known to be served."""
-        return {item.kind.group for item in self._served}
-
     async def scope(self) -> Callable[[str, str], bool | None]:
         """Return a function that reports whether ``apiVersion`` and ``kind`` are namespaced.
 
         It returns None if nothing is served by that name, or several resources that differ.
         """
-        await self.discover()
+        await self._refresh(older_than=_LONGEST_AGE)
 
         def namespaced(api_version: str, kind: str) -> bool | None:
             found = {item.namespaced for item in self._look_up((api_version, kind))}
@@ -131,7 +104,7 @@ class KubeKinds(Discoverer):
         return namespaced
 
     async def _found(self, key: tuple[str, str], look_up: Callable[[], T | None]) -> T | None:
-        await self.discover()
+        await self._refresh(older_than=_LONGEST_AGE)
         found = look_up()
         if not found and self._may_look_again(key):
             await self._refresh(older_than=_FIRST_PAUSE)
@@ -202,14 +175,14 @@ class KubeKinds(Discoverer):
 
     async def _read(self) -> tuple[Served, ...]:
         roots = await asyncio.gather(*map(self._root, ("/api", "/apis")))
-        return tuple(_mark_preferred(item for root in roots for item in root))
+        return tuple(_served(group for root in roots for group in root))
 
-    async def _root(self, path: str) -> list[Served]:
+    async def _root(self, path: str) -> Sequence[Mapping[str, Any]]:
         answer = await self._client.json("GET", path, accept=_ACCEPT)
         if answer.get("kind") != _LIST:
             msg = f"get {path}: no aggregated discovery is served; Kubernetes 1.31 or newer has it"
             raise Unavailable(msg)
-        return list(_aggregated(answer))
+        return answer.get("items") or ()
 
 
 def select(served: Iterable[Served], api_version: str, kind: str) -> Iterator[Kind]:
@@ -217,7 +190,7 @@ def select(served: Iterable[Served], api_version: str, kind: str) -> Iterator[Ki
     group, version = split_api_version(api_version)
     if version == "*" and "/" not in api_version:
         group = "*"
-    name, subresource = _split(kind, "/")
+    name, subresource = _split(kind)
     for item in served:
         if (
             _named(item.kind, (group, version, name, subresource))
@@ -252,46 +225,38 @@ def _changeable(item: Served) -> bool:
     return bool(readable and "get" in item.verbs and item.verbs & {"patch", "update"})
 
 
-def _split(text: str, mark: str) -> tuple[str, str]:
-    head, _, tail = text.partition(mark)
+def _split(text: str) -> tuple[str, str]:
+    head, _, tail = text.partition("/")
     return head, tail
 
 
-def _aggregated(root: Mapping[str, Any]) -> Iterator[Served]:
-    for group in root.get("items") or ():
-        name = str((group.get("metadata") or {}).get("name") or "")
-        for version in group.get("versions") or ():
-            for resource in version.get("resources") or ():
-                yield from _of_aggregated(name, str(version["version"]), resource)
-
-
-def _of_aggregated(group: str, version: str, resource: Mapping[str, Any]) -> Iterator[Served]:
-    kind = Kind(
-        group=group,
-        version=version,
-        kind=str((resource.get("responseKind") or {}).get("kind") or ""),
-        plural=str(resource["resource"]),
-        namespaced=resource.get("scope") == "Namespaced",
-    )
-    yield _served(kind, resource)
-    for item in resource.get("subresources") or ():
-        yield _served(replace(kind, subresource=str(item["subresource"])), item)
-
-
-def _served(kind: Kind, raw: Mapping[str, Any]) -> Served:
-    aliases = {str(raw.get("singularResource") or ""), *(raw.get("shortNames") or ())} - {""}
-    return Served(
-        kind=kind,
-        preferred=False,
-        verbs=frozenset(raw.get("verbs") or ()),
-        aliases=frozenset(aliases),
-    )
-
-
-def _mark_preferred(served: Iterable[Served]) -> Iterator[Served]:
-    """Mark the first version of each resource, as the server orders versions by preference."""
+def _served(groups: Iterable[Mapping[str, Any]]) -> Iterator[Served]:
+    """Yield all resources; the server orders the versions of a group by preference."""
     seen: set[tuple[str, str, str]] = set()
-    for item in served:
-        key = (item.kind.group, item.kind.plural, item.kind.subresource)
-        yield replace(item, preferred=key not in seen)
+    for kind, raw in (pair for group in groups for pair in _kinds_in(group)):
+        key = (kind.group, kind.plural, kind.subresource)
+        aliases = {str(raw.get("singularResource") or ""), *(raw.get("shortNames") or ())} - {""}
+        yield Served(
+            kind=kind,
+            preferred=key not in seen,
+            verbs=frozenset(raw.get("verbs") or ()),
+            aliases=frozenset(aliases),
+        )
         seen.add(key)
+
+
+def _kinds_in(group: Mapping[str, Any]) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
+    """Yield the resources and subresources of a group, as described by the server."""
+    name = str((group.get("metadata") or {}).get("name") or "")
+    for version in group.get("versions") or ():
+        for resource in version.get("resources") or ():
+            kind = Kind(
+                group=name,
+                version=str(version["version"]),
+                kind=str((resource.get("responseKind") or {}).get("kind") or ""),
+                plural=str(resource["resource"]),
+                namespaced=resource.get("scope") == "Namespaced",
+            )
+            yield kind, resource
+            for item in resource.get("subresources") or ():
+                yield replace(kind, subresource=str(item["subresource"])), item

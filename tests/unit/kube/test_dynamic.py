@@ -3,13 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from kubernetes.aio.dynamic.exceptions import ResourceNotFoundError
 
 from reconciler.api.meta import CONFIG_MAPS, Kind
 from reconciler.errors import Invalid, NoKindMatch, NotFound
 from reconciler.kube.decoding import JSON, MERGE_PATCH
-from reconciler.kube.discovery import KubeKinds
-from tests.unit.kube.test_discovery import CORE, NONE, widgets
 
 ROLES = Kind(
     group="rbac.authorization.k8s.io",
@@ -100,27 +97,3 @@ async def test_failures_are_raised_as_own_errors(api, client):
         await maps.get("b", "a")
     with pytest.raises(NoKindMatch):
         await maps.get("b", "a")
-
-
-async def test_a_resource_is_found_by_the_name_of_its_kind(api, client, clock):
-    api.answer("GET /api", CORE)
-    api.answer("GET /apis", widgets("v2", "v1"))
-    api.answer("GET /apis/x.example/v1/namespaces/a/widgets/b", {"spec": {}})
-    kinds = KubeKinds(client, clock)
-    resource = await kinds.get(api_version="x.example/v1", kind="Widget")
-    assert await resource.get("b", "a") == {"spec": {}}
-    status = await kinds.get(api_version="v1", kind="Pod/status")
-    assert status.path("b", "a") == "/api/v1/namespaces/a/pods/b/status"
-    with pytest.raises(ResourceNotFoundError):
-        await kinds.get(api_version="v1", kind="Nothing")
-
-
-async def test_discovery_is_repeated_after_its_cache_is_invalidated(api, client, clock):
-    api.answer("GET /api", CORE)
-    api.answer("GET /apis", NONE, widgets("v1"))
-    kinds = KubeKinds(client, clock)
-    await kinds.discover()
-    assert kinds.api_groups == {""}
-    await kinds.invalidate_cache()
-    await kinds.discover()
-    assert kinds.api_groups == {"", "x.example"}
