@@ -6,7 +6,7 @@ own transport costs several times the CPU of a call, and its answers copy every 
 `docs/design/0004-libraries.md` has the figures.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property, lru_cache
 from typing import Any
@@ -16,8 +16,8 @@ from kubernetes.aio.dynamic import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource, Subresource
 from typing_extensions import override
 
-from reconciler.api.meta import FIELD_MANAGER, Kind
-from reconciler.errors import Invalid
+from reconciler.api.meta import FIELD_MANAGER, Kind, Object
+from reconciler.errors import Invalid, NotFound
 from reconciler.kube.decoding import JSON, MERGE_PATCH, encode
 
 _SAFE = ":@!$&'()*+,;=~"
@@ -26,7 +26,18 @@ _WRITES = frozenset({"post", "put", "patch"})
 
 
 class ApiResource(Resource):
-    """A resource that quotes names, so that a name cannot address another path."""
+    """A resource that quotes names, so that a name cannot address another path.
+
+    The verbs are those of `ObjectClient`; with ``serialize=False`` they return bytes.
+    """
+
+    get: Callable[..., Awaitable[Object]]
+    find: Callable[..., Awaitable[Object | None]]
+    create: Callable[..., Awaitable[Object]]
+    replace: Callable[..., Awaitable[Object]]
+    patch: Callable[..., Awaitable[Object]]
+    merge: Callable[..., Awaitable[Object]]
+    delete: Callable[..., Awaitable[Object]]
 
     def __init__(self, client: "ObjectClient", kind: Kind) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
@@ -62,7 +73,7 @@ class ApiResource(Resource):
         return found
 
 
-class ApiSubresource(ApiResource, Subresource):
+class ApiSubresource(ApiResource, Subresource):  # type: ignore[misc]
     """A subresource; without a name, its path is the collection of the parent resource."""
 
     def __init__(self, client: "ObjectClient", kind: Kind) -> None:
@@ -123,6 +134,13 @@ class ObjectClient(DynamicClient):
             options |= {"body": encode(body), "content_type": content_type}
         send = self.client.json if serialize else self.client.request
         return await send(method.upper(), path, query=_query(params), **options)
+
+    async def find(self, resource: ApiResource, name: str, namespace: str = "") -> Object | None:
+        """Return an object, or None if it does not exist."""
+        try:
+            return await resource.get(name, namespace)
+        except NotFound:
+            return None
 
     async def merge(
         self, resource: ApiResource, patch: Any, name: str, namespace: str = "", **params: Any

@@ -35,5 +35,4 @@ class KubeEntries:
         """Merge into the status of exactly this version of an entry; return the stored object."""
         patch = guarded({"status": dict(status)}, resource_version(entry))
         statuses = self._client.resource(replace(self._kind, subresource="status"))
-        stored: Object = await statuses.merge(patch, entry["metadata"]["name"])
-        return stored
+        return await statuses.merge(patch, entry["metadata"]["name"])

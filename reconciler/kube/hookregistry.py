@@ -1,6 +1,6 @@
 """The `HookRegistry` port."""
 
-from typing import Any
+import contextlib
 
 from reconciler.api.meta import Object
 from reconciler.clock import Clock
@@ -28,21 +28,16 @@ class KubeHookRegistry:
 
     async def create(self, hook: Object) -> Object:
         """Store a new Hook; return the stored object."""
-        answer: Object = await self._hooks.create(hook, self._namespace)
-        return answer
+        return await self._hooks.create(hook, self._namespace)
 
     async def replace(self, hook: Object) -> Object:
         """Replace the version of a Hook that it names; return the stored object."""
-        name: Any = hook["metadata"]["name"]
-        answer: Object = await self._hooks.replace(hook, name, self._namespace)
-        return answer
+        return await self._hooks.replace(hook, hook["metadata"]["name"], self._namespace)
 
     async def delete(self, name: str) -> None:
         """Delete a Hook; it is no error if it does not exist."""
-        try:
+        with contextlib.suppress(NotFound):
             await self._hooks.delete(name, self._namespace)
-        except NotFound:
-            return
 
     async def refuse(self, hook: Object, reason: str) -> None:
         """Write the reason why a Hook cannot be used into its status."""

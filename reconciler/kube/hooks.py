@@ -114,8 +114,7 @@ async def write_hook_status(client: Client, hook: Object, status: Mapping[str, A
     kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
     statuses = client.resource(replace(kind, subresource="status"))
     patch = guarded({"status": dict(status)}, resource_version(hook))
-    answer: Object = await statuses.merge(patch, ref.name, ref.namespace)
-    return answer
+    return await statuses.merge(patch, ref.name, ref.namespace)
 
 
 class KubeHooks:
@@ -193,7 +192,7 @@ class KubeHooks:
         resource, namespace = self._client.resource(kind), ref.namespace
         # A list, because the program may list hooks, and need not get them.
         named = {"namespace": namespace, "field_selector": f"metadata.name={ref.name}"}
-        body = await resource.get(**named, accept=JSON, serialize=False)
+        body: Any = await resource.get(**named, accept=JSON, serialize=False)
         found = self._client.decode("GET", resource.path(namespace=namespace), cut_deep(body))
         return next(iter(page_of(found, kind).items), None)
 

@@ -232,10 +232,9 @@ class Election:
         return {**self._lease, "spec": spec}
 
     async def _replace(self, body: Object, limit: float) -> Object:
-        answer: Object = await self._leases.replace(
+        return await self._leases.replace(
             body, self._name, self._namespace, timeout=limit, repeat=False
         )
-        return answer
 
     def _spec(self, old: Object) -> Object:
         now = render_time(self._clock.now())

@@ -33,11 +33,7 @@ class KubeLeases:
 
     async def lease(self, name: str) -> Object | None:
         """Return a Lease, or None if it does not exist."""
-        try:
-            found: Object = await self._leases.get(name, self._namespace)
-        except NotFound:
-            return None
-        return found
+        return await self._leases.find(name, self._namespace)
 
     async def patch(self, name: str, patch: Mapping[str, Any]) -> None:
         """Change one of the project's Leases by a merge patch; `NotFound` if it is missing."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 from reconciler.api.meta import Kind, Object
 from reconciler.errors import NotFound, Unfinished
 from reconciler.kube.client import Client
-from reconciler.kube.decoding import JSON_PATCH, MERGE_PATCH
+from reconciler.kube.decoding import JSON_PATCH
 from reconciler.kube.retrying import holds
 from reconciler.services.ports.objects import Propagation
 
@@ -25,22 +25,17 @@ class KubeOperations:
     async def create(self, kind: Kind, obj: Object) -> Object:
         """Create an object; return it as stored."""
         namespace = str((obj.get("metadata") or {}).get("namespace", ""))
-        answer: Object = await self._client.resource(kind).create(obj, namespace, repeat=False)
-        return answer
+        return await self._client.resource(kind).create(obj, namespace, repeat=False)
 
     async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Send a merge patch, to the subresource if the kind names one; return the object."""
-        answer: Object = await self._client.resource(kind).patch(
-            patch, name, namespace, content_type=MERGE_PATCH
-        )
-        return answer
+        return await self._client.resource(kind).merge(patch, name, namespace)
 
     async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
         """Send a JSON patch, to the subresource if the kind names one; return the object."""
-        answer: Object = await self._client.resource(kind).patch(
+        return await self._client.resource(kind).patch(
             patch, name, namespace, content_type=JSON_PATCH, repeat=False
         )
-        return answer
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, propagation: Propagation

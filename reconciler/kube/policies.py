@@ -54,8 +54,7 @@ class KubePolicies:
     async def get(self, ref: PolicyRef) -> Object:
         """Return a policy, read from the API server."""
         resource = self._client.resource(policy_kind(ref, self._installation))
-        answer: Object = await resource.get(ref.name, ref.namespace)
-        return answer
+        return await resource.get(ref.name, ref.namespace)
 
     async def stored(self) -> tuple[Object, ...]:
         """Return all policies of all kinds, read from the API server."""

@@ -51,8 +51,7 @@ class KubeReader:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object; if the kind names a subresource, that one."""
-        answer: Object = await self._client.resource(kind).get(name, namespace)
-        return answer
+        return await self._client.resource(kind).get(name, namespace)
 
     async def list_page(
         self,
@@ -67,7 +66,7 @@ class KubeReader:
         """Return one page; an empty namespace means all. Items carry apiVersion and kind."""
         resource = self._client.resource(kind)
         selection = {"label_selector": labels, "field_selector": fields, "_continue": token}
-        list_objects = partial(resource.get, namespace=namespace, **selection)
+        list_objects: Any = partial(resource.get, namespace=namespace, **selection)
         body = await self._body(kind, list_objects, limit)
         found = self._client.decode("GET", resource.path(namespace=namespace), body)
         page = page_of(found, kind, size=len(body))

@@ -1,5 +1,7 @@
 """The `ReportStore` port: this project's own report in each namespace."""
 
+import contextlib
+
 from reconciler.api.meta import Object, resource_version
 from reconciler.api.policyreport import CLUSTER_POLICY_REPORTS, POLICY_REPORTS, labels_of
 from reconciler.errors import NotFound
@@ -23,11 +25,7 @@ class KubeReports:
 
     async def get(self, namespace: str) -> Object | None:
         """Return the report of a namespace, or None if it does not exist."""
-        try:
-            answer: Object = await self._reports(namespace).get(self._name, namespace)
-        except NotFound:
-            return None
-        return answer
+        return await self._reports(namespace).find(self._name, namespace)
 
     async def put(self, namespace: str, report: Object) -> None:
         """Store a report; if it has a resourceVersion, replace exactly that version."""
@@ -37,10 +35,8 @@ class KubeReports:
 
     async def delete(self, namespace: str) -> None:
         """Delete the report; it is no error if it does not exist."""
-        try:
+        with contextlib.suppress(NotFound):
             await self._reports(namespace).delete(self._name, namespace)
-        except NotFound:
-            return
 
     async def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have a report; ``""`` stands for the cluster's."""

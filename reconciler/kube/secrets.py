@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import Kind, Object
-from reconciler.errors import NotFound
 from reconciler.kube.client import Client
 
 SECRETS = Kind(group="", version="v1", kind="Secret", plural="secrets", namespaced=True)
@@ -33,10 +32,8 @@ class NamedSecrets:
 
     async def get(self, name: str) -> StoredSecret | None:
         """Return the Secret, or None if it does not exist."""
-        try:
-            return _parse(await self._secrets.get(name, self._namespace))
-        except NotFound:
-            return None
+        found = await self._secrets.find(name, self._namespace)
+        return None if found is None else _parse(found)
 
     async def restore(self, name: str) -> None:
         """Create an empty Secret if it is missing; the data of an existing one stays.

@@ -1,5 +1,6 @@
 """Webhook configurations by kind and name; their contents are decided elsewhere."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,11 +42,7 @@ class WebhookConfigurations:
 
     async def get(self, ref: ConfigurationRef) -> Object | None:
         """Return the configuration, or None if it does not exist."""
-        try:
-            answer: Object = await self._webhooks[ref.kind].get(ref.name)
-        except NotFound:
-            return None
-        return answer
+        return await self._webhooks[ref.kind].find(ref.name)
 
     async def create(self, configuration: Object) -> Object:
         """Store a new configuration.
@@ -53,10 +50,7 @@ class WebhookConfigurations:
         Raises:
             AlreadyExists: Another client has created it.
         """
-        answer: Object = await self._of(configuration).create(
-            configuration, field_validation="Strict"
-        )
-        return answer
+        return await self._of(configuration).create(configuration, field_validation="Strict")
 
     async def replace(self, configuration: Object) -> Object:
         """Replace a configuration; if it has a resourceVersion, exactly that version.
@@ -64,17 +58,12 @@ class WebhookConfigurations:
         Raises:
             Conflict: Another version is stored.
         """
-        answer: Object = await self._of(configuration).replace(
-            configuration, field_validation="Strict"
-        )
-        return answer
+        return await self._of(configuration).replace(configuration, field_validation="Strict")
 
     async def delete(self, ref: ConfigurationRef) -> None:
         """Delete a configuration; it is no error if it does not exist."""
-        try:
+        with contextlib.suppress(NotFound):
             await self._webhooks[ref.kind].delete(ref.name)
-        except NotFound:
-            return
 
     async def check(self, configuration: Object) -> None:
         """Validate a configuration by a dry run at the API server.

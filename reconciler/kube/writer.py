@@ -78,7 +78,7 @@ class KubeWriter:
     ) -> Object:
         options = {**target.options, "content_type": content_type}
         try:
-            answer: Object = await target.resource.patch(patch, **target.at, **options)
+            return await target.resource.patch(patch, **target.at, **options)
         except Invalid:
             # A patch that does not fit the stored object is refused before its guard is checked,
             # so the content is at fault only if the object is unchanged.
@@ -87,7 +87,6 @@ class KubeWriter:
                 if resource_version(stored) != version:
                     raise Conflict("the object has been modified", status=409) from None
             raise
-        return answer
 
     async def _put_instead(
         self, target: "_Target", after: Object, version: str, refused: Forbidden
@@ -99,10 +98,9 @@ class KubeWriter:
 
     async def _put(self, target: "_Target", after: Object, version: str) -> Object:
         meta = {**(after.get("metadata") or {}), "resourceVersion": version}
-        answer: Object = await target.resource.replace(
+        return await target.resource.replace(
             {**after, "metadata": meta}, **target.at, **target.options
         )
-        return answer
 
 
 class _Target(NamedTuple):
