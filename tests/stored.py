@@ -15,7 +15,6 @@ from reconciler.api.meta import (
 )
 from reconciler.api.requestwire import parse_request, render_spec, render_status
 from reconciler.api.updaterequest import (
-    KIND,
     RequestSpec,
     RequestStatus,
     State,
@@ -45,7 +44,7 @@ class MemoryRequests:
 
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
         """Store a request; return its resourceVersion, or "" if its name already exists."""
-        body = {"apiVersion": REQUESTS.api_version, "kind": KIND, "spec": render_spec(spec)}
+        body = {**REQUESTS.head, "spec": render_spec(spec)}
         return self._create(REQUESTS, name, labels, body)
 
     async def raise_sequence(self, request: UpdateRequest) -> UpdateRequest:

@@ -76,6 +76,11 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def head(self) -> dict[str, str]:
+        """Return the fields of an object that name its kind."""
+        return {"apiVersion": self.api_version, "kind": self.kind}
+
+    @property
     def resource(self) -> str:
         """Return the name that RBAC uses, as ``deployments.apps/scale``."""
         name = f"{self.plural}.{self.group}" if self.group else self.plural

@@ -166,13 +166,7 @@ def render_report(
     summary = dict.fromkeys(("pass", "fail", "warn", "error", "skip"), 0)
     for item in kept:
         summary[item["result"]] = summary.get(item["result"], 0) + 1
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "metadata": meta,
-        "summary": summary,
-        "results": kept,
-    }
+    return {**kind.head, "metadata": meta, "summary": summary, "results": kept}
 
 
 def is_shortened(report: Mapping[str, Any] | None) -> bool:

@@ -59,16 +59,7 @@ def parse_right(text: str) -> Right | None:
     None where it names something else, such as a path. The text never includes an object's name.
     """
     found = _TEXT.fullmatch(text)
-    if found is None:
-        return None
-    parts = found.groupdict(default="")
-    return Right(
-        verb=parts["verb"],
-        group=parts["group"],
-        resource=parts["resource"],
-        subresource=parts["subresource"],
-        namespace=parts["namespace"],
-    )
+    return None if found is None else Right(**found.groupdict(default=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,6 @@ from typing import Any
 from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.values import value_class
 
-KIND = "UpdateRequest"
-
 
 class Source(StrEnum):
     """What caused the request."""

@@ -1,7 +1,7 @@
 """Access reviews: rights as the API server's authorizer evaluates them, without a cache."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from reconciler.api.account import ServiceAccount
@@ -136,19 +136,10 @@ class AccountAccess:
 
 
 async def _review(client: Client, kind: Kind, right: Right, subject: dict[str, Any]) -> bool:
-    attributes = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": right.resource,
-        "subresource": right.subresource,
-        "namespace": right.namespace,
-        "name": right.name,
-    }
-    given = {key: value for key, value in attributes.items() if value}
+    given = {key: value for key, value in asdict(right).items() if value}
     return await _answer(client, kind, {**subject, "resourceAttributes": given})
 
 
 async def _answer(client: Client, kind: Kind, spec: dict[str, Any]) -> bool:
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
-    answer = await client.resource(kind).create(body)
+    answer = await client.resource(kind).create({**kind.head, "spec": spec})
     return bool((answer.get("status") or {}).get("allowed"))

@@ -41,8 +41,7 @@ class KubeConditions:
             Invalid: They do not compile; the message says where: ``matchConditions[0]...``.
         """
         body = {
-            "apiVersion": _POLICIES.api_version,
-            "kind": _POLICIES.kind,
+            **_POLICIES.head,
             "metadata": {"name": _NAME},
             "spec": {
                 "matchConstraints": {"resourceRules": [_NOWHERE]},

@@ -1,14 +1,13 @@
 """The `Entries` port."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from reconciler.api.meta import Kind, Object, resource_version
+from reconciler.api.meta import Kind, Object
 from reconciler.clock import Clock
 from reconciler.kube.client import Client
 from reconciler.kube.watch import Watch
-from reconciler.kube.writer import guarded
+from reconciler.kube.writer import write_status
 
 
 class KubeEntries:
@@ -33,6 +32,4 @@ class KubeEntries:
 
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of exactly this version of an entry; return the stored object."""
-        patch = guarded({"status": dict(status)}, resource_version(entry))
-        statuses = self._client.resource(replace(self._kind, subresource="status"))
-        return await statuses.merge(patch, entry["metadata"]["name"])
+        return await write_status(self._client, self._kind, entry, status)

@@ -79,8 +79,7 @@ class KubeEvents:
         namespace = str(subject.get("namespace") or "default")
         name = self._name(str(subject.get("name") or "unknown"), now)
         body: Object = {
-            "apiVersion": _EVENTS.api_version,
-            "kind": _EVENTS.kind,
+            **_EVENTS.head,
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": render_time(now),
             "reportingController": event.reporter or FIELD_MANAGER,

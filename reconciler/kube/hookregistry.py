@@ -7,8 +7,8 @@ from reconciler.clock import Clock
 from reconciler.errors import NotFound
 from reconciler.hooks.declared import HOOKS
 from reconciler.kube.client import Client
-from reconciler.kube.hooks import write_hook_status
 from reconciler.kube.reader import KubeReader
+from reconciler.kube.writer import write_status
 from reconciler.services.hooks.accounts import refused_status
 
 
@@ -44,4 +44,4 @@ class KubeHookRegistry:
         wanted = refused_status(hook, reason, self._clock.now())
         status = hook.get("status") or {}
         if any(status.get(name) != value for name, value in wanted.items()):
-            await write_hook_status(self._client, hook, wanted)
+            await write_status(self._client, HOOKS, hook, wanted)

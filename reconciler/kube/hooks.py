@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
+from reconciler.api.meta import Kind, Object, PolicyRef, resource_version
 from reconciler.clock import Clock
 from reconciler.errors import Forbidden, NoKindMatch, Silent, Unavailable
 from reconciler.hooks.declared import HOOK_KINDS, HOOKS
@@ -21,7 +20,7 @@ from reconciler.kube.paths import describe
 from reconciler.kube.reader import KubeReader, page_of
 from reconciler.kube.retrying import jittered
 from reconciler.kube.watch import Watch
-from reconciler.kube.writer import guarded
+from reconciler.kube.writer import write_status
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.watching import WatchEvent, WatchScope
 
@@ -79,7 +78,7 @@ class KubeWatching:
                 **({"_continue": token} if token else moment),
             )
             for item in answer.get("items") or ():
-                yield {**item, **_head(scope.kind)}
+                yield {**item, **scope.kind.head}
             token = str((answer.get("metadata") or {}).get("continue") or "")
             if not token:
                 return
@@ -100,21 +99,8 @@ class KubeWatching:
         obj = event["object"]
         if event["type"] == _ERROR:
             raise failure(call, int(obj.get("code") or 500), {}, orjson.dumps(obj))
-        named = {} if event["type"] == _BOOKMARK else {**obj, **_head(scope.kind)}
+        named = {} if event["type"] == _BOOKMARK else {**obj, **scope.kind.head}
         return WatchEvent(type=event["type"], version=resource_version(obj), object=named)
-
-
-def _head(kind: Kind) -> dict[str, str]:
-    return {"apiVersion": kind.api_version, "kind": kind.kind}
-
-
-async def write_hook_status(client: Client, hook: Object, status: Mapping[str, Any]) -> Object:
-    """Merge into the status of exactly this version of a hook; return the stored object."""
-    ref = policy_ref(hook)
-    kind = next(kind for kind in HOOK_KINDS if kind.kind == ref.kind)
-    statuses = client.resource(replace(kind, subresource="status"))
-    patch = guarded({"status": dict(status)}, resource_version(hook))
-    return await statuses.merge(patch, ref.name, ref.namespace)
 
 
 class KubeHooks:
@@ -212,4 +198,5 @@ class KubeHooks:
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         """Merge into the status of exactly this version of a hook; return the stored object."""
-        return await write_hook_status(self._client, hook, status)
+        kind = next(kind for kind in self._kinds if kind.kind == hook["kind"])
+        return await write_status(self._client, kind, hook, status)

@@ -199,8 +199,7 @@ class Election:
 
     async def _create(self, limit: float) -> bool:
         body = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
+            **LEASES.head,
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": self._spec({}),
         }

@@ -54,8 +54,7 @@ class KubeLeases:
         notes = body.get("metadata", {}).get("annotations", {})
         given = {key: value for key, value in notes.items() if value is not None}
         lease = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
+            **LEASES.head,
             **body,
             "metadata": {**body.get("metadata", {}), "annotations": given, **own},
         }

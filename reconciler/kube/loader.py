@@ -114,7 +114,7 @@ class KubeLoader:
         for limit in _LIMITS:
             answer = await self._ask(ApiLoad(method="GET", path=f"{path}&limit={limit}"))
             if items := answer.get("items"):
-                return {"apiVersion": kind.api_version, "kind": kind.kind, **items[0]}
+                return {**kind.head, **items[0]}
             if not (answer.get("metadata") or {}).get("continue"):
                 break
         return None

@@ -1,10 +1,9 @@
 """The `Policies` port."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref, resource_version
+from reconciler.api.meta import Kind, Object, PolicyRef, policy_ref
 from reconciler.clock import Clock
 from reconciler.dialects.registry import OPTIONAL_KINDS, policy_kind, policy_kinds
 from reconciler.errors import Forbidden, NoKindMatch
@@ -13,7 +12,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.watch import Watch
-from reconciler.kube.writer import guarded
+from reconciler.kube.writer import write_status
 
 
 async def policies_of(reader: KubeReader, kinds: Iterable[Kind]) -> AsyncIterator[Object]:
@@ -69,8 +68,5 @@ class KubePolicies:
         Raises:
             Conflict: The policy has changed since; decide again on the new version.
         """
-        ref = policy_ref(policy)
-        kind = policy_kind(ref, self._installation)
-        statuses = self._client.resource(replace(kind, subresource="status"))
-        patch = guarded({"status": dict(status)}, resource_version(policy))
-        await statuses.merge(patch, ref.name, ref.namespace)
+        kind = policy_kind(policy_ref(policy), self._installation)
+        await write_status(self._client, kind, policy, status)

@@ -141,7 +141,7 @@ class KubeReader:
 
 def page_of(answer: Any, kind: Kind, *, size: int = 0) -> Page:
     """Return a decoded list as a page; each item gets the list's apiVersion and kind."""
-    head = {"apiVersion": kind.api_version, "kind": kind.kind}
+    head = kind.head
     meta = answer.get("metadata") or {}
     return Page(
         items=tuple(head | item | head for item in answer.get("items") or ()),

@@ -30,8 +30,7 @@ class RecordedSecrets:
     async def create(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
         """Store the data of a request; data that is stored already stays unchanged."""
         body: Object = {
-            "apiVersion": "v1",
-            "kind": "Secret",
+            **SECRETS.head,
             "metadata": {
                 "name": recorded_name(request),
                 "namespace": self._namespace,

@@ -8,7 +8,7 @@ from typing import Self
 from reconciler.api.kinds import kinds_of, policy_named
 from reconciler.api.meta import Object, resource_version
 from reconciler.api.requestwire import parse_request, render_spec, render_status
-from reconciler.api.updaterequest import KIND, RequestSpec, RequestStatus, State, UpdateRequest
+from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.config import ControllerSettings, ProcessSettings
 from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.installation import REPLACING, Installation
@@ -80,8 +80,7 @@ class KubeRequests:
     async def create(self, name: str, labels: Mapping[str, str], spec: RequestSpec) -> str:
         """Store a request; return its resourceVersion, or "" if one of that name is stored."""
         body = {
-            "apiVersion": self._kind.api_version,
-            "kind": KIND,
+            **self._kind.head,
             "metadata": {"name": name, "namespace": self._namespace, "labels": dict(labels)},
             "spec": render_spec(spec),
         }

@@ -41,11 +41,7 @@ class NamedSecrets:
         The request sets no field but the name: any other would conflict with the installer, for
         example the labels of Helm, at its next upgrade.
         """
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": self._namespace},
-        }
+        body = {**SECRETS.head, "metadata": {"name": name, "namespace": self._namespace}}
         await self._secrets.server_side_apply(body, name, self._namespace, force_conflicts="true")
 
     async def fill(self, secret: StoredSecret) -> StoredSecret:

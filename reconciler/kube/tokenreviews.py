@@ -28,11 +28,7 @@ class TokenReviews:
         Raises:
             ClusterError: The API server gives no answer.
         """
-        body = {
-            "apiVersion": _REVIEWS.api_version,
-            "kind": _REVIEWS.kind,
-            "spec": {"token": token},
-        }
+        body = {**_REVIEWS.head, "spec": {"token": token}}
         status = (await self._client.resource(_REVIEWS).create(body)).get("status") or {}
         return status.get("user") if status.get("authenticated") else None
 

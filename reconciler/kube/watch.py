@@ -97,6 +97,7 @@ class Watch:
         self.problem = ""
         self._client = client
         self._kind = kind
+        self._head = kind.head
         self._clock = clock
         self._resource = client.resource(kind)
         self._namespace = namespace
@@ -359,7 +360,7 @@ class Watch:
         return [("MODIFIED", obj)]
 
     def _named(self, obj: Object) -> Object:
-        return {**obj, "apiVersion": self._kind.api_version, "kind": self._kind.kind}
+        return {**obj, **self._head}
 
 
 def _key(obj: Object) -> tuple[str, str]:

@@ -86,12 +86,7 @@ class WebhookConfigurations:
             return None
         if role["metadata"].get("deletionTimestamp"):
             return None
-        return {
-            "apiVersion": CLUSTER_ROLES.api_version,
-            "kind": CLUSTER_ROLES.kind,
-            "name": self._owner,
-            "uid": role["metadata"]["uid"],
-        }
+        return {**CLUSTER_ROLES.head, "name": self._owner, "uid": role["metadata"]["uid"]}
 
     def _of(self, configuration: Object) -> ApiResource:
         return self._webhooks[ref_of(configuration).kind]

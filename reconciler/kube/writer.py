@@ -1,5 +1,7 @@
 """The `Writer` port: the smallest guarded write, and PUT where patch is not granted."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reconciler.api.account import ServiceAccount
@@ -116,6 +118,20 @@ def _patch_of(before: Object, after: Object, version: str) -> tuple[Any, str]:
         return (guarded(merge, version) if merge else None), MERGE_PATCH
     guard = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
     return [guard, *json_diff(before, after)], JSON_PATCH
+
+
+async def write_status(
+    client: Client, kind: Kind, obj: Object, status: Mapping[str, Any]
+) -> Object:
+    """Merge into the status of exactly this version of an object; return the stored object.
+
+    Raises:
+        Conflict: The object has changed since; decide again on the new version.
+    """
+    meta = obj["metadata"]
+    patch = guarded({"status": dict(status)}, resource_version(obj))
+    statuses = client.resource(replace(kind, subresource="status"))
+    return await statuses.merge(patch, meta["name"], meta.get("namespace", ""))
 
 
 def guarded(merge: dict[str, Any], version: str) -> dict[str, Any]:
