@@ -1,15 +1,14 @@
 """Parses paths of the API server."""
 
-import re
-from dataclasses import dataclass
 from urllib.parse import unquote
 
-_QUERY = re.compile(r"[?#]")
+from reconciler.values import value_class
+
 _ROOTS = {"api": 2, "apis": 3}
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class ApiPath:
     """The resource of a path, parsed as the API server parses it.
 
@@ -27,7 +26,8 @@ class ApiPath:
 
 def segments(path: str) -> list[str]:
     """Return the parts of a path, decoded once, as the API server decodes them."""
-    return [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
+    bare = path.partition("?")[0].partition("#")[0]
+    return [part for part in unquote(bare).split("/") if part]
 
 
 def parse_path(parts: list[str]) -> ApiPath | None:

@@ -1,13 +1,14 @@
 """Requests described in terms of RBAC."""
 
-from dataclasses import dataclass
-
 from typing_extensions import override
+
+from reconciler.api.paths import parse_path, segments
+from reconciler.values import value_class
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request in terms of RBAC.
 
@@ -34,22 +35,15 @@ class Call:
 
 def describe(method: str, path: str, *, watch: bool = False) -> Call:
     """Return a request in terms of RBAC; ``watch`` distinguishes a watch from a list."""
-    root, *parts = path.strip("/").split("/")
-    group = parts.pop(0) if root == "apis" and parts else ""
-    rest = parts[1:]
-    if root not in {"api", "apis"} or not rest:
+    found = parse_path(segments(path))
+    if found is None:
         return Call(verb=method.lower(), resource=path)
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:  # noqa: PLR2004
-        namespace, rest = rest[1], rest[2:]
-    name = rest[1] if len(rest) > 1 else ""
-    resource = f"{rest[0]}.{group}" if group else rest[0]
-    subresource = "/".join(rest[2:])
+    resource = f"{found.resource}.{found.group}" if found.group else found.resource
     return Call(
-        verb=_verb(method, named=bool(name), watch=watch),
-        resource=f"{resource}/{subresource}" if subresource else resource,
-        namespace=namespace,
-        name=name,
+        verb=_verb(method, named=bool(found.name), watch=watch),
+        resource=f"{resource}/{found.subresource}" if found.subresource else resource,
+        namespace=found.namespace,
+        name=found.name,
     )
 
 

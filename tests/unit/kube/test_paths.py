@@ -11,6 +11,7 @@ from reconciler.kube.paths import describe
         ("GET", "/api/v1/namespaces/a/secrets/b", "get secrets a/b"),
         ("GET", "/api/v1/namespaces/a/secrets", "list secrets a"),
         ("GET", "/api/v1/secrets", "list secrets"),
+        ("GET", "/api/v1/namespaces/a/secr%65ts/b", "get secrets a/b"),
         ("POST", "/api/v1/namespaces", "create namespaces"),
         ("GET", "/api/v1/namespaces/a", "get namespaces a"),
         ("PUT", "/api/v1/namespaces/a/finalize", "update namespaces/finalize a"),
