@@ -44,7 +44,6 @@ _WHOLE: Final = f' && "$1" eval {_SOURCE} {_DATA} > /dev/null'
 """Finds errors anywhere in the program, as the original does; an export evaluates its output."""
 _ERRORS: Final = 16_384
 """Bytes that are read of the command's error output."""
-_REFUSED: Final = 400
 _PLACE: Final = re.compile(r"policy\.cue:([0-9]+):([0-9]+)")
 _MISSING: Final = re.compile(r'reference "[a-z]+" not found:\n\s*--expression:1:1')
 
@@ -75,7 +74,7 @@ class NoCue:
     async def evaluate(self, load: CueLoad) -> Any:
         """Refuse a program."""
         del load
-        raise Invalid(NO_CUE, status=_REFUSED)
+        raise Invalid(NO_CUE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +105,7 @@ class CueCommand:
             return _decoded(answer)
         if _MISSING.search(said):
             return None
-        msg = f"the CUE program cannot be evaluated{_place(said)}"
-        raise Invalid(msg, status=_REFUSED)
+        raise Invalid(f"the CUE program cannot be evaluated{_place(said)}")
 
     async def _run(self, source: str, data: str | None, *args: str) -> tuple[int, bytes, str]:
         try:
@@ -115,8 +113,7 @@ class CueCommand:
                 await asyncio.to_thread(_write, folder, source, data)
                 return await self._ended(folder, args)
         except OSError as error:
-            msg = f"the cue command cannot be started: {error.strerror}"
-            raise Unavailable(msg) from error
+            raise Unavailable(f"the cue command cannot be started: {error.strerror}") from error
 
     async def _ended(self, folder: Path, args: tuple[str, ...]) -> tuple[int, bytes, str]:
         process = await asyncio.create_subprocess_exec(
@@ -134,12 +131,10 @@ class CueCommand:
                     _read(process.stdout, self.limits.answer + 1), _read(process.stderr, _ERRORS)
                 )
                 if len(answer) > self.limits.answer:
-                    msg = f"the CUE program returns more than {self.limits.answer} bytes"
-                    raise Invalid(msg, status=_REFUSED)
+                    raise Invalid(f"the CUE program returns more than {self.limits.answer} bytes")
                 code = await process.wait()
         except TimeoutError:
-            msg = f"the CUE program takes more than {self.limits.seconds:g} s"
-            raise Invalid(msg, status=_REFUSED) from None
+            raise Invalid(f"the CUE program takes more than {self.limits.seconds:g} s") from None
         finally:
             # The processes that it started are killed with it.
             with contextlib.suppress(ProcessLookupError):
@@ -228,7 +223,7 @@ def _decoded(answer: bytes) -> Any:
         return orjson.loads(answer)
     except orjson.JSONDecodeError as error:
         msg = "the CUE program returns a value that is nested too deeply or has too large a number"
-        raise Invalid(msg, status=_REFUSED) from error
+        raise Invalid(msg) from error
 
 
 async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:

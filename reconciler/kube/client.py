@@ -88,11 +88,11 @@ class Client:
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:
         """Set a predicate that must hold for each request that is not a GET, for every user."""
-        self._line.allow_writes(may_write)
+        self._line.may_write = may_write
 
     def tell_left_out(self, warn: Callable[[str], None]) -> None:
         """Set the callback for warnings about objects that cannot be read."""
-        self._line.tell_left_out(warn)
+        self._line.left_out = warn
 
     def left_out(self, what: str) -> None:
         """Report objects that cannot be read."""
@@ -203,12 +203,14 @@ class Client:
             if method != "GET" and not self._line.may_write():
                 raise ClusterError(f"{call}: this process no longer holds the Lease")
             try:
-                return await self._attempt(
-                    call, method, url, body=body, headers=headers, most=most
-                )
+                async with self._open(call, method, url, headers=headers, data=body) as response:
+                    return await (_read(call, response, most) if most else response.read())
             except ClusterError as error:
                 seen.append(error)
                 raise
+            except (aiohttp.ClientError, OSError) as error:
+                seen.append(unreachable(call, self.address, error))
+                raise seen[-1] from error
 
         try:
             with contextlib.suppress(TimeoutError):
@@ -219,7 +221,11 @@ class Client:
                         if not repeat or not is_repeatable(error):
                             raise
                         return await repeated(attempt, error, timeout)
-            raise self._too_late(call, timeout, seen)
+            if seen:
+                raise seen[-1]
+            raise Unavailable(
+                f"{call}: the API server at {self.address} does not answer within {timeout:g}s"
+            )
         finally:
             # The frames in a traceback refer to its error. So they, the answer, and the objects
             # of all callers would stay until the collector looks, which it seldom does.
@@ -310,17 +316,6 @@ class Client:
         tail = "?" + urlencode(query, quote_via=quote) if query else ""
         return URL(f"{self.address}{path}{tail}", encoded=True)
 
-    async def _attempt(self, call: Call, method: str, url: URL, **options: Any) -> bytes:
-        body: bytes | None = options["body"]
-        try:
-            async with self._open(
-                call, method, url, headers=options["headers"], data=body
-            ) as response:
-                most: int = options["most"]
-                return await (_read(call, response, most) if most else response.read())
-        except (aiohttp.ClientError, OSError) as error:
-            raise unreachable(call, self.address, error) from error
-
     @contextlib.asynccontextmanager
     async def _open(
         self, call: Call, method: str, url: URL, **options: Any
@@ -337,7 +332,8 @@ class Client:
                     method, url, **options, **self._line.fixed
                 ) as response:
                     status = response.status
-                    self._line.note_date(response.headers.get("Date", ""), self._clock.monotonic())
+                    said = response.headers.get("Date", "")
+                    self._line.date = said, self._clock.monotonic()
                     if status < 300:  # noqa: PLR2004
                         try:
                             yield response
@@ -353,13 +349,6 @@ class Client:
                 again and isinstance(error, Unauthorized) and await self._credentials.renew(sent)
             ):
                 raise error
-
-    def _too_late(self, call: Call, timeout: float, seen: list[ClusterError]) -> ClusterError:
-        if seen:
-            return seen[-1]
-        return Unavailable(
-            f"{call}: the API server at {self.address} does not answer within {timeout:g}s"
-        )
 
 
 async def _read(call: Call, response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -59,6 +59,5 @@ class KubeConditions:
             text = str(error).partition(_FOUND)[2] or str(error)
             if text.startswith("[") and text.endswith("]"):
                 text = text[1:-1]
-            raise Invalid(
-                text.replace("spec.matchConditions", "matchConditions"), status=error.status
-            ) from error
+            text = text.replace("spec.matchConditions", "matchConditions")
+            raise Invalid(text) from error

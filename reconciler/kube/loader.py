@@ -40,7 +40,6 @@ from reconciler.services.ports.objects import Kinds, kind_of
 
 _TIMEOUT = 30.0
 _MOST_BYTES = 2_000_000
-_REFUSED = 400
 _UNAUTHORIZED = 401
 _LIMITS = (1, 500)
 _ENDLESS = frozenset({"watch", "follow"})
@@ -98,10 +97,10 @@ class KubeLoader:
             case ServiceLoad():
                 return await self._ask_service(load)
             case CueLoad():
-                raise Invalid("nothing evaluates CUE here", status=_REFUSED)
+                raise Invalid("nothing evaluates CUE here")
             case GlobalLoad():
                 msg = f"GlobalContextEntry {load.name}: only programs in the cluster keep its data"
-                raise Invalid(msg, status=_REFUSED)
+                raise Invalid(msg)
 
     async def _read(self, load: ObjectLoad) -> Any:
         kind = kind_of(load, await self._kinds.find(load.api_version, load.kind))
@@ -121,23 +120,22 @@ class KubeLoader:
 
     async def _ask(self, load: ApiLoad) -> Any:
         if not load.path.startswith("/"):
-            msg = f"urlPath {load.path}: it must begin with /"
-            raise Invalid(msg, status=_REFUSED)
+            raise Invalid(f"urlPath {load.path}: it must begin with /")
         if reason := self._protection.of_call(load.method, load.path):
-            raise Invalid(f"urlPath: {reason}", status=_REFUSED)
+            raise Invalid(f"urlPath: {reason}")
         body = load.body.encode() if load.method == "POST" else None
         path, _, query = load.path.partition("?")
         pairs = dict(parse_qsl(query, keep_blank_values=True))
         if endless := _ENDLESS.intersection(pairs):
             msg = f"urlPath {path}: with {min(endless)} the answer never ends; leave it out"
-            raise Invalid(msg, status=_REFUSED)
+            raise Invalid(msg)
         try:
             answer = await self._client.request(
                 load.method, path, query=pairs, body=body, timeout=self._timeout, most=_MOST_BYTES
             )
         except ResponseTooLarge as error:
             msg = f"{path}: the answer is longer than {_MOST_BYTES} bytes; ask for less of it"
-            raise Invalid(msg, status=_REFUSED) from error
+            raise Invalid(msg) from error
         return self._protection.without_own(load.path, _decode(answer, load.path))
 
     async def _ask_service(self, load: ServiceLoad) -> Any:
@@ -171,11 +169,9 @@ class KubeLoader:
         url = _split(load.url)
         host = "" if url is None else url.hostname or ""
         if url is None or url.scheme not in ("http", "https") or not host:
-            msg = "service url: it is not an http or https URL"
-            raise Invalid(msg, status=_REFUSED)
+            raise Invalid("service url: it is not an http or https URL")
         if not fits(host, self.hosts):
-            msg = f"service {host} may not be called: allow it with --service-hosts"
-            raise Invalid(msg, status=_REFUSED)
+            raise Invalid(f"service {host} may not be called: allow it with --service-hosts")
         trust = _trust(load.ca_bundle, host)
         try:
             resolver = ServiceResolver(self.hosts, load.namespace)
@@ -185,14 +181,11 @@ class KubeLoader:
             async with asyncio.timeout(self._timeout):
                 status, answer = await _fetch(load, trust, resolver)
         except aiohttp.InvalidURL as error:
-            msg = f"service {host}: its URL is invalid"
-            raise Invalid(msg, status=_REFUSED) from error
+            raise Invalid(f"service {host}: its URL is invalid") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            msg = f"service {host} does not answer: {why(error)}"
-            raise Unavailable(msg) from error
+            raise Unavailable(f"service {host} does not answer: {why(error)}") from error
         except ValueError as error:
-            msg = f"service {host}: a header cannot be sent"
-            raise Invalid(msg, status=_REFUSED) from error
+            raise Invalid(f"service {host}: a header cannot be sent") from error
         if status >= _BROKEN:
             msg = f"service {host}: HTTP {status}"
             raise Unavailable(msg, status=status)
@@ -219,8 +212,7 @@ def _trust(ca_bundle: str, host: str) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cadata=ca_bundle)
     except (ssl.SSLError, TypeError, ValueError) as error:
-        msg = f"service {host}: caBundle holds no certificates in PEM"
-        raise Invalid(msg, status=_REFUSED) from error
+        raise Invalid(f"service {host}: caBundle holds no certificates in PEM") from error
 
 
 async def _fetch(
@@ -258,10 +250,8 @@ async def _read(content: aiohttp.StreamReader) -> bytes:
 
 def _decode(answer: bytes, source: str) -> Any:
     if len(answer) > _MOST_BYTES:
-        msg = f"{source}: the answer is longer than {_MOST_BYTES} bytes"
-        raise Invalid(msg, status=_REFUSED)
+        raise Invalid(f"{source}: the answer is longer than {_MOST_BYTES} bytes")
     try:
         return orjson.loads(answer)
     except orjson.JSONDecodeError as error:
-        msg = f"{source}: the answer is not JSON"
-        raise Invalid(msg, status=_REFUSED) from error
+        raise Invalid(f"{source}: the answer is not JSON") from error

@@ -19,7 +19,6 @@ from typing_extensions import override
 from reconciler.errors import Invalid
 
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
-_REFUSED: Final = 400
 # Metadata services of clouds that are not at link-local addresses.
 _METADATA: Final = frozenset(
     map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"))
@@ -92,7 +91,7 @@ class ServiceResolver(AbstractResolver):
                 f"service {host} may not be called: it resolves to {address}, {why}; if that is"
                 " meant, name the address in --service-hosts"
             )
-            raise Invalid(msg, status=_REFUSED)
+            raise Invalid(msg)
 
     def _check_name(self, host: str, canonical: str) -> None:
         asked, name = host.rstrip(".").lower(), canonical.rstrip(".").lower()
@@ -103,7 +102,7 @@ class ServiceResolver(AbstractResolver):
                 f"service {host} may not be called: it is an alias of {name} (as an"
                 " ExternalName is); name the host itself"
             )
-            raise Invalid(msg, status=_REFUSED)
+            raise Invalid(msg)
 
 
 def fits(host: str, patterns: Iterable[str]) -> bool:

@@ -13,7 +13,6 @@ from reconciler.clock import Clock
 from reconciler.engine.loads import SecretName, ServiceLoad, TokenSource
 from reconciler.errors import Invalid
 
-_REFUSED: Final = 400
 _MILLISECONDS: Final = 1000
 _MOST: Final = 1000
 """Limit of sources with a kept token; the oldest is evicted first."""
@@ -103,7 +102,7 @@ def _text(secret: Object, key: str, name: SecretName) -> str:
         text = ""
     if not text.strip():
         msg = f"Secret {name.namespace}/{name.name} has no usable string under the key {key}"
-        raise Invalid(msg, status=_REFUSED)
+        raise Invalid(msg)
     return text
 
 
@@ -120,5 +119,5 @@ def _question(source: TokenSource, namespace: str) -> ServiceLoad:
 def _token(answer: Any) -> str:
     token = answer.get("token") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not 0 < len(token) <= _LONGEST:
-        raise Invalid("the token service returned no usable token", status=_REFUSED)
+        raise Invalid("the token service returned no usable token")
     return token

@@ -154,7 +154,7 @@ class Watch:
         # `caught_up` may request a list while lines of a watch still arrive.
         if not self._version or not self.synced.is_set():
             if self.absent and self._served is not None and not await self._served():
-                raise NoKindMatch(f"the cluster does not serve {self._kind.resource}", status=404)
+                raise NoKindMatch(f"the cluster does not serve {self._kind.resource}")
             async for event in self._list():
                 yield event
             self.synced.set()

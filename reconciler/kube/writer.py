@@ -87,7 +87,7 @@ class KubeWriter:
             if content_type == JSON_PATCH:
                 stored = await target.resource.get(**target.at)
                 if resource_version(stored) != version:
-                    raise Conflict("the object has been modified", status=409) from None
+                    raise Conflict("the object has been modified") from None
             raise
 
     async def _put_instead(

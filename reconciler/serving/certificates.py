@@ -219,7 +219,7 @@ class Certificates:
         for _ in range(_ATTEMPTS):
             stored = await self._secrets.get(name)
             if stored is None:
-                raise NotFound(f"Secret {name} does not exist: {self._called.cure}", status=404)
+                raise NotFound(f"Secret {name} does not exist: {self._called.cure}")
             old = _parse(stored)
             new = fresh(old)
             if new is None and old is not None:

@@ -148,11 +148,10 @@ async def scraped(
 
 def _context(clock: Clock) -> ssl.SSLContext:
     # It takes 8 MB of a controller's memory, and most metrics are read by HTTP.
-    from reconciler.serving.certificates import load_pair  # noqa: PLC0415
+    from reconciler.serving.callers import Callers  # noqa: PLC0415
+    from reconciler.serving.certificates import load_pair, server_context  # noqa: PLC0415
     from reconciler.serving.pki import make_ca, make_serving  # noqa: PLC0415
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    now = clock.now()
+    context, now = server_context(Callers()), clock.now()
     load_pair(context, make_serving(make_ca(now), [socket.gethostname()], now))
     return context
