@@ -338,14 +338,11 @@ def options(settings: type[ProcessSettings]) -> Callable[[T], T]:
 
     def decorate(command: T) -> T:
         for item in reversed(dataclasses.fields(settings)):
-            command = click.option(*_names(item), **_behaviour(item))(command)
+            flag = "--" + item.name.replace("_", "-")
+            command = click.option(flag, **_behaviour(item))(command)
         return command
 
     return decorate
-
-
-def _names(item: dataclasses.Field[Any]) -> tuple[str, ...]:
-    return ("--" + item.name.replace("_", "-"),)
 
 
 def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:

@@ -63,8 +63,5 @@ def render_refresh(status: EntryStatus) -> dict[str, Any]:
 
 
 def _condition(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    for item in status.get("conditions") or ():
-        if item.get("type") == _READY:
-            found: Mapping[str, Any] = item
-            return found
-    return {}
+    conditions = status.get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == _READY), {})

@@ -4,7 +4,7 @@ Results for cluster-scoped objects are in one ClusterPolicyReport; its namespace
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -12,17 +12,15 @@ from typing import Any
 from reconciler.api.meta import PREFIX, Kind, Object, ObjectRef
 from reconciler.installation import REPLACING, Installation
 
-GROUP = "wgpolicyk8s.io"
-VERSION = "v1alpha2"
 POLICY_REPORTS = Kind(
-    group=GROUP, version=VERSION, kind="PolicyReport", plural="policyreports", namespaced=True
+    group="wgpolicyk8s.io",
+    version="v1alpha2",
+    kind="PolicyReport",
+    plural="policyreports",
+    namespaced=True,
 )
-CLUSTER_POLICY_REPORTS = Kind(
-    group=GROUP,
-    version=VERSION,
-    kind="ClusterPolicyReport",
-    plural="clusterpolicyreports",
-    namespaced=False,
+CLUSTER_POLICY_REPORTS = replace(
+    POLICY_REPORTS, kind="ClusterPolicyReport", plural="clusterpolicyreports", namespaced=False
 )
 
 ANNOTATION_SHORTENED = f"{PREFIX}shortened"

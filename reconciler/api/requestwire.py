@@ -5,8 +5,9 @@ takes its default, so that a cluster's older requests end with a message instead
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.api.kinds import installation_of, policy_named
 from reconciler.api.meta import (
@@ -39,11 +40,14 @@ HOOK_WORK = "hook"
 """The two kinds of work of this project, as values of ``spec.requestType``."""
 _MOST = 1 << 53
 
+T = TypeVar("T", Counts, SweepProgress)
+
 
 def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
     """Return the request that an object represents."""
     meta = obj.get("metadata") or {}
     marks = meta.get("annotations") or {}
+    status = parse_status(obj.get("status") or {})
     return UpdateRequest(
         name=meta.get("name", ""),
         namespace=meta.get("namespace", ""),
@@ -52,24 +56,22 @@ def parse_request(obj: Mapping[str, Any]) -> UpdateRequest:
         created=parse_time(meta.get("creationTimestamp")) or datetime.fromtimestamp(0, UTC),
         labels=meta.get("labels") or {},
         spec=parse_spec(obj.get("spec") or {}, installation_of(str(obj.get("apiVersion", "")))),
-        status=parse_status(obj.get("status") or {}),
+        status=status,
         nudge=marks.get(ANNOTATION_RETRY, ""),
         retry_requested=bool(marks.get(ANNOTATION_RETRY_FAILED)),
         retried=marks.get(ANNOTATION_RETRIED, ""),
-        ended_by=_ended_by(obj),
+        ended_by="" if status.state is State.PENDING else _ended_by(meta),
     )
 
 
-def _ended_by(obj: Mapping[str, Any]) -> str:
+def _ended_by(meta: Mapping[str, Any]) -> str:
     """Return the manager of a final state that the controller did not write, empty where it did.
 
     The controller writes the finish time together with the state, and remains the owner of that
     time when another manager sets the state afterwards. Without managedFields it is empty.
     """
-    if parse_status(obj.get("status") or {}).state is State.PENDING:
-        return ""
     owners: dict[str, str] = {}
-    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
+    for entry in meta.get("managedFields") or ():
         fields = (entry.get("fieldsV1") or {}).get("f:status") or {}
         manager = str(entry.get("manager", ""))
         if "f:finishTime" in fields and manager == FIELD_MANAGER:
@@ -182,7 +184,6 @@ def render_spec(spec: RequestSpec) -> Object:
 def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
     """Return the status of a request."""
     state = raw.get("state") or State.PENDING
-    counts = raw.get("counts") or {}
     sweep = raw.get("sweep")
     return RequestStatus(
         state=State(state) if state in set(State) else State.PENDING,
@@ -192,22 +193,17 @@ def parse_status(raw: Mapping[str, Any]) -> RequestStatus:
         next_attempt=parse_time(raw.get("nextAttemptTime")),
         finished=parse_time(raw.get("finishTime")),
         targets=tuple(_parse_target(item) for item in raw.get("targets") or ()),
-        counts=Counts(
-            patched=_number(counts, "patched"),
-            unchanged=_number(counts, "unchanged"),
-            skipped=_number(counts, "skipped"),
-            failed=_number(counts, "failed"),
-        ),
+        counts=_parse_fields(Counts, raw.get("counts") or {}),
         missing_permission=raw.get("missingPermission", ""),
         interruptions=int(raw.get("interruptions", 0)),
-        sweep=None if sweep is None else _parse_sweep(sweep),
+        sweep=None if sweep is None else _parse_fields(SweepProgress, sweep),
         remove_after=raw.get("removeAfter", ""),
         plan=raw.get("plan"),
         plan_secret=raw.get("planSecret", ""),
     )
 
 
-def _number(raw: Mapping[str, Any], field: str, default: int = 0) -> int:
+def _number(raw: Mapping[str, Any], field: str, default: Any = 0) -> int:
     # A counter that goes on has to stay a number that the API server accepts.
     return min(max(int(raw.get(field, default)), -1), _MOST)
 
@@ -225,19 +221,15 @@ def _parse_target(raw: Mapping[str, Any]) -> TargetStatus:
     )
 
 
-def _parse_sweep(raw: Mapping[str, Any]) -> SweepProgress:
-    return SweepProgress(
-        cursor=raw.get("cursor", ""),
-        done=_number(raw, "done"),
-        total=_number(raw, "total", -1),
-        matched=_number(raw, "matched"),
-        failed=_number(raw, "failed"),
-        eta=raw.get("eta", ""),
-        generation=_number(raw, "generation"),
-        phase=raw.get("phase", ""),
-        canary=raw.get("canary", ""),
-        sequence=_number(raw, "sequence"),
-    )
+def _parse_fields(kind: type[T], raw: Mapping[str, Any]) -> T:
+    """Return a part of the status whose fields are stored under their own names."""
+    found: dict[str, Any] = {
+        item.name: _number(raw, item.name, item.default)
+        if item.type is int
+        else raw.get(item.name, "")
+        for item in fields(kind)
+    }
+    return kind(**found)
 
 
 def _render_target(target: TargetStatus) -> Object:
@@ -269,7 +261,7 @@ def progress(status: RequestStatus) -> str:
 
 def render_status(status: RequestStatus) -> Object:
     """Return the whole status for a merge patch, in which unset fields are null."""
-    sweep = status.sweep
+    counts = status.counts
     return {
         "state": status.state.value,
         "reason": status.reason or None,
@@ -280,33 +272,12 @@ def render_status(status: RequestStatus) -> Object:
         else render_time(status.next_attempt),
         "finishTime": None if status.finished is None else render_time(status.finished),
         "targets": [_render_target(item) for item in status.targets] or None,
-        "counts": None
-        if not status.counts.matched
-        else {
-            "matched": status.counts.matched,
-            "patched": status.counts.patched,
-            "unchanged": status.counts.unchanged,
-            "skipped": status.counts.skipped,
-            "failed": status.counts.failed,
-        },
+        "counts": {"matched": counts.matched, **asdict(counts)} if counts.matched else None,
         "summary": summary(status) or None,
         "progress": progress(status) or None,
         "missingPermission": status.missing_permission or None,
         "interruptions": status.interruptions or None,
-        "sweep": None
-        if sweep is None
-        else {
-            "cursor": sweep.cursor,
-            "done": sweep.done,
-            "total": sweep.total,
-            "matched": sweep.matched,
-            "failed": sweep.failed,
-            "eta": sweep.eta,
-            "generation": sweep.generation,
-            "phase": sweep.phase,
-            "canary": sweep.canary,
-            "sequence": sweep.sequence,
-        },
+        "sweep": None if status.sweep is None else asdict(status.sweep),
         "removeAfter": status.remove_after or None,
         "plan": None if status.plan is None else dict(status.plan),
         "planSecret": status.plan_secret or None,

@@ -14,8 +14,6 @@ def object_fault(value: Any, place: str) -> str:
 
     Only the fields that are matched and recorded are checked; expressions accept any type.
     """
-    if _is_plain(value):
-        return ""
     if (fault := type_fault(value, Mapping, place)) or value is None:
         return fault
     if fault := texts_fault(value, _TYPE_TEXTS, place):
@@ -26,7 +24,7 @@ def object_fault(value: Any, place: str) -> str:
     if fault := texts_fault(meta, _METADATA_TEXTS, place):
         return fault
     for name in _METADATA_MAPS:
-        if fault := _map_fault(meta.get(name), f"{place}.{name}"):
+        if fault := _map_fault(meta.get(name), place, name):
             return fault
     return ""
 
@@ -45,26 +43,6 @@ def with_texts(obj: Any) -> Any:
         if isinstance(texts := meta.get(name), dict) and None in texts.values()
     }
     return {**obj, "metadata": {**meta, **filled}} if filled else obj
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether all checked fields of an object have the expected types."""
-    # This runs on the result of each rule, which holds what all earlier rules added.
-    if type(value) is not dict or type(meta := value.get("metadata")) is not dict:
-        return False
-    for name in _TYPE_TEXTS:
-        if not isinstance(value.get(name, ""), str):
-            return False
-    for name in _METADATA_TEXTS:
-        if not isinstance(meta.get(name, ""), str):
-            return False
-    for name in _METADATA_MAPS:
-        texts = meta.get(name)
-        if texts is None:
-            continue
-        if type(texts) is not dict or not _TEXT.issuperset(map(type, texts.values())):
-            return False
-    return True
 
 
 def texts_fault(value: Mapping[str, Any], fields: tuple[str, ...], place: str) -> str:
@@ -109,11 +87,14 @@ def json_type(value: Any) -> str:
             return "array"
 
 
-def _map_fault(value: Any, place: str) -> str:
-    if (fault := type_fault(value, Mapping, place)) or value is None:
+def _map_fault(value: Any, place: str, field: str) -> str:
+    # This runs on the result of each rule, which holds what all earlier rules added.
+    if value is None or (type(value) is dict and _TEXT.issuperset(map(type, value.values()))):
+        return ""
+    place = f"{place}.{field}"
+    if fault := type_fault(value, Mapping, place):
         return fault
-    wrong = (key for key, item in value.items() if not isinstance(item, str))
-    key = next(wrong, None)
+    key = next((key for key, item in value.items() if not isinstance(item, str)), None)
     return "" if key is None else mistyped(value[key], str, f"{place}[{key!r}]")
 
 
