@@ -4,7 +4,6 @@ The library reports most faults of a kubeconfig without its place, and takes man
 """
 
 import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ import yaml
 from reconciler.engine.reading import kind_of
 from reconciler.errors import InvalidSetting
 
-_Shape = type | list[Any] | Mapping[str, Any]
+_Shape = type | list[Any] | dict[str, Any]
 
 _EXEC: Final = {
     "apiVersion": str,
@@ -42,7 +41,13 @@ _SHAPE: Final[_Shape] = {
     "clusters": [{"name": str, "cluster": _CLUSTER}],
     "users": [{"name": str, "user": _USER}],
 }
-_EXPECTED: Final = {str: "a string", bool: "true or false", bytes: "PEM in base64"}
+_EXPECTED: Final[Mapping[type, str]] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    bytes: "PEM in base64",
+}
 
 
 def context_of(files: Sequence[Path], context: str) -> str:
@@ -64,20 +69,18 @@ def context_of(files: Sequence[Path], context: str) -> str:
     chosen = _named(read, "context", name)
     if chosen is None:
         raise InvalidSetting(f"{place}: it has no context {name}: name another")
+    server = ""
     for kind in ("cluster", "user"):
         wanted = chosen.get(kind)
-        if wanted and _named(read, kind, wanted) is None:
+        found = _named(read, kind, wanted) if wanted else {}
+        if found is None:
             msg = f"its context names the {kind} {wanted}, which it lacks"
             raise InvalidSetting(f"{place}: {msg}")
         # The library reads a user for each server with TLS; without, as of kubectl proxy, none.
-        if not wanted and (kind == "cluster" or not _is_plain(read, chosen["cluster"])):
+        if not wanted and not server.startswith("http:"):
             raise InvalidSetting(f"{place}: its context {name} names no {kind}")
+        server = str(found.get("server") or "")
     return name
-
-
-def _is_plain(read: Sequence[Mapping[str, Any]], cluster: str) -> bool:
-    found = _named(read, "cluster", cluster) or {}
-    return str(found.get("server", "")).startswith("http:")
 
 
 def _named(read: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[str, Any] | None:
@@ -86,49 +89,39 @@ def _named(read: Sequence[Mapping[str, Any]], kind: str, name: str) -> Mapping[s
 
 
 def _read(file: Path) -> Mapping[str, Any]:
-    found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     for location, fault in _faults(found, _SHAPE, ""):
         place = f"{location}: " if location else ""
         raise InvalidSetting(f"kubeconfig {file}: {place}{fault}")
     if found.get("kind", "Config") != "Config":
         msg = f"kind: expected Config, got {found['kind']}; it is another file"
         raise InvalidSetting(f"kubeconfig {file}: {msg}")
-    checked: Mapping[str, Any] = found
-    return checked
+    return found
 
 
 def _faults(value: Any, shape: _Shape, location: str) -> Iterator[tuple[str, str]]:
-    if isinstance(shape, Mapping):
-        yield from _faults_of_map(value, shape, location)
+    """Yield the places that differ from the shape, and how."""
+    form = shape if isinstance(shape, type) else type(shape)
+    fits = isinstance(value, str if form is bytes else form)
+    if not fits:
+        cure = "; put it in quotes" if form is str and isinstance(value, int | float) else ""
+        yield location, f"expected {_EXPECTED[form]}, got {kind_of(value)}{cure}"
+    elif isinstance(shape, dict):
+        for name, inner in shape.items():
+            place = f"{location}.{name}" if location else name
+            if value.get(name) is not None:
+                yield from _faults(value[name], inner, place)
+            elif location.endswith("]"):
+                yield place, "it is missing"
     elif isinstance(shape, list):
-        if not isinstance(value, list):
-            yield location, f"expected a list, got {kind_of(value)}"
-            return
         for index, item in enumerate(value):
             yield from _faults(item, shape[0], f"{location}[{index}]")
-    elif not isinstance(value, str if shape is bytes else shape):
-        cure = "; put it in quotes" if shape is str and isinstance(value, int | float) else ""
-        yield location, f"expected {_EXPECTED[shape]}, got {kind_of(value)}{cure}"
-    elif shape is bytes and b"-----BEGIN " not in _decoded(str(value)):
+    elif form is bytes and not _is_pem(value):
         yield location, f"expected {_EXPECTED[bytes]}, got something else"
 
 
-def _faults_of_map(
-    value: Any, shape: Mapping[str, Any], location: str
-) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, Mapping):
-        yield location, f"expected an object, got {kind_of(value)}"
-        return
-    for name, inner in shape.items():
-        place = f"{location}.{name}" if location else name
-        if value.get(name) is not None:
-            yield from _faults(value[name], inner, place)
-        elif location.endswith("]"):
-            yield place, "it is missing"
-
-
-def _decoded(text: str) -> bytes:
+def _is_pem(coded: str) -> bool:
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return b""
+        return b"-----BEGIN " in base64.b64decode("".join(coded.split()), validate=True)
+    except ValueError:
+        return False
