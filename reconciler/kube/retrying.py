@@ -114,25 +114,3 @@ def _failure(state: RetryCallState) -> BaseException | None:
 def jittered(seconds: float) -> float:
     """Return a duration varied by up to a fifth, so that replicas do not act in lockstep."""
     return seconds * _RANDOM.uniform(0.8, 1.2)
-
-
-class Backoff:
-    """Pauses of a watch, which double with each failure in a row.
-
-    tenacity does not fit: a watch is not a call that ends with a result. Each line that arrives
-    resets the pause, and a caller that needs the watch can cut a pause short.
-    """
-
-    def __init__(self, *, first: float, longest: float) -> None:
-        self._first = first
-        self._longest = longest
-        self._next = first
-
-    def reset(self) -> None:
-        """Start again with the first pause; called after a success."""
-        self._next = self._first
-
-    def pause(self) -> float:
-        """Return the seconds to wait after one more failure."""
-        seconds, self._next = self._next, min(self._next * 2, self._longest)
-        return jittered(seconds)

@@ -20,7 +20,8 @@ from reconciler.kube.decoding import JSON, TooDeep, decode
 from reconciler.kube.errors import failure
 from reconciler.kube.paths import describe
 from reconciler.kube.reader import METADATA, METADATA_LIST
-from reconciler.kube.retrying import Backoff, jittered
+from reconciler.kube.retrying import jittered
+from reconciler.requests.schedule import Backoff
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.policies import Change
 from reconciler.signals import Signal
@@ -40,6 +41,8 @@ _REFUSED = 30.0
 """Seconds between these checks for a kind that is served but may not be read."""
 _WITHHELD = 10.0
 """Seconds for which an optional kind may be refused until it counts as absent."""
+_PAUSES = Backoff(base=0.5, ceiling=30.0)
+"""Not by tenacity: each line that arrives resets them, and `look` cuts one short."""
 _UNREADABLE = "UNREADABLE"
 """The event type for an object that is nested too deeply."""
 
@@ -105,7 +108,7 @@ class Watch:
         self._metadata_only = metadata_only
         self._known: dict[tuple[str, str], Object] = {}
         self._version = ""
-        self._backoff = Backoff(first=0.5, longest=30.0)
+        self._failures = 0
         self._open = False
         self._proved = float("-inf")
         self._hurry = asyncio.Event()
@@ -205,12 +208,11 @@ class Watch:
             self._hurry.set()
         return fresh
 
-    def _prove(self) -> None:
-        self._proved = self._clock.monotonic()
-
     async def _wait(self, error: ClusterError) -> None:
         self.problem = str(error)
-        await self._pause(max(self._backoff.pause(), error.retry_after or 0.0))
+        self._failures += 1
+        pause = jittered(_PAUSES.delay(self._failures))
+        await self._pause(max(pause, error.retry_after or 0.0))
 
     async def _pause(self, pause: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -281,7 +283,7 @@ class Watch:
         for key in self._known.keys() - seen:
             yield "DELETED", self._known.pop(key)
         self._version = version
-        self._prove()
+        self._proved = self._clock.monotonic()
 
     async def _follow(self) -> AsyncGenerator[tuple[Change, Object]]:
         async with self._resource.stream(
@@ -303,9 +305,9 @@ class Watch:
                     for event in self._take(self._decode(line)):
                         yield event
                     self._heard()
-                    self._backoff.reset()
+                    self._failures = 0
                 self._heard()
-                self._prove()
+                self._proved = self._clock.monotonic()
             finally:
                 self._open = False
 

@@ -40,16 +40,11 @@ _RETRY_SECONDS = 2.0
 _log = logger("serving.certificates")
 
 
-class Secrets(Protocol):
+class _Secrets(Protocol):
     """Named Secrets of the program's namespace, as in `reconciler.kube.secrets`."""
 
-    async def get(self, name: str) -> StoredSecret | None:
-        """Return a Secret, or None if it does not exist."""
-        ...
-
-    async def fill(self, secret: StoredSecret) -> StoredSecret:
-        """Write data into the version that was read."""
-        ...
+    async def get(self, name: str) -> StoredSecret | None: ...
+    async def fill(self, secret: StoredSecret) -> StoredSecret: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +124,7 @@ class Certificates:
 
     def __init__(
         self,
-        secrets: Secrets,
+        secrets: _Secrets,
         names: frozenset[str],
         clock: Clock,
         on_change: Callable[[Pair], None] = lambda _: None,

@@ -59,34 +59,20 @@ class Stage(enum.Enum):
 _IDLE, _HEAD, _BODY, _ANSWER, _TAKING, _REST = Stage
 
 
-class Host(Protocol):
-    """The state and operations that connections share."""
+class _Host(Protocol):
+    """What connections share, of which `connections.Listener` says more.
+
+    The answer may raise `ConnectionError` if the caller has disconnected.
+    """
 
     @property
-    def buffer(self) -> memoryview:
-        """Return the read buffer, shared until the protocol has consumed the data."""
-        ...
-
+    def buffer(self) -> memoryview: ...
     @property
-    def head_timeout(self) -> float:
-        """Return the seconds within which a head has to arrive."""
-        ...
-
-    def date(self) -> bytes:
-        """Return the current time in the format of HTTP."""
-        ...
-
-    def answer(self, request: Request, connection: "Connection", /) -> Awaitable[Response]:
-        """Return the answer; if the caller has disconnected, it may raise `ConnectionError`."""
-        ...
-
-    def refuse(self, connection: "Connection", reason: str) -> None:
-        """Abort a connection for its cost."""
-        ...
-
-    def leave(self, connection: "Connection") -> None:
-        """Forget a connection that is closed."""
-        ...
+    def head_timeout(self) -> float: ...
+    def date(self) -> bytes: ...
+    def answer(self, request: Request, connection: "Connection", /) -> Awaitable[Response]: ...
+    def refuse(self, connection: "Connection", reason: str) -> None: ...
+    def leave(self, connection: "Connection") -> None: ...
 
 
 class _TlsTransport(Protocol):
@@ -102,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         used: Time of the last use, on the same clock.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: _Host) -> None:
         self.proven = False
         self.stage = _IDLE
         self.deadline = float("inf")

@@ -37,22 +37,17 @@ _LONGEST = 16 * 1024
 """Limit of a token in characters; that of a ServiceAccount has about a thousand."""
 
 
-class Reviewers(Protocol):
+class _Reviewers(Protocol):
     """Authentication and authorization of tokens, as in `reconciler.kube.tokenreviews`."""
 
-    async def user(self, token: str) -> Mapping[str, Any] | None:
-        """Return the user of a token, or None if it is not valid."""
-        ...
-
-    async def may_get(self, user: Mapping[str, Any], path: str) -> bool:
-        """Return whether the user may get a non-resource path."""
-        ...
+    async def user(self, token: str) -> Mapping[str, Any] | None: ...
+    async def may_get(self, user: Mapping[str, Any], path: str) -> bool: ...
 
 
 class Scrapers:
     """Decides which callers may read the metrics."""
 
-    def __init__(self, reviewers: Reviewers, clock: Clock) -> None:
+    def __init__(self, reviewers: _Reviewers, clock: Clock) -> None:
         self._reviewers = reviewers
         self._clock = clock
         # By digest, so that a token is in memory only during its request.
@@ -110,7 +105,7 @@ _WHY = {
 async def scraped(
     listener: socket.socket | None,
     registry: CollectorRegistry,
-    reviewers: Reviewers,
+    reviewers: _Reviewers,
     clock: Clock,
     more: Mapping[str, Callable[[], str]] | None = None,
 ) -> AsyncIterator[None]:
