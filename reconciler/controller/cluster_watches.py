@@ -88,7 +88,6 @@ class ClusterWatches:
         """Watch until cancelled."""
         namespace, client, clock = self.holder.namespace, self.client, self.clock
         marked = f"{MANAGED_BY}={self.settings.installation.prefix}"
-        own = f"metadata.name={namespace}"
         watches = {
             "settings": (self._settings, self.holder.on_event),
             **{
@@ -107,7 +106,7 @@ class ClusterWatches:
                 self._take_certificate,
             ),
             "namespace": (
-                Watch(client, NAMESPACES, clock, fields=own, metadata_only=True),
+                Watch(client, NAMESPACES, clock, name=namespace, metadata_only=True),
                 self._take_namespace,
             ),
         }

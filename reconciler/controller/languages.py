@@ -131,8 +131,8 @@ async def tell_watch(what: str, watch: Watch, warn: Warn) -> None:
 
 def _followed(client: Client, clock: Clock, original: Original) -> tuple[Original, Watch]:
     (kind,) = (kind for kind in WEBHOOK_KINDS if kind.kind == original.kind)
-    only = f"metadata.name={original.configuration}"
-    return original, Watch(client, kind, clock, fields=only, metadata_only=True)
+    name = original.configuration
+    return original, Watch(client, kind, clock, name=name, metadata_only=True)
 
 
 def _reason(original: Original) -> str:

@@ -47,7 +47,8 @@ class ChildProcesses:
                     answer = await running.answer()
             except TimeoutError:
                 running.kill()
-                raise _late(self._limits) from None
+                said = f"evaluating the rule took longer than {self._limits.seconds:g} s"
+                raise Interrupted(said) from None
             except BaseException:
                 running.kill()
                 raise
@@ -129,10 +130,6 @@ def _fork() -> int:
 
 def _not_started(error: OSError) -> Interrupted:
     return Interrupted(f"no process can be started: {error.strerror}")
-
-
-def _late(limits: Limits) -> Interrupted:
-    return Interrupted(f"evaluating the rule took longer than {limits.seconds:g} s")
 
 
 def _error(kind: bytes, data: bytes, status: int, limits: Limits) -> Exception:

@@ -13,8 +13,7 @@ BUNDLE = "ca.crt"
 
 def authority_watch(client: Client, clock: Clock, namespace: str, name: str) -> Watch:
     """Return a metadata-only watch on one of the two Secrets, so that no key is read."""
-    fields = f"metadata.name={name}"
-    return Watch(client, SECRETS, clock, namespace=namespace, fields=fields, metadata_only=True)
+    return Watch(client, SECRETS, clock, namespace=namespace, name=name, metadata_only=True)
 
 
 class KubeAuthority:

@@ -48,8 +48,7 @@ class KubeBacklogStore:
 
 def backlog_watch(client: Client, clock: Clock, namespace: str) -> Watch:
     """Return a watch on the backlog Lease."""
-    fields = f"metadata.name={BACKLOG_NAME}"
-    return Watch(client, LEASES, clock, namespace=namespace, fields=fields, metadata_only=True)
+    return Watch(client, LEASES, clock, namespace=namespace, name=BACKLOG_NAME, metadata_only=True)
 
 
 def backlog_handler(on_backlog: Callable[[Backlog], None]) -> Callable[[Change, Object], None]:

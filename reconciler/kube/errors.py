@@ -81,21 +81,23 @@ def _where(answer: Mapping[str, Any]) -> str:
 def _failure(
     call: Call, status: int, headers: Mapping[str, str], answer: Mapping[str, Any]
 ) -> ClusterError:
-    details = answer.get("details") or {}
-    text = readable(str(answer.get("message") or ""), secret=call.resource.startswith("secrets"))
+    details, message = answer.get("details") or {}, str(answer.get("message") or "")
+    text = readable(message, secret=call.resource.startswith("secrets"))
     said = f"{call}: {text}" if text else f"{call}: the API server answered {status}"
-    if answer and _DENIED.search(str(answer.get("message"))):
+    if _DENIED.search(message):
         return Denied(said, status=status)
     if status == 401:  # noqa: PLR2004
-        return Unauthorized(
+        said = (
             f"{call}: the API server does not accept the credentials; "
-            "the token is expired or wrong: renew it",
-            status=status,
+            "the token is expired or wrong: renew it"
         )
+        return Unauthorized(said, status=status)
     if status == 403:  # noqa: PLR2004
-        return _forbidden(call, said, answer)
+        return _forbidden(call, said, message, answer)
     if status == 404:  # noqa: PLR2004
-        return _absent(call, said, details)
+        if details.get("name"):
+            return NotFound(said, status=status)
+        return NoKindMatch(f"{call}: the cluster does not serve {call.resource}", status=status)
     if status == 409:  # noqa: PLR2004
         known = answer.get("reason") == "AlreadyExists"
         return (AlreadyExists if known else Conflict)(said, status=status)
@@ -113,8 +115,7 @@ def _status_of(body: bytes) -> dict[str, Any]:
     return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else {}
 
 
-def _forbidden(call: Call, said: str, answer: Mapping[str, Any]) -> ClusterError:
-    message = str(answer.get("message") or "")
+def _forbidden(call: Call, said: str, message: str, answer: Mapping[str, Any]) -> ClusterError:
     if found := _NOT_IN_THAT_NAME.search(message):
         right = f"impersonate serviceaccounts in namespace {found['namespace']}"
         return Forbidden(f"{said}; grant: {right}", permission=right)
@@ -124,12 +125,6 @@ def _forbidden(call: Call, said: str, answer: Mapping[str, Any]) -> ClusterError
         ending = any(item.get("reason") == _TERMINATING for item in causes)
         return (NamespaceTerminating if ending else Denied)(said, status=403)
     return Forbidden(f"{said}; grant: {call.permission}", permission=call.permission)
-
-
-def _absent(call: Call, said: str, details: Mapping[str, Any]) -> ClusterError:
-    if details.get("name"):
-        return NotFound(said, status=404)
-    return NoKindMatch(f"{call}: the cluster does not serve {call.resource}", status=404)
 
 
 def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:

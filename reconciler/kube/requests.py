@@ -142,15 +142,7 @@ class KubeRequests:
         fields = [f"spec.policy={_escaped(policy)}"] if policy else []
         if state is not None:
             fields.append(_WAITING if state is State.PENDING else f"status.state={state}")
-        page = await self._reader.list_page(
-            self._kind,
-            namespace=self._namespace,
-            fields=",".join(fields),
-            limit=limit,
-            token=token,
-        )
-        read = map(self._read, page.items)
-        return [item for item in read if item is not None], page.token
+        return await self._listed(",".join(fields), limit, token)
 
     def waiting(self) -> AsyncIterator[UpdateRequest]:
         """Yield all requests that are not final; one may come twice if the list restarts."""
@@ -192,24 +184,25 @@ class KubeRequests:
         token = ""
         while True:
             try:
-                page = await self._reader.list_page(
-                    self._kind,
-                    namespace=self._namespace,
-                    fields=fields,
-                    limit=self._page,
-                    token=token,
-                )
+                found, token = await self._listed(fields, self._page, token)
             except Gone:
                 if not token:
                     raise
                 token = ""
                 continue
-            for item in page.items:
-                if (request := self._read(item)) is not None:
-                    yield request
-            token = page.token
+            for request in found:
+                yield request
             if not token:
                 return
+
+    async def _listed(
+        self, fields: str, limit: int, token: str
+    ) -> tuple[list[UpdateRequest], str]:
+        page = await self._reader.list_page(
+            self._kind, namespace=self._namespace, fields=fields, limit=limit, token=token
+        )
+        read = map(self._read, page.items)
+        return [item for item in read if item is not None], page.token
 
 
 def _parse(obj: Object) -> UpdateRequest:

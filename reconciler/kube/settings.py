@@ -9,5 +9,5 @@ from reconciler.kube.watch import Watch
 
 def settings_watch(client: Client, clock: Clock, settings: ProcessSettings) -> Watch:
     """Return a watch on the one ConfigMap of a program with these settings."""
-    fields = f"metadata.name={settings.installation.settings}"
-    return Watch(client, CONFIG_MAPS, clock, namespace=settings.namespace, fields=fields)
+    name = settings.installation.settings
+    return Watch(client, CONFIG_MAPS, clock, namespace=settings.namespace, name=name)

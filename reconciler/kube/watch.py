@@ -67,8 +67,8 @@ class Watch:
         clock: Clock,
         *,
         namespace: str = "",
+        name: str = "",
         labels: str = "",
-        fields: str = "",
         metadata_only: bool = False,
         beat: float = 0.0,
         idle: float = _IDLE,
@@ -81,8 +81,8 @@ class Watch:
             kind: Kind of the objects.
             clock: Measures silence.
             namespace: The only namespace that is watched; empty for all.
+            name: Name of the only object that is watched; empty for any.
             labels: Label selector.
-            fields: Field selector.
             metadata_only: Whether to read only the metadata of each object.
             beat: See the class.
             idle: Seconds of silence after which a connection is replaced by another one.
@@ -104,6 +104,7 @@ class Watch:
         self._clock = clock
         self._resource = client.resource(kind)
         self._namespace = namespace
+        fields = f"metadata.name={name}" if name else ""
         self._selectors = {"label_selector": labels, "field_selector": fields}
         self._metadata_only = metadata_only
         self._known: dict[tuple[str, str], Object] = {}

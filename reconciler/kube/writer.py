@@ -69,7 +69,10 @@ class KubeWriter:
         try:
             return await self._patch(target, patch, content_type, version)
         except Forbidden as refused:
-            answer = await self._put_instead(target, after, version, refused)
+            try:
+                answer = await self._put(target, after, version)
+            except Forbidden:
+                raise refused from None
         now = self._clock.monotonic()
         current = {key: until for key, until in self._put_until.items() if until > now}
         self._put_until = {**current, place: now + _PUT_FOR}
@@ -89,14 +92,6 @@ class KubeWriter:
                 if resource_version(stored) != version:
                     raise Conflict("the object has been modified") from None
             raise
-
-    async def _put_instead(
-        self, target: "_Target", after: Object, version: str, refused: Forbidden
-    ) -> Object:
-        try:
-            return await self._put(target, after, version)
-        except Forbidden:
-            raise refused from None
 
     async def _put(self, target: "_Target", after: Object, version: str) -> Object:
         meta = {**(after.get("metadata") or {}), "resourceVersion": version}

@@ -12,6 +12,7 @@ import ssl
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -157,11 +158,7 @@ class Certificates:
             InvalidSetting: The CA for callers cannot be read.
         """
         ca = await self._keep(self._called.ca, self._fresh_ca)
-
-        def fresh_serving(old: Pair | None) -> Pair | None:
-            return self._fresh_serving(ca, old)
-
-        serving = await self._keep(self._called.serving, fresh_serving)
+        serving = await self._keep(self._called.serving, partial(self._fresh_serving, ca))
         self.bundle = ca.bundle
         self._callers.reload()
         if self._callers.bundle != self._trusted:
@@ -209,36 +206,34 @@ class Certificates:
                 expired = self._loaded is None or self._loaded.until <= self._clock.now()
                 self.problem = str(error) if expired else ""
 
-    async def _keep(self, name: str, fresh: Callable[[Pair | None], Pair | None]) -> Pair:
-        """Return the pair of a Secret; ``fresh`` returns a new one if it has to be replaced."""
+    async def _keep(self, name: str, fresh: Callable[[Pair | None], Pair]) -> Pair:
+        """Return the pair of a Secret; ``fresh`` returns another one if it has to be replaced."""
         for _ in range(_ATTEMPTS):
             stored = await self._secrets.get(name)
             if stored is None:
                 raise NotFound(f"Secret {name} does not exist: {self._called.cure}")
             old = _parse(stored)
             new = fresh(old)
-            if new is None and old is not None:
-                return old
-            if new is None:
-                break
+            if new is old:
+                return new
             with contextlib.suppress(Conflict):
                 await self._secrets.fill(replace(stored, data=_render(new)))
                 _log.info("certificate stored", secret=name, until=new.until.isoformat())
                 return new
         raise Conflict(f"Secret {name} keeps changing; find out which client writes it")
 
-    def _fresh_ca(self, old: Pair | None) -> Pair | None:
+    def _fresh_ca(self, old: Pair | None) -> Pair:
         now = self._clock.now()
         if old is None:
             return make_ca(now)
-        return make_ca(now, older=old.bundle) if ca_is_due(old, now) else None
+        return make_ca(now, older=old.bundle) if ca_is_due(old, now) else old
 
-    def _fresh_serving(self, ca: Pair, old: Pair | None) -> Pair | None:
+    def _fresh_serving(self, ca: Pair, old: Pair | None) -> Pair:
         now = self._clock.now()
         if old is None:
             return make_serving(ca, self._names, now)
         if not serving_is_due(old, ca, self._names, now):
-            return None
+            return old
         # Replicas with different settings share one certificate, so it keeps all names.
         return make_serving(ca, self._names | old.names, now)
 

@@ -85,7 +85,7 @@ class CalledHooks:
         found: dict[str, Awaitable[None]] = {"webhook configurations": self.webhooks.run()}
         if self.webhooks.asked:
             for kind in WEBHOOK_KINDS:
-                watch = Watch(client, kind, clock, fields=f"metadata.name={self.webhooks.name}")
+                watch = Watch(client, kind, clock, name=self.webhooks.name)
                 found[f"watch of {kind.plural}"] = self._look_at(watch)
         if self.conversions.converters:
             found["definitions"] = self.conversions.run()
