@@ -208,9 +208,6 @@ class Client:
             except ClusterError as error:
                 seen.append(error)
                 raise
-            except (aiohttp.ClientError, OSError) as error:
-                seen.append(unreachable(call, self.address, error))
-                raise seen[-1] from error
 
         try:
             with contextlib.suppress(TimeoutError):
@@ -277,13 +274,10 @@ class Client:
         call = describe("GET", path, watch=True)
         headers = {"Accept": accept, **self._headers}
         limits = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT, sock_read=idle)
-        try:
-            async with self._open(
-                call, "GET", self._url(path, query), headers=headers, timeout=limits
-            ) as response:
-                yield _lines(call, response)
-        except (aiohttp.ClientError, OSError) as error:
-            raise unreachable(call, self.address, error) from error
+        async with self._open(
+            call, "GET", self._url(path, query), headers=headers, timeout=limits
+        ) as response:
+            yield _lines(call, response)
 
     async def wait_until_served(
         self, on_wait: Callable[[str], None], *, limit: float = 0.0
@@ -341,6 +335,8 @@ class Client:
                             _hang_up(response)
                         return
                     error = failure(call, status, response.headers, await response.read())
+            except (aiohttp.ClientError, OSError) as cause:
+                raise unreachable(call, self.address, cause) from cause
             finally:
                 if self.on_call is not None:
                     seconds = self._clock.monotonic() - started

@@ -19,16 +19,13 @@ from reconciler.kube.errors import failure
 from reconciler.kube.paths import describe
 from reconciler.kube.reader import KubeReader, page_of
 from reconciler.kube.retrying import jittered
-from reconciler.kube.watch import Watch
+from reconciler.kube.watch import IDLE, PAGE, SERVER_TIMEOUT, Watch
 from reconciler.kube.writer import write_status
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.watching import WatchEvent, WatchScope
 
-_SERVER_TIMEOUT: Final = 270.0
 _BRIEF: Final = 5
 """Seconds of a brief watch; the API server sends a bookmark about two before its end."""
-_IDLE: Final = 90.0
-_PAGE: Final = 500
 _ERROR: Final = "ERROR"
 _BOOKMARK: Final = "BOOKMARK"
 
@@ -39,7 +36,7 @@ class KubeWatching:
     Not a `Watch`, which yields the latest state per object: a hook runs for every event.
     """
 
-    def __init__(self, client: Client, *, idle: float = _IDLE) -> None:
+    def __init__(self, client: Client, *, idle: float = IDLE) -> None:
         self._client = client
         self._idle = idle
 
@@ -54,7 +51,7 @@ class KubeWatching:
                 field_selector=scope.fields,
                 allow_watch_bookmarks="true",
                 resource_version=since,
-                timeout_seconds=_BRIEF if scope.brief else round(jittered(_SERVER_TIMEOUT)),
+                timeout_seconds=_BRIEF if scope.brief else round(jittered(SERVER_TIMEOUT)),
                 accept=JSON,
                 idle=self._idle,
             ) as lines:
@@ -72,7 +69,7 @@ class KubeWatching:
                 namespace=scope.namespace,
                 label_selector=scope.labels,
                 field_selector=scope.fields,
-                limit=_PAGE,
+                limit=PAGE,
                 accept=JSON,
                 # A continue token implies the moment of its list.
                 **({"_continue": token} if token else moment),

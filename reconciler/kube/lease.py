@@ -34,9 +34,9 @@ _RELEASE_TIMEOUT = 3.0
 class Timing:
     """Time-outs in seconds, each shorter than the one before it."""
 
-    duration: float = 15.0
-    renew: float = 10.0
-    retry: float = 2.0
+    duration: float
+    renew: float
+    retry: float
 
 
 def new_identity(pod: str = "") -> str:
@@ -66,7 +66,7 @@ class Election:
         namespace: str,
         identity: str,
         name: str = LEASE_NAME,
-        timing: Timing | None = None,
+        timing: Timing,
         pod: str = "",
     ) -> None:
         self.started, self.lost = Signal[[]](), Signal[[]]()
@@ -80,7 +80,7 @@ class Election:
         self._namespace = namespace
         self._name = name
         self.identity = identity
-        self._timing = timing or Timing()
+        self._timing = timing
         self._pod = pod
         self._leading = False
         self._renewed_at = 0.0

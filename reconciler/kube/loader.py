@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import aiohttp
 import orjson
@@ -166,9 +166,8 @@ class KubeLoader:
         return found
 
     async def _call(self, load: ServiceLoad) -> Any:
-        url = _split(load.url)
-        host = "" if url is None else url.hostname or ""
-        if url is None or url.scheme not in ("http", "https") or not host:
+        host = _host(load.url)
+        if not host:
             raise Invalid("service url: it is not an http or https URL")
         if not fits(host, self.hosts):
             raise Invalid(f"service {host} may not be called: allow it with --service-hosts")
@@ -199,11 +198,13 @@ def _carrying(token: str, load: ServiceLoad) -> ServiceLoad:
     return replace(load, headers=(*load.headers, ("Authorization", f"Bearer {token}")))
 
 
-def _split(url: str) -> SplitResult | None:
+def _host(url: str) -> str:
+    """Return the host of an http or https URL, empty for anything else."""
     try:
-        return urlsplit(url)
+        parts = urlsplit(url)
     except ValueError:
-        return None
+        return ""
+    return parts.hostname or "" if parts.scheme in {"http", "https"} else ""
 
 
 def _trust(ca_bundle: str, host: str) -> ssl.SSLContext | None:

@@ -26,10 +26,10 @@ from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.policies import Change
 from reconciler.signals import Signal
 
-_PAGE = 500
+PAGE = 500
 _LIST_TIMEOUT = 60.0
-_SERVER_TIMEOUT = 270.0
-_IDLE = 90.0
+SERVER_TIMEOUT = 270.0
+IDLE = 90.0
 BEAT = 3.0
 """Seconds between two proofs that a watch is current, where a negative decision needs it."""
 _LATE = 1.5
@@ -71,7 +71,7 @@ class Watch:
         labels: str = "",
         metadata_only: bool = False,
         beat: float = 0.0,
-        idle: float = _IDLE,
+        idle: float = IDLE,
         served: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Initialize.
@@ -262,7 +262,7 @@ class Watch:
         while True:
             answer = await self._resource.get(
                 namespace=self._namespace,
-                limit=_PAGE,
+                limit=PAGE,
                 _continue=token,
                 accept=METADATA_LIST if self._metadata_only else JSON,
                 timeout=_LIST_TIMEOUT,
@@ -291,7 +291,7 @@ class Watch:
             self._namespace,
             allow_watch_bookmarks="true",
             resource_version=self._version,
-            timeout_seconds=round(self.beat or jittered(_SERVER_TIMEOUT)),
+            timeout_seconds=round(self.beat or jittered(SERVER_TIMEOUT)),
             accept=METADATA if self._metadata_only else JSON,
             idle=self._idle,
             total=self.beat + _LATE if self.beat else None,
