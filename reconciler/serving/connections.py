@@ -54,8 +54,8 @@ Context = Callable[[], ssl.SSLContext | None]
 """Returns the TLS context of the next connection."""
 
 
-class ConnectionMetrics(Protocol):
-    """The metrics of connections."""
+class TransportMetrics(Protocol):
+    """The metrics of callers and their connections."""
 
     @property
     def connections(self) -> Gauge:
@@ -65,6 +65,11 @@ class ConnectionMetrics(Protocol):
     @property
     def connections_closed(self) -> Counter:
         """Return the counter of connections closed for their cost, by ``reason``."""
+        ...
+
+    @property
+    def callers_refused(self) -> Counter:
+        """Return the counter of requests from refused callers, by ``code``."""
         ...
 
 
@@ -81,7 +86,7 @@ class Listener:
     answer: Callable[[Request, Connection], Awaitable[Response]]
     context: Context
     limits: ConnectionLimits
-    metrics: ConnectionMetrics
+    metrics: TransportMetrics
     clock: Clock
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(BODY_BUFFER)))
     _connections: set[Connection] = field(default_factory=set)
@@ -165,12 +170,9 @@ class Listener:
             except asyncio.CancelledError:
                 accepted.close()
                 raise
-            self._welcome(accepted)
-
-    def _welcome(self, accepted: socket.socket) -> None:
-        connection = Connection(self)
-        self._connections.add(connection)
-        connection.begin(asyncio.create_task(self._shake_hands(connection, accepted)))
+            connection = Connection(self)
+            self._connections.add(connection)
+            connection.begin(asyncio.create_task(self._shake_hands(connection, accepted)))
 
     async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
         loop, context = asyncio.get_running_loop(), self.context()

@@ -4,15 +4,13 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
-
-from prometheus_client import Counter
+from typing import Any, cast
 
 from reconciler.clock import Clock
 from reconciler.observe.logs import logger
 from reconciler.serving.bodies import SMALL, Bodies, Refused
 from reconciler.serving.callers import Callers
-from reconciler.serving.connections import ConnectionLimits, ConnectionMetrics, Context, Listener
+from reconciler.serving.connections import ConnectionLimits, Context, Listener, TransportMetrics
 from reconciler.serving.messages import JSON, Request, Response, error_response
 from reconciler.serving.protocol import Connection
 from reconciler.serving.review import BadReview
@@ -26,15 +24,6 @@ _log = logger("serving.http")
 
 _LONGEST_FAREWELL = 10.0
 """Seconds after which the shutdown stops waiting for callers that keep sending."""
-
-
-class TransportMetrics(ConnectionMetrics, Protocol):
-    """The metrics of callers and their connections."""
-
-    @property
-    def callers_refused(self) -> Counter:
-        """Return the counter of requests from refused callers, by ``code``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
