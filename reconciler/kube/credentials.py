@@ -9,9 +9,9 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
@@ -38,25 +38,14 @@ _MEANINGS: Final = tuple(
 )
 
 
-class _Source(Protocol):
-    """Reads the configuration; ``anew`` discards the cached result of an exec plugin.
-
-    Attributes:
-        place: Name of the source, for messages.
-    """
-
-    place: str
-
-    async def read(self, configuration: Any, *, anew: bool) -> None: ...
+_Read = Callable[..., Awaitable[None]]
+"""Reads into a configuration; with ``anew`` the kept result of an exec plugin is discarded."""
 
 
-class _ServiceAccount:
-    place = "the ServiceAccount's token"
-
-    async def read(self, configuration: Any, *, anew: bool) -> None:
-        del anew
-        load: Any = load_incluster_config  # without types
-        load(client_configuration=configuration, try_refresh_token=False)
+async def _read_account(configuration: Any, *, anew: bool) -> None:
+    del anew
+    load: Any = load_incluster_config  # without types
+    load(client_configuration=configuration, try_refresh_token=False)
 
 
 class _Kubeconfig:
@@ -99,10 +88,10 @@ class Credentials:
         place: Name of their source, for messages.
     """
 
-    def __init__(self, source: _Source, configuration: Any, clock: Clock) -> None:
-        self.configuration = configuration
-        self.place = source.place
-        self._source = source
+    def __init__(self, place: str, read: _Read, clock: Clock) -> None:
+        self.configuration: Any = Configuration()
+        self.place = place
+        self._read = read
         self._clock = clock
         self._lock = asyncio.Lock()
         self._authorization = ""
@@ -136,9 +125,9 @@ class Credentials:
         """
         self._read_at = self._clock.monotonic()
         try:
-            await self._source.read(self.configuration, anew=anew)
+            await self._read(self.configuration, anew=anew)
         except _UNREADABLE as error:
-            raise InvalidSetting(f"{self._source.place}: {_meaning(error)}") from error
+            raise InvalidSetting(f"{self.place}: {_meaning(error)}") from error
         sent = str(self.configuration.api_key.get("BearerToken", "")).strip()
         if not sent.isprintable():
             msg = "its token has a line end, or another control character, within: correct it"
@@ -186,14 +175,14 @@ async def load_credentials(kubeconfig: str, context: str, clock: Clock) -> Crede
     Raises:
         InvalidSetting: There are no credentials, or they cannot be used.
     """
-    credentials = Credentials(_source(kubeconfig, context), Configuration(), clock)
+    credentials = Credentials(*_source(kubeconfig, context), clock)
     await credentials.read(anew=True)
     return credentials
 
 
-def _source(kubeconfig: str, context: str) -> _Source:
+def _source(kubeconfig: str, context: str) -> tuple[str, _Read]:
     if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return _ServiceAccount()
+        return "the ServiceAccount's token", _read_account
     places = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     named = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
     files = [file for file in named if file.is_file()]
@@ -201,4 +190,5 @@ def _source(kubeconfig: str, context: str) -> _Source:
         raise InvalidSetting(
             f"there is no kubeconfig {places}: name one with --kubeconfig, or run inside a cluster"
         )
-    return _Kubeconfig(files, context)
+    source = _Kubeconfig(files, context)
+    return source.place, source.read
