@@ -123,7 +123,7 @@ def _phases(figures: Figures) -> Table:
             counts = map(str, (phase.accepted, phase.refused, phase.lost))
             speed = f"{phase.per_second:.1f}"
             table.add_row(name, *counts, speed, f"{phase.create}", f"{phase.patched}")
-    return _numbers(table)
+    return aligned(table)
 
 
 def _calls(calls: Calls, triggers: int) -> Table:
@@ -134,17 +134,18 @@ def _calls(calls: Calls, triggers: int) -> Table:
     table.add_row("all", str(total), f"{total / triggers:.3f}", style="bold")
     for what, count in sorted(calls.aside.items()):
         table.add_row(f"aside: {what}", str(count), "")
-    return _numbers(table)
+    return aligned(table)
 
 
 def _memory(memory: dict[str, Memory]) -> Table:
     table = Table("program", "at rest", "peak", title="Resident memory")
     for name, used in memory.items():
         table.add_row(name, f"{used.at_rest / 1e6:.0f} MB", f"{used.peak / 1e6:.0f} MB")
-    return _numbers(table)
+    return aligned(table)
 
 
-def _numbers(table: Table) -> Table:
+def aligned(table: Table) -> Table:
+    """Return a table with its title on the left and its figures on the right."""
     table.title_justify = "left"
     for column in table.columns[1:]:
         column.justify = "right"

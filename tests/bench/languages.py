@@ -18,6 +18,7 @@ from reconciler.engine.patch import SHIPPED
 from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
 from tests.bench.admit import PODS, mod_rule
+from tests.bench.figures import aligned
 
 _LEAST: Final = 0.2
 """Minimum CPU seconds of all runs of a measurement, enough for the clock's resolution. The best
@@ -113,14 +114,11 @@ def kinitiras() -> list[Cost]:
 def table(costs: Sequence[Cost], title: str) -> Table:
     """Return the table of costs."""
     found = Table("on a Pod of two containers", "CPU", "at most", title=title)
-    found.title_justify = "left"
     for cost in costs:
         style = "" if cost.met else "red"
         figures = (f"{seconds * _MICRO:.1f} µs" for seconds in (cost.seconds, cost.goal))
         found.add_row(cost.name, *figures, style=style)
-    for column in found.columns[1:]:
-        column.justify = "right"
-    return found
+    return aligned(found)
 
 
 def _override(overriders: Mapping[str, Any]) -> Program:

@@ -18,6 +18,7 @@ from rich.table import Table
 from devcluster.install import ProgramSettings
 from devcluster.programs import ADMISSION, CONTROLLER, Programs
 from tests.bench import load
+from tests.bench.figures import aligned
 from tests.bench.processes import cpu_seconds, measured, resident
 from tests.bench.wire import MERGE, Refused, Wire
 from tests.bench.workload import POLICY, Pair, pairs, policy, requests_path
@@ -148,12 +149,7 @@ def tables(found: Sizes) -> list[Table]:
     for sweep in found.sweeps:
         spent = (_milliseconds(sweep.cpu), _megabytes(sweep.peak))
         sweeps.add_row(f"{sweep.objects:,}", f"{sweep.seconds:.0f}", *spent)
-    result = [memory, costs, sweeps]
-    for table in result:
-        table.title_justify = "left"
-        for column in table.columns[1:]:
-            column.justify = "right"
-    return result
+    return [aligned(table) for table in (memory, costs, sweeps)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
