@@ -91,7 +91,7 @@ def _flag(item: dataclasses.Field[Any]) -> Object:
     meaning = {"description": item.metadata["help"]}
     if item.metadata["choices"]:
         return {"enum": item.metadata["choices"].split("|"), **meaning}
-    if item.metadata["duration"]:
+    if item.type is float:
         return {**_TEXT, "pattern": _DURATION, **meaning}
     return {"type": {bool: "boolean", int: "integer"}.get(type(item.default), "string"), **meaning}
 

@@ -76,15 +76,15 @@ class DurationType(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-def _setting(default: Any, meaning: str, *, duration: bool = False, choices: str = "") -> Any:
-    metadata = {"help": meaning, "duration": duration, "choices": choices, "name": ""}
+def _setting(default: Any, meaning: str, *, choices: str = "", name: str = "") -> Any:
+    """Return a setting; a float is a duration."""
+    metadata = {"help": meaning, "choices": choices, "name": name}
     return field(default=default, metadata=metadata)
 
 
 def _name(name: str, meaning: str) -> Any:
     """Return a setting whose default is a name of the chosen installation."""
-    metadata = {"help": meaning, "duration": False, "choices": "", "name": name}
-    return field(default=getattr(REPLACING, name), metadata=metadata)
+    return _setting(getattr(REPLACING, name), meaning, name=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,6 @@ class ProcessSettings:
     startup_timeout: float = _setting(
         0.0,
         "Give up if the API server does not answer for this long at the start; 0: wait forever.",
-        duration=True,
     )
     audit_log: str = _setting(
         "",
@@ -216,9 +215,9 @@ class AdmissionSettings(ProcessSettings):
         "", "Base URL of the webhook outside a cluster, instead of the Service."
     )
     webhook_timeout: float = _setting(
-        10.0, "Time that the API server waits; half of it is for one answer.", duration=True
+        10.0, "Time that the API server waits; half of it is for one answer."
     )
-    drain_timeout: float = _setting(10.0, "Time to finish requests at the end.", duration=True)
+    drain_timeout: float = _setting(10.0, "Time to finish requests at the end.")
     client_ca_file: str = _setting(
         "",
         "File with the CA, in PEM, of the client certificate that callers must show; empty: they"
@@ -229,9 +228,9 @@ class AdmissionSettings(ProcessSettings):
         "Names, one of which a client certificate must have, separated by commas; empty: any.",
     )
     header_timeout: float = _setting(
-        5.0, "Time for a TLS handshake, and for the head of a request.", duration=True
+        5.0, "Time for a TLS handshake, and for the head of a request."
     )
-    body_timeout: float = _setting(10.0, "Time for the body of a request.", duration=True)
+    body_timeout: float = _setting(10.0, "Time for the body of a request.")
     max_connections: int = _setting(512, "Connections to the webhook server at the same time.")
     max_body: int = _setting(8 * 1024 * 1024, "Largest admission request, bytes.")
     max_bodies: int = _setting(
@@ -254,22 +253,20 @@ class ControllerSettings(ProcessSettings):
     webhook_url: str = _setting(
         "", "Base URL of the webhook outside a cluster, instead of the Service."
     )
-    webhook_timeout: float = _setting(
-        10.0, "Time that the API server waits for the webhook.", duration=True
-    )
+    webhook_timeout: float = _setting(10.0, "Time that the API server waits for the webhook.")
     lease_duration: float = _setting(
-        15.0, "Leader lease: time after which another replica takes it over.", duration=True
+        15.0, "Leader lease: time after which another replica takes it over."
     )
     lease_renew: float = _setting(
-        10.0, "Leader lease: time after which a leader that cannot renew it stops.", duration=True
+        10.0, "Leader lease: time after which a leader that cannot renew it stops."
     )
-    lease_retry: float = _setting(2.0, "Leader lease: time between attempts.", duration=True)
+    lease_retry: float = _setting(2.0, "Leader lease: time between attempts.")
     pod_uid: str = _setting(
         "", "Leader lease: uid of the own Pod, whose restarted container takes it over at once."
     )
-    retain_completed: float = _setting(600.0, "Keep Completed requests.", duration=True)
-    retain_skip: float = _setting(600.0, "Keep Skip requests.", duration=True)
-    retain_failed: float = _setting(86400.0, "Keep Failed requests.", duration=True)
+    retain_completed: float = _setting(600.0, "Keep Completed requests.")
+    retain_skip: float = _setting(600.0, "Keep Skip requests.")
+    retain_failed: float = _setting(86400.0, "Keep Failed requests.")
     retain_per_policy: int = _setting(1000, "Finished requests kept per policy at most.")
     reports: bool = _setting(default=True, meaning="Write results at targets into PolicyReports.")
     force_failure_policy_ignore: bool = _setting(
@@ -303,26 +300,22 @@ class ControllerSettings(ProcessSettings):
         " the window; then it pauses there. 0: without limit.",
     )
     patch_war_window: float = _setting(
-        300.0, "Time in which such writes count, and that the pause takes.", duration=True
+        300.0, "Time in which such writes count, and that the pause takes."
     )
-    backoff_base: float = _setting(1.0, "First pause of a request that failed.", duration=True)
-    backoff_ceiling: float = _setting(300.0, "Longest pause.", duration=True)
+    backoff_base: float = _setting(1.0, "First pause of a request that failed.")
+    backoff_ceiling: float = _setting(300.0, "Longest pause.")
     confirmation: float = _setting(
-        120.0, "Time until a trigger that is not stored counts as refused.", duration=True
+        120.0, "Time until a trigger that is not stored counts as refused."
     )
     request_timeout: float = _setting(
-        60.0, "The API server's --request-timeout: a trigger is stored by then.", duration=True
+        60.0, "The API server's --request-timeout: a trigger is stored by then."
     )
-    resync: float = _setting(30.0, "Pause between full lists of waiting requests.", duration=True)
+    resync: float = _setting(30.0, "Pause between full lists of waiting requests.")
     catch_up_interval: float = _setting(
-        300.0,
-        "Pause between searches for triggers that were not recorded; 0: only after outages.",
-        duration=True,
+        300.0, "Pause between searches for triggers that were not recorded; 0: only after outages."
     )
-    ready_margin: float = _setting(
-        0.5, "Pause between a stored webhook configuration and Ready.", duration=True
-    )
-    drain_timeout: float = _setting(10.0, "Time to finish work at the end.", duration=True)
+    ready_margin: float = _setting(0.5, "Pause between a stored webhook configuration and Ready.")
+    drain_timeout: float = _setting(10.0, "Time to finish work at the end.")
 
     @property
     def page_bytes(self) -> int:
@@ -348,12 +341,12 @@ def options(settings: type[ProcessSettings]) -> Callable[[T], T]:
 def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     choices = item.metadata["choices"]
     default: Any = item.default
-    shown = render_duration(default) if item.metadata["duration"] else default
+    shown = render_duration(default) if item.type is float else default
     shown = str(shown).lower() if item.type is bool else shown
     kind: Any = item.type
     if choices:
         kind = click.Choice(choices.split("|"))
-    elif item.metadata["duration"]:
+    elif kind is float:
         kind = DurationType()
     if name := item.metadata["name"]:
         default = None  # `build` sets it, because it depends on the installation.

@@ -53,7 +53,7 @@ def default(item: dataclasses.Field[Any]) -> str:
     value: Any = item.default
     if isinstance(value, bool):
         return str(value).lower()
-    return render_duration(value) if item.metadata["duration"] else str(value)
+    return render_duration(value) if item.type is float else str(value)
 
 
 @pytest.mark.parametrize(
