@@ -52,8 +52,6 @@ class Client:
 
     Attributes:
         address: Address of the API server, for messages.
-        configuration: Configuration of the `kubernetes` library.
-        on_call: Callback for metrics, or None.
     """
 
     def __init__(
@@ -371,7 +369,6 @@ async def connect(
         context: Context of the kubeconfig; empty for the current one.
         user: User to impersonate, which the credentials must allow; empty for none.
         clock: Measures time-outs and the age of credentials.
-        on_call: Callback for metrics.
 
     Raises:
         InvalidSetting: There are no usable credentials.

@@ -122,7 +122,6 @@ class ObjectClient(DynamicClient):
         Args:
             method: In any case.
             path: Already quoted.
-            body: Encoded as JSON.
             serialize: False to return the answer as bytes.
             params: Options of the transport; all others are query parameters, under the
                 library's names (``field_manager``, ``_continue``).

@@ -55,7 +55,6 @@ def context_of(files: Sequence[Path], context: str) -> str:
 
     Args:
         files: Those of $KUBECONFIG that exist; of two entries of one name, the first counts.
-        context: Its name; empty for the current one.
 
     Raises:
         InvalidSetting: A file has another shape, or something is missing.

@@ -47,11 +47,7 @@ _BROKEN = 500
 
 
 class KubeLoader:
-    """Loads the data of context entries.
-
-    Attributes:
-        hosts: Patterns of the service hosts that may be called.
-    """
+    """Loads the data of context entries; ``hosts`` are patterns of those that may be called."""
 
     def __init__(
         self,
@@ -62,7 +58,6 @@ class KubeLoader:
         timeout: float = _TIMEOUT,
         protection: Protection | None = None,
     ) -> None:
-        """Initialize with `kinds`, the program's discovery."""
         self.hosts = tuple(hosts)
         self._client = client
         self._timeout = timeout

@@ -46,7 +46,6 @@ class RecordedSecrets:
         """Return the stored data.
 
         Args:
-            request: The name of the request.
             former: Whether to look also in the namespace that older versions used.
 
         Raises:

@@ -133,8 +133,6 @@ class KubeRequests:
         Args:
             policy: Key of a policy; empty for all policies.
             state: ``Pending`` stands for all states that are not final; None for any state.
-            limit: Requests of a page.
-            token: Token from the previous page.
 
         Raises:
             Gone: The token is too old; list again from the start.

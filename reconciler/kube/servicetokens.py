@@ -46,9 +46,7 @@ class ServiceTokens:
         """Return a token.
 
         Args:
-            source: Origin of the token.
             namespace: The only namespace whose Services may issue it; empty for any.
-            ask: Calls the token service.
             read: Reads the Secret of a source that names one.
 
         Raises:

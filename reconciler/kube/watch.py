@@ -77,14 +77,9 @@ class Watch:
         """Initialize.
 
         Args:
-            client: Lists and watches.
-            kind: Kind of the objects.
             clock: Measures silence.
             namespace: The only namespace that is watched; empty for all.
             name: Name of the only object that is watched; empty for any.
-            labels: Label selector.
-            metadata_only: Whether to read only the metadata of each object.
-            beat: See the class.
             idle: Seconds of silence after which a connection is replaced by another one.
             served: Returns whether the cluster serves an optional kind, without listing it:
                 that fails with 403, not 404, if the right comes with the kind or never.
