@@ -70,7 +70,7 @@ class Client:
         self.on_call = on_call
         self._clock = clock
         self._credentials = credentials
-        self._line = line or Line.of(self.configuration)
+        self._line = line or Line(self.configuration)
         self._objects = ObjectClient(self)
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,6 @@
 """All adapters of one cluster behind the ports of the use cases."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
 
 from reconciler.clock import Clock
 from reconciler.config import ControllerSettings
@@ -20,52 +18,32 @@ from reconciler.kube.webhooks import WebhookConfigurations
 from reconciler.kube.writer import KubeWriter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KubeCluster:
-    """One adapter per port, over one client.
+    """One adapter per port, over one client, for a controller with these settings.
 
     Reads and writes of users' objects, which policies cause, use the account that users grant
     rights to, or the account that a policy names. Everything that the programs need for
     themselves uses their own account.
     """
 
-    kinds: KubeKinds
-    reader: KubeReader
-    writer: KubeWriter
-    keys: KubeMergeKeys
-    policies: KubePolicies
-    requests: KubeRequests
-    webhooks: WebhookConfigurations
-    authority: KubeAuthority
-    checkpoint: KubeCheckpoint
-    clock: ServerClock
-    access: ProgramAccess
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         client: Client,
         settings: ControllerSettings,
         clock: Clock,
         warn: Callable[[str], None],
-    ) -> Self:
-        """Return the adapters for a controller with these settings."""
+    ) -> None:
+        own, installation = settings.namespace, settings.installation
         worker = client.speaking_for(settings.background_user)
-        kinds = KubeKinds(client, clock)
-        return cls(
-            kinds=kinds,
-            reader=KubeReader(worker, page_bytes=settings.page_bytes),
-            writer=KubeWriter(worker, clock),
-            keys=KubeMergeKeys(client, clock, warn),
-            policies=KubePolicies(
-                client, follow_optional(client, kinds, clock), installation=settings.installation
-            ),
-            requests=KubeRequests.of(client, settings),
-            webhooks=WebhookConfigurations(client, settings.installation.owner),
-            authority=KubeAuthority(client, settings.namespace),
-            checkpoint=KubeCheckpoint(KubeLeases(client, settings.namespace)),
-            clock=ServerClock(client, clock),
-            access=ProgramAccess(
-                client, namespace=settings.namespace, worker=settings.background_user
-            ),
-        )
+        self.kinds = KubeKinds(client, clock)
+        self.reader = KubeReader(worker, page_bytes=settings.page_bytes)
+        self.writer = KubeWriter(worker, clock)
+        self.keys = KubeMergeKeys(client, clock, warn)
+        optional = follow_optional(client, self.kinds, clock)
+        self.policies = KubePolicies(client, optional, installation=installation)
+        self.requests = KubeRequests.of(client, settings)
+        self.webhooks = WebhookConfigurations(client, installation.owner)
+        self.authority = KubeAuthority(client, own)
+        self.checkpoint = KubeCheckpoint(KubeLeases(client, own))
+        self.clock = ServerClock(client, clock)
+        self.access = ProgramAccess(client, namespace=own, worker=settings.background_user)

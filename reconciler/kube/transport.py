@@ -1,8 +1,7 @@
 """The connections to one API server, and the state that all their clients share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,9 +18,8 @@ _READ_BUFFER = 128 * 1024
 """Bytes of an answer that arrive before they are read; up to twice that and a part are kept."""
 
 
-@dataclass(slots=True, kw_only=True)
 class Line:
-    """One pool of connections.
+    """One pool of connections for a configuration; no request is sent yet.
 
     Attributes:
         fixed: Options of every request.
@@ -31,23 +29,17 @@ class Line:
         date: Last ``Date`` header of the API server, and the monotonic time of its arrival.
     """
 
-    transport: "Transport"
-    session: aiohttp.ClientSession
-    fixed: dict[str, Any]
-    may_write: Callable[[], bool] = field(default=lambda: True)
-    left_out: Callable[[str], None] = field(default=lambda _: None)
-    date: tuple[str, float] = "", 0.0
-
-    @classmethod
-    def of(cls, configuration: Configuration) -> Self:
-        """Return the pool for a configuration, without sending a request yet."""
-        transport = Transport(configuration)
-        fixed: dict[str, Any] = {"allow_redirects": False}
+    def __init__(self, configuration: Configuration) -> None:
+        self.transport = Transport(configuration)
+        self.session = self.transport.open()
+        self.fixed: dict[str, Any] = {"allow_redirects": False}
         if proxy := configuration.proxy or _proxy_of(str(configuration.host)):
-            fixed |= {"proxy": proxy, "proxy_headers": configuration.proxy_headers}
+            self.fixed |= {"proxy": proxy, "proxy_headers": configuration.proxy_headers}
         if configuration.tls_server_name:
-            fixed["server_hostname"] = configuration.tls_server_name
-        return cls(transport=transport, session=transport.open(), fixed=fixed)
+            self.fixed["server_hostname"] = configuration.tls_server_name
+        self.may_write: Callable[[], bool] = lambda: True
+        self.left_out: Callable[[str], None] = lambda _: None
+        self.date = "", 0.0
 
 
 class Transport(RESTClientObject):

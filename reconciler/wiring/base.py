@@ -61,7 +61,7 @@ class Base:
             client=client,
             settings=settings,
             clock=clock,
-            cluster=KubeCluster.of(client, settings, clock, warn),
+            cluster=KubeCluster(client, settings, clock, warn),
             index=PolicyStore(
                 languages=Languages(settings.installation),
                 namespace=settings.namespace,
