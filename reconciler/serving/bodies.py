@@ -11,7 +11,6 @@ them.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.services.processing.memory_budget import MemoryBudget
@@ -40,27 +39,22 @@ class Refused(Exception):
         self.code = code
 
 
-@dataclass(slots=True, kw_only=True)
 class Bodies:
-    """The bodies of one server.
+    """The bodies of one server."""
 
-    Attributes:
-        largest: Limit of one body in bytes.
-        together: Limit of all large bodies in bytes; a quarter of it is for unproven callers.
-        timeout: Seconds within which a body has to arrive.
-    """
+    def __init__(self, *, largest: int, together: int, timeout: float) -> None:
+        """Initialize.
 
-    largest: int
-    together: int
-    timeout: float
-    _known: MemoryBudget = field(init=False)
-    _strangers: MemoryBudget = field(init=False)
-    _parsed: MemoryBudget = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._strangers = MemoryBudget(max(1, self.together // 4))
-        self._known = MemoryBudget(max(1, self.together - self.together // 4))
-        self._parsed = MemoryBudget(_PARSED * self.together)
+        Args:
+            largest: Limit of one body in bytes.
+            together: Limit of all large bodies in bytes; a quarter is for unproven callers.
+            timeout: Seconds within which a body has to arrive.
+        """
+        self._largest = largest
+        self._timeout = timeout
+        self._strangers = MemoryBudget(max(1, together // 4))
+        self._known = MemoryBudget(max(1, together - together // 4))
+        self._parsed = MemoryBudget(_PARSED * together)
 
     @property
     def held(self) -> int:
@@ -76,8 +70,12 @@ class Bodies:
         size = request.size
         if size is None:
             raise Refused(411, "the body has no Content-Length, which the API server always sends")
-        if size > self.largest:
-            raise self._too_large(size)
+        if size > self._largest:
+            raise Refused(
+                413,
+                f"the admission request is {size} bytes long, the limit is {self._largest} bytes: "
+                "raise --max-body (or RETROFIT_MAX_BODY) of retrofit-admission",
+            )
         if request.headers.get(b"content-encoding", b"identity") != b"identity":
             raise Refused(415, "the body is compressed, which the API server's never is")
         return size
@@ -91,7 +89,7 @@ class Bodies:
         """
         # Most bodies arrive together with their heads and need no timer.
         if not request.whole:
-            await self._receive(request, connection, loop_time() + self.timeout, None)
+            await self._receive(request, connection, loop_time() + self._timeout, None)
         return request.body()
 
     @contextlib.asynccontextmanager
@@ -102,7 +100,7 @@ class Bodies:
             Refused: The body arrives too slowly, or no place becomes free.
             ConnectionError: The caller has disconnected.
         """
-        end = loop_time() + self.timeout
+        end = loop_time() + self._timeout
         budget = self._known if connection.proven else self._strangers
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -134,23 +132,16 @@ class Bodies:
             if now >= end or hindering:
                 raise Refused(408, f"the body did not arrive within {now - begun:.0f} s")
 
-    def _too_large(self, size: int) -> Refused:
-        return Refused(
-            413,
-            f"the admission request is {size} bytes long, the limit is {self.largest} bytes: "
-            "raise --max-body (or RETROFIT_MAX_BODY) of retrofit-admission",
-        )
-
     def _no_place(self, budget: MemoryBudget) -> str:
         return (
-            f"other large admission requests held {budget.used} bytes for {self.timeout:g} s,"
+            f"other large admission requests held {budget.used} bytes for {self._timeout:g} s,"
             f" of which --max-bodies allows {budget.limit}: try again, or raise it"
         )
 
     def _no_room(self) -> str:
         return (
             f"the objects in other large admission requests took about {self._parsed.used} bytes"
-            f" for {self.timeout:g} s, of which {_PARSED} times --max-bodies are allowed: try"
+            f" for {self._timeout:g} s, of which {_PARSED} times --max-bodies are allowed: try"
             " again, or raise it"
         )
 
