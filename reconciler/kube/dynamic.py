@@ -134,10 +134,12 @@ class ObjectClient(DynamicClient):
         send = self.client.json if serialize else self.client.request
         return await send(method.upper(), path, query=_query(params), **options)
 
-    async def find(self, resource: ApiResource, name: str, namespace: str = "") -> Object | None:
+    async def find(
+        self, resource: ApiResource, name: str, namespace: str = "", **params: Any
+    ) -> Object | None:
         """Return an object, or None if it does not exist."""
         try:
-            return await resource.get(name, namespace)
+            return await resource.get(name, namespace, **params)
         except NotFound:
             return None
 

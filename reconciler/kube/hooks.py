@@ -26,8 +26,6 @@ from reconciler.services.ports.watching import WatchEvent, WatchScope
 
 _BRIEF: Final = 5
 """Seconds of a brief watch; the API server sends a bookmark about two before its end."""
-_ERROR: Final = "ERROR"
-_BOOKMARK: Final = "BOOKMARK"
 
 
 class KubeWatching:
@@ -94,9 +92,9 @@ class KubeWatching:
         except orjson.JSONDecodeError as error:
             raise Unavailable(f"{call}: a line that is not JSON") from error
         obj = event["object"]
-        if event["type"] == _ERROR:
+        if event["type"] == "ERROR":
             raise failure(call, int(obj.get("code") or 500), {}, orjson.dumps(obj))
-        named = {} if event["type"] == _BOOKMARK else {**obj, **scope.kind.head}
+        named = {} if event["type"] == "BOOKMARK" else {**obj, **scope.kind.head}
         return WatchEvent(type=event["type"], version=resource_version(obj), object=named)
 
 

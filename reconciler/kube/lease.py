@@ -149,11 +149,8 @@ class Election:
             with contextlib.suppress(Conflict, NotFound):
                 await self._put(self._lease, limit)
                 return True
-        try:
-            lease = await self._leases.get(
-                self._name, self._namespace, timeout=limit, repeat=False
-            )
-        except NotFound:
+        lease = await self._leases.find(self._name, self._namespace, timeout=limit, repeat=False)
+        if lease is None:
             return await self._create(limit)
         known = self._lease.get("spec")
         self._observe(lease)

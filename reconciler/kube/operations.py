@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from reconciler.api.meta import Kind, Object
-from reconciler.errors import NotFound, Unfinished
+from reconciler.errors import Unfinished
 from reconciler.kube.client import Client
 from reconciler.kube.decoding import JSON_PATCH
 from reconciler.kube.retrying import holds
@@ -53,11 +53,8 @@ class KubeOperations:
         uid = (answer.get("metadata") or {}).get("uid")
 
         async def is_gone() -> bool:
-            try:
-                found = await resource.get(name, namespace)
-            except NotFound:
-                return True
-            return bool((found.get("metadata") or {}).get("uid") != uid)
+            found = await resource.find(name, namespace)
+            return found is None or found["metadata"].get("uid") != uid
 
         if not await holds(is_gone, within=self._patience):
             raise Unfinished(
