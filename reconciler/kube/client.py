@@ -86,11 +86,11 @@ class Client:
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:
         """Set a predicate that must hold for each request that is not a GET, for every user."""
-        self._line.may_write = may_write
+        self._line.allow_writes(may_write)
 
     def tell_left_out(self, warn: Callable[[str], None]) -> None:
         """Set the callback for warnings about objects that cannot be read."""
-        self._line.left_out = warn
+        self._line.tell_left_out(warn)
 
     def left_out(self, what: str) -> None:
         """Report objects that cannot be read."""
@@ -324,8 +324,7 @@ class Client:
                     method, url, **options, **self._line.fixed
                 ) as response:
                     status = response.status
-                    said = response.headers.get("Date", "")
-                    self._line.date = said, self._clock.monotonic()
+                    self._line.note_date(response.headers.get("Date", ""), self._clock.monotonic())
                     if status < 300:  # noqa: PLR2004
                         try:
                             yield response

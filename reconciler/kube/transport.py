@@ -41,6 +41,18 @@ class Line:
         self.left_out: Callable[[str], None] = lambda _: None
         self.date = "", 0.0
 
+    def allow_writes(self, may_write: Callable[[], bool]) -> None:
+        """Set a predicate that must hold for each request that is not a GET."""
+        self.may_write = may_write
+
+    def tell_left_out(self, warn: Callable[[str], None]) -> None:
+        """Set the callback for warnings about objects that cannot be read."""
+        self.left_out = warn
+
+    def note_date(self, said: str, now: float) -> None:
+        """Record a ``Date`` header of the API server."""
+        self.date = said, now
+
 
 class Transport(RESTClientObject):
     """The client's pool, with longer keep-alive and without reading the environment.

@@ -170,9 +170,13 @@ class Listener:
             except asyncio.CancelledError:
                 accepted.close()
                 raise
-            connection = Connection(self)
-            self._connections.add(connection)
-            connection.begin(asyncio.create_task(self._shake_hands(connection, accepted)))
+            self._welcome(accepted)
+
+    def _welcome(self, accepted: socket.socket) -> None:
+        # In `_accept`, a variable would keep the last connection until the next one.
+        connection = Connection(self)
+        self._connections.add(connection)
+        connection.begin(asyncio.create_task(self._shake_hands(connection, accepted)))
 
     async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
         loop, context = asyncio.get_running_loop(), self.context()
