@@ -14,9 +14,9 @@ from reconciler.api.updaterequest import Source, State
 from reconciler.cli.main import retrofit
 from reconciler.services.authoring.lint import lint_policy
 from reconciler.services.catalog.rule_index import Known
-from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.reporting.policy_status import Progress
 from reconciler.serving.review import parse_review
+from tests.filters import parse_filters
 from tests.unit.services.conftest import World, make_object
 
 POLICY: Object = {

@@ -23,10 +23,10 @@ from reconciler.isolation.jq import BriefJq
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import Scope
-from reconciler.services.catalog.settings import parse_filters
 from tests.conformance.units.cases import Case, Fields, attempt, runs
 from tests.conformance.units.matching import complete
 from tests.conformance.units.subjects import policy_of
+from tests.filters import parse_filters
 from tests.stored import MemoryRequests
 from tests.unit.rights import Account
 

@@ -20,9 +20,9 @@ from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import Scope
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.ports.objects import Kinds
 from reconciler.services.ports.requests import Requests
+from tests.filters import parse_filters
 from tests.stored import MemoryRequests
 from tests.unit.rights import Account
 

@@ -34,7 +34,7 @@ from reconciler.services.admitting.admit import Admit
 from reconciler.services.admitting.mutation_events import MutationEvents
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
+from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder
 from reconciler.services.ports.objects import Loader
 from reconciler.services.ports.reporting import Event
 from reconciler.services.processing.memory_budget import Readings
@@ -46,6 +46,7 @@ from reconciler.serving.bodies import Bodies
 from reconciler.serving.callers import Callers
 from reconciler.serving.connections import ConnectionLimits
 from reconciler.serving.http import Transport
+from tests.filters import parse_filters
 from tests.stored import MemoryRequests
 from tests.unit.admission.conftest import make_deps
 

@@ -12,10 +12,11 @@ from reconciler.api.meta import ANNOTATION_SERVICE_ACCOUNT
 from reconciler.requests.draft import TypeName
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.rule_index import Known
-from reconciler.services.catalog.settings import default_filters, parse_filters
+from reconciler.services.catalog.settings import default_filters
 from reconciler.services.recording.recorder import Unrecorded
 from reconciler.serving.review import parse_review
 from tests.calls import counted
+from tests.filters import parse_filters
 from tests.unit.dialects.kubemod.modrules import POD, modrule
 
 OWN = "system:serviceaccount:kyverno:kyverno-background-controller"

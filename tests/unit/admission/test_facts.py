@@ -18,8 +18,9 @@ from reconciler.engine.program import FAIL, Phase, Program
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
 from reconciler.services.catalog.rule_index import Known
-from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder, parse_filters
+from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder
 from reconciler.serving.review import parse_review
+from tests.filters import parse_filters
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import at_once
 

@@ -29,7 +29,6 @@ from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
 from reconciler.requests.schedule import Backoff
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.ports.objects import Page
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.dispatch import Dispatcher
@@ -40,6 +39,7 @@ from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.trigger import TriggerReader
 from reconciler.services.sweeping.sweeper import Sweeper
+from tests.filters import parse_filters
 from tests.stored import MemoryPolicies, MemoryRequests
 
 NAMESPACE = "kyverno"

@@ -1,11 +1,6 @@
 """The settings of both programs that a ConfigMap holds and that take effect while they run."""
 
-from reconciler.services.catalog.settings.filters import (
-    Filters,
-    NameList,
-    default_filters,
-    parse_filters,
-)
+from reconciler.services.catalog.settings.filters import Filters, default_filters
 from reconciler.services.catalog.settings.holder import SettingsHolder
 from reconciler.services.catalog.settings.reading import (
     KNOWN_KEYS,
@@ -21,11 +16,9 @@ __all__ = [
     "ClusterSettings",
     "Fault",
     "Filters",
-    "NameList",
     "SettingsHolder",
     "WebhookSettings",
     "default_filters",
     "default_settings",
-    "parse_filters",
     "read_settings",
 ]

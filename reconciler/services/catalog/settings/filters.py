@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from reconciler.api.meta import Kind, own_namespaces
 from reconciler.engine.match import KindSelector, Listing, Subject, UserInfo, parse_kind
@@ -94,8 +95,8 @@ class Filters:
 
     def exclude(self, subject: Subject) -> bool:
         """Return whether a request is excluded."""
-        user = subject.user
-        return (user is not None and self._exclude_user(user)) or self.filter(subject)
+        of_user = () if subject.user is None else self._of_users(subject.user)
+        return any(holds for _, holds in of_user) or self.filter(subject)
 
     def why_excluded(self, subject: Subject) -> str:
         """Return a text about the setting that excludes a request, empty if none does."""
@@ -144,9 +145,6 @@ class Filters:
         )
         return self.filter(subject)
 
-    def _exclude_user(self, user: UserInfo) -> bool:
-        return any(holds for _, holds in self._of_users(user))
-
     def _of_users(self, user: UserInfo) -> Iterator[tuple[str, bool]]:
         yield "excludeGroups", self.groups.excludes(user.groups)
         yield "excludeUsernames", self.usernames.excludes((user.username,))
@@ -154,34 +152,18 @@ class Filters:
         yield "excludeClusterRoles", self.cluster_roles.excludes(user.cluster_roles or ())
 
 
-def parse_filters(
-    *,
-    resources: str = "",
-    exclude_groups: str = "",
-    exclude_usernames: str = "",
-    exclude_roles: str = "",
-    exclude_cluster_roles: str = "",
-) -> Filters:
-    """Parse the filter settings.
-
-    Raises:
-        InvalidSetting: A resource filter is not ``[kind,namespace,name]``.
-    """
-    return Filters(
-        resources=parse_resources(resources),
-        usernames=parse_names(exclude_usernames),
-        groups=parse_names(exclude_groups),
-        roles=parse_names(exclude_roles),
-        cluster_roles=parse_names(exclude_cluster_roles),
-    )
-
-
 def default_filters(own_namespace: str) -> Filters:
     """Return the default filters, which exclude the system namespaces and kubelets."""
     own = sorted(own_namespaces(own_namespace))
     namespaces = ("kube-system", "kube-public", "kube-node-lease", *own)
     places = "".join(f"[*/*,{namespace},*]" for namespace in namespaces)
-    return parse_filters(resources=f"[Event,*,*]{places}", exclude_groups=NODES)
+    return Filters(
+        resources=parse_resources(f"[Event,*,*]{places}"),
+        usernames=_NOBODY,
+        groups=parse_names(NODES),
+        roles=_NOBODY,
+        cluster_roles=_NOBODY,
+    )
 
 
 def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
@@ -192,8 +174,7 @@ def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
     """
     rest = _GROUP.sub("", text).strip(" \t\n,")
     if rest:
-        msg = f"{rest!r} is outside of brackets: {_FORM}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{rest!r} is outside of brackets: {_FORM}")
     return tuple(_parse_resource(item) for item in _GROUP.findall(_ALWAYS + text))
 
 
@@ -207,6 +188,9 @@ def parse_names(text: str) -> NameList:
         again=compile_any(name for name in again if name),
         texts=frozenset(out),
     )
+
+
+_NOBODY: Final = parse_names("")
 
 
 def _parse_resource(text: str) -> ResourceFilter:

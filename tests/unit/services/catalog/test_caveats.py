@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.dialects.registry import compile_policy
 from reconciler.services.catalog.caveats import filtered, is_silent, why_silent
-from reconciler.services.catalog.settings import parse_filters
+from tests.filters import parse_filters
 
 SHIPPED = (
     "[*/*,kube-system,*][*/*,kyverno,*][Node,*,*][Node/?*,*,*][ReplicaSet,*,*][Pod/binding,*,*]"

@@ -12,7 +12,6 @@ from reconciler.dialects.registry import compile_policy
 from reconciler.errors import Conflict, Denied, Forbidden, Gone, Unreadable
 from reconciler.requests.redaction import withheld
 from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSettings
-from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.preview.dryrun import DryRun
 from reconciler.services.preview.preview import (
     Occasion,
@@ -20,6 +19,7 @@ from reconciler.services.preview.preview import (
     Preview,
     preview_over,
 )
+from tests.filters import parse_filters
 from tests.unit.services.conftest import World
 
 UPDATE = Occasion(operation="UPDATE")

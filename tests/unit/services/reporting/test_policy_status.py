@@ -10,8 +10,8 @@ from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import State
 from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import FINAL
-from reconciler.services.catalog.settings import parse_filters
 from reconciler.services.reporting.policy_status import Progress
+from tests.filters import parse_filters
 from tests.unit.services.conftest import World
 
 

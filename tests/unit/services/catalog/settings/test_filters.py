@@ -5,7 +5,8 @@ import pytest
 from reconciler.api.meta import Kind
 from reconciler.engine.match import Subject, UserInfo
 from reconciler.errors import InvalidSetting
-from reconciler.services.catalog.settings import SettingsHolder, default_filters, parse_filters
+from reconciler.services.catalog.settings import SettingsHolder, default_filters
+from tests.filters import parse_filters
 
 
 def subject(kind="ConfigMap", name="x", namespace="a", **rest):
