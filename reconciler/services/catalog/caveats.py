@@ -69,7 +69,7 @@ def why_silent(program: Program, filters: Filters) -> tuple[str, ...]:
         return ()
     if not left:
         shown = _listed(text for texts in silent.values() for text in texts)
-        return (f"nothing ever fires it: resourceFilters leave out {_kinds(silent)} ({shown})",)
+        return (f"nothing ever fires it: resourceFilters leave out {', '.join(silent)} ({shown})",)
     return tuple(
         f"{name} never fires it: resourceFilters leave it out ({_listed(texts)})"
         for name, texts in silent.items()
@@ -102,10 +102,6 @@ def _not_acted_on(policy: CompiledPolicy) -> Iterator[Caveat]:
     for warning in policy.warnings:
         location, _, text = warning.partition(": ")
         yield Caveat(reason=NOT_ACTED_ON, location=location, text=text)
-
-
-def _kinds(names: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -22,11 +22,8 @@ from reconciler.services.catalog.languages import Languages
 from reconciler.services.catalog.protection import OWN_NAMESPACE
 from reconciler.services.catalog.rule_index import CompiledRule, Known, RuleIndex
 
-_ASKING = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
-"""The phases in which the rules for an admission request are looked up."""
-
-
-_NO_RULES: Final = RuleIndex()
+ASKING: Final = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
+"""The phases in which the API server calls a webhook, which looks up the rules for a request."""
 
 _Result: TypeAlias = CompiledPolicy | InvalidPolicy
 
@@ -126,6 +123,9 @@ class PolicyStore:
     """The versions at which the last policies were deleted, by uid."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def __post_init__(self) -> None:
+        self._rebuild()
+
     def subscribe(self, on_change: OnChange) -> None:
         """Subscribe to policy changes; the callback is first called for every stored policy."""
         self._subscribers.append(on_change)
@@ -200,7 +200,7 @@ class PolicyStore:
     @property
     def digest(self) -> str:
         """Return the `digest_of` the policies that can act."""
-        return self._digest or digest_of(())
+        return self._digest
 
     def get(self, ref: PolicyRef) -> CompiledPolicy | None:
         """Return a compiled policy, None if it is unknown or invalid."""
@@ -243,8 +243,8 @@ class PolicyStore:
         return self.in_phase(phase).rules(known)
 
     def in_phase(self, phase: Phase) -> RuleIndex:
-        """Return the index of the rules of a phase, one of those that requests look up."""
-        return self._by_phase.get(phase, _NO_RULES)
+        """Return the index of the rules of a phase, one of `ASKING`."""
+        return self._by_phase[phase]
 
     def _is_compiled(self, policy: Object) -> bool:
         """Return whether this edition of a policy, or a newer generation, is compiled."""
@@ -298,7 +298,7 @@ class PolicyStore:
     def _rebuild(self) -> None:
         acting = filter(None, (item.compiled for item in self._known.values()))
         self._acting = tuple(sorted(acting, key=lambda item: (item.key, item.ref.kind)))
-        self._by_phase = {phase: RuleIndex.of(self._acting, phase) for phase in _ASKING}
+        self._by_phase = {phase: RuleIndex.of(self._acting, phase) for phase in ASKING}
         self._digest = digest_of(self._acting)
 
 

@@ -154,12 +154,6 @@ class _Rules:
                 found.anyhow.append(rule)
         return found
 
-    @property
-    def anyone(self) -> bool:
-        """Return whether there is any rule."""
-        facets = (self.names, self.namespaces, self.labels, self.namespace_labels)
-        return bool(self.anyhow) or any(facet.every for facet in facets)
-
     def of_object(self, known: Known) -> list[_Indexed]:
         """Return the rules that may match an object; a rule may occur several times."""
         found = list(self.anyhow)
@@ -169,9 +163,10 @@ class _Rules:
         if self.namespaces.every:
             found += self.namespaces.of((known.namespace,) if known.namespace else None)
         if self.labels.every:
-            found += self.labels.of(_pairs(known.labels))
+            found += self.labels.of(None if known.labels is None else known.labels.items())
         if self.namespace_labels.every:
-            found += self.namespace_labels.of(_pairs(known.namespace_labels))
+            labels = known.namespace_labels
+            found += self.namespace_labels.of(None if labels is None else labels.items())
         return found
 
 
@@ -182,10 +177,12 @@ class RuleIndex:
     Attributes:
         by_kind: The rules by the kinds that they name.
         anywhere: The rules that name a kind with a wildcard.
+        empty: There is no rule at all.
     """
 
-    by_kind: Mapping[str, _Rules] = field(default_factory=dict)
-    anywhere: _Rules = field(default_factory=_Rules)
+    by_kind: Mapping[str, _Rules]
+    anywhere: _Rules
+    empty: bool
 
     @classmethod
     def of(cls, policies: Iterable[CompiledPolicy], phase: Phase) -> Self:
@@ -204,16 +201,13 @@ class RuleIndex:
         return cls(
             by_kind={kind: _Rules.of(rules) for kind, rules in by_kind.items()},
             anywhere=_Rules.of(anywhere),
+            empty=not by_kind and not anywhere,
         )
-
-    @property
-    def empty(self) -> bool:
-        """Return whether there is no rule at all."""
-        return not self.by_kind and not self.anywhere.anyone
 
     def rules(self, known: Known) -> tuple[CompiledRule, ...]:
         """Return the rules that may match an object, in policy order."""
-        found = {item.position: item for item in self._filed(known) if item.may_match(known)}
+        filed = (item for rules in self._of_kind(known.kind) for item in rules.of_object(known))
+        found = {item.position: item for item in filed if item.may_match(known)}
         return tuple(found[position].rule for position in sorted(found))
 
     def looks_at_labels(self, kind: str) -> bool:
@@ -228,11 +222,6 @@ class RuleIndex:
     def _of_kind(self, kind: str) -> tuple[_Rules, _Rules]:
         return self.by_kind.get(kind, _NO_RULES), self.anywhere
 
-    def _filed(self, known: Known) -> list[_Indexed]:
-        anywhere = self.anywhere.of_object(known)
-        rules = self.by_kind.get(known.kind)
-        return anywhere if rules is None else rules.of_object(known) + anywhere
-
 
 _NO_RULES: Final = _Rules()
 
@@ -240,12 +229,6 @@ _NO_RULES: Final = _Rules()
 def _rarest(some: Iterable[frozenset[Pair]], common: Counter[Pair]) -> set[Pair]:
     """Return the least common pair of each set; an object must have every pair of a set."""
     return {min(pairs, key=lambda pair: (common[pair], pair)) for pairs in some}
-
-
-def _pairs(labels: Mapping[str, str] | None) -> Iterable[Pair] | None:
-    if labels is None:
-        return None
-    return labels.items()
 
 
 def _may_match(selector: KindSelector, kind: str, subresource: str) -> bool:

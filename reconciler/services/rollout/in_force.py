@@ -16,9 +16,10 @@ from reconciler.clock import Clock
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.engine.values.wildcard import has_wildcard
+from reconciler.services.catalog.policy_store import ASKING
 from reconciler.services.ports.leases import Checkpoint
 from reconciler.services.rollout.outages import Cause, Outages
-from reconciler.services.rollout.webhook_rules import ASKING, programs_of, selectors
+from reconciler.services.rollout.webhook_rules import programs_of, selectors
 
 _OF_CONFIGURATION = frozenset({Cause.MISSING, Cause.CHANGED})
 """The causes that concern the configuration by which triggers are recorded."""

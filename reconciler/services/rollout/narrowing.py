@@ -6,13 +6,14 @@ deletions of collections are not excluded. The module does no I/O.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.api.meta import Kind, Object
+from reconciler.api.meta import Object
 from reconciler.engine.match import KindSelector, LabelRequirement
 from reconciler.engine.program import Program
+from reconciler.services.rollout.webhook_rules import Kinds
 
 _MOST_VALUES: Final = 100
 """Names, namespaces and labels in one condition."""
@@ -69,7 +70,7 @@ _ANY: Final = _Clause()
 
 def conditions(
     programs: Iterable[Program],
-    kinds: Mapping[KindSelector, Sequence[Kind]],
+    kinds: Kinds,
     most: int,
     *,
     selected: frozenset[str] | None,
@@ -115,9 +116,7 @@ def _short_enough(expressions: Sequence[str]) -> Iterator[str]:
     yield from (expression for expression in expressions if expression in kept)
 
 
-def _clauses(
-    programs: Iterable[Program], kinds: Mapping[KindSelector, Sequence[Kind]]
-) -> dict[Resource, set[_Clause]]:
+def _clauses(programs: Iterable[Program], kinds: Kinds) -> dict[Resource, set[_Clause]]:
     """Return the clauses that match each resource, empty if a rule matches every kind."""
     found: dict[Resource, set[_Clause]] = {}
     for program in programs:

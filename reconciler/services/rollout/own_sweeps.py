@@ -5,20 +5,18 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from reconciler.api.meta import EXISTING_MANAGER, Kind, Object
-from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.services.catalog.lone_rules import ANYWHERE, LoneRule
+from reconciler.services.catalog.policy_store import ASKING
 from reconciler.services.rollout.narrowing import meant
-from reconciler.services.rollout.webhook_rules import ASKING, programs_of
+from reconciler.services.rollout.webhook_rules import Kinds, programs_of
 
 _NAME: Final = "kube-retrofit-own-sweeps"
-
-Kinds = Mapping[KindSelector, Sequence[Kind]]
 
 
 def lone_rules(policies: Sequence[CompiledPolicy], kinds: Kinds) -> frozenset[LoneRule]:

@@ -5,14 +5,14 @@ heartbeats of nodes, tokens and access reviews, and an edit that would withdraw 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.meta import PREFIX, Kind, Object
-from reconciler.engine.match import KindSelector
+from reconciler.api.meta import PREFIX, Object
 from reconciler.engine.program import Program
 from reconciler.installation import BESIDE, REPLACING
+from reconciler.services.rollout.webhook_rules import Kinds
 
 _NAME: Final = "kube-retrofit-standing-{}"
 _NODES: Final = "system:nodes"
@@ -92,7 +92,7 @@ _STANDING: Final = (
 
 def exclusions(
     programs: Iterable[Program],
-    kinds: Mapping[KindSelector, Sequence[Kind]],
+    kinds: Kinds,
     most: int,
 ) -> list[Object]:
     """Return at most ``most`` conditions that exclude requests from a webhook for all kinds.

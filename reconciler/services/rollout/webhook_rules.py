@@ -6,13 +6,11 @@ from reconciler.api.meta import Kind, Object, is_own_group
 from reconciler.engine.match import KindScope, KindSelector
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.engine.values.wildcard import has_wildcard
+from reconciler.services.catalog.policy_store import ASKING
 
 Kinds = Mapping[KindSelector, Sequence[Kind]]
 Rules = dict[tuple[str, str, str, str], set[str]]
 """Operations by group, version, resource and scope."""
-
-ASKING = (Phase.TRIGGERED, Phase.ADMISSION, Phase.VERDICT)
-"""The phases in which the API server calls a webhook."""
 
 
 def programs_of(policies: Iterable[CompiledPolicy], *phases: Phase) -> list[Program]:
