@@ -224,6 +224,7 @@ class ClusterWatches:
         )
 
     def _tell_entry(self, entry: Object, problem: str) -> None:
+        self.metrics.entry_failures.inc(bool(problem))
         known = (entry.get("status") or {}).get("conditions")
         if not problem and not known:
             return  # A new entry that is readable needs no event.

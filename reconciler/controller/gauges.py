@@ -51,7 +51,6 @@ class Gauges:
         for state, number in zip(("ready", "not_ready"), services.entries.readable(), strict=True):
             metrics.entries.labels(state).set(number)
         self._waiting()
-        self._grown("entries", metrics.entry_failures, services.entries.verdicts.failures)
         self._grown("passes", metrics.catch_up_passes, self.passes.passes)
         if self.passes.done is not None:
             metrics.catch_up_done.set(self.passes.done.timestamp())

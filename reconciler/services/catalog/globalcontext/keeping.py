@@ -39,11 +39,9 @@ class Verdicts(Protocol):
 
     Attributes:
         judged: Emits an entry whose state changed, and why rules cannot read it (empty: they can).
-        failures: How often an entry became unreadable, or was unreadable from the start.
     """
 
     judged: Signal[[Object, str]]
-    failures: int
 
     async def take(self, held: Held, status: EntryStatus) -> None:
         """Report what is new about an entry."""
@@ -137,7 +135,7 @@ class GlobalContext:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow())
-                group.create_task(self._patrol())
+                group.create_task(repeat(self.look, every=self.deps.pace.patrol, at_once=False))
         finally:
             ending = [task for held in self._held.values() for task in held.close()]
             await asyncio.gather(*ending, return_exceptions=True)
@@ -233,9 +231,6 @@ class GlobalContext:
             isolation=self.deps.isolation,
             clock=self.deps.clock,
         )
-
-    async def _patrol(self) -> None:
-        await repeat(self.look, every=self.deps.pace.patrol, at_once=False)
 
     async def look(self) -> None:
         """Check once which entries became readable or unreadable, and report it."""

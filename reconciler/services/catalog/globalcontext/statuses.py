@@ -26,14 +26,12 @@ class StatusWriter:
         warn: Called with a sentence for the log.
         judged: Emits an entry whose conditions change, and why rules cannot read it (empty: they
             can).
-        failures: How often an entry became unreadable, or was unreadable from the start.
     """
 
     entries: Entries
     clock: Clock
     warn: Callable[[str], None]
     judged: Signal[[Object, str]] = field(default_factory=Signal)
-    failures: int = 0
 
     async def take(self, held: Held, status: EntryStatus) -> None:
         """Write the status of an entry if it changed, at a limited rate."""
@@ -59,7 +57,6 @@ class StatusWriter:
 
     def _judge(self, held: Held, problem: str) -> None:
         if problem:
-            self.failures += 1
             self.warn(f"GlobalContextEntry {held.name}: {problem}")
         self.judged.emit(held.stored, problem)
 
@@ -71,19 +68,16 @@ class ProblemLog:
     Attributes:
         warn: Called with a sentence for the log.
         judged: Emits an entry whose problem changed, and that problem (empty: none).
-        failures: Counted as in `StatusWriter`.
     """
 
     warn: Callable[[str], None]
     judged: Signal[[Object, str]] = field(default_factory=Signal)
-    failures: int = 0
 
     async def take(self, held: Held, status: EntryStatus) -> None:
         """Log the problem of an entry if it changed."""
         problem = status.problem
         if not held.turns_to(problem):
             return
-        self.failures += bool(problem)
         self.warn(f"GlobalContextEntry {held.name}: {problem or 'rules can read it again'}")
         self.judged.emit(held.stored, problem)
 

@@ -262,12 +262,12 @@ class TestVerdicts:
         )
         stream = await follow(cluster, pod("a"))
         await eventually(lambda: reported == [("teams", "")])
-        assert (context.readable(), context.verdicts.failures) == ((1, 0), 0)
+        assert context.readable() == (1, 0)
         stream.problem = "the watch ended"
         world.clock.tick(STALE + 5)
         await eventually(lambda: len(reported) > 1)
         assert "the watch ended" in reported[1][1]
-        assert (context.readable(), context.verdicts.failures) == ((0, 1), 1)
+        assert (context.readable(), len(reported)) == ((0, 1), 2)
 
 
 class TestWanted:
@@ -465,7 +465,7 @@ class TestNotReady:
         names = [{"name": f"p{at}", "jmesPath": "[].metadata.name"} for at in range(20)]
         await follow(cluster, pod("a"), projections=names)
         await eventually(lambda: reported)
-        assert (reported, context.verdicts.failures) == ([""], 0)
+        assert reported == [""]
 
     async def test_a_projection_fails_until_the_data_fits_it(self, context, cluster):
         size = [{"name": "size", "jmesPath": "abs([0].metadata.size)"}]
