@@ -44,10 +44,6 @@ REVIEW_STEPS = 4_000_000
 Exceptions = Callable[[Program], Iterable[PolicyException]]
 
 
-def _none(_: Program) -> tuple[PolicyException, ...]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The limits of all requests.
@@ -102,7 +98,7 @@ def decide(
     parent: TypeName | None,
     namespace_labels: Mapping[str, str] | None,
     limits: Limits,
-    exceptions: Exceptions = _none,
+    exceptions: Exceptions = lambda _: (),
     excepts: bool = True,
     spared: Callable[[Program], bool] = lambda _: False,
 ) -> Intent:

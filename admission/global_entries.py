@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from reconciler.api.kinds import kinds_of
-from reconciler.api.meta import Object, PolicyRef
+from reconciler.api.meta import PolicyRef
 from reconciler.clock import Clock
 from reconciler.config import AdmissionSettings
 from reconciler.engine.program import EntryNames, Phase, joined
@@ -96,16 +96,11 @@ class NamedEntries:
         metrics.entries.labels("ready").set_function(lambda: readable()[0])
         metrics.entries.labels("not_ready").set_function(lambda: readable()[1])
 
-        def count(_entry: Object, problem: str) -> None:
-            metrics.entry_failures.inc(bool(problem))
-
-        self.context.verdicts.judged.subscribe(count)
+        self.context.verdicts.judged.subscribe(
+            lambda _entry, problem: metrics.entry_failures.inc(bool(problem))
+        )
 
     async def run(self, metrics: Metrics) -> None:
         """Keep the entries until cancelled."""
         self.show(metrics)
         await self.context.run()
-
-    async def begun(self) -> None:
-        """Return when each entry has data or a known problem."""
-        await self.context.begun()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from admission.digests import Digests
 from admission.facts import Facts
-from reconciler.api.meta import is_own_group, own_namespaces
+from reconciler.api.meta import is_own_group
 from reconciler.clock import Deadline
 from reconciler.engine.match import Subject
 from reconciler.engine.match.scopes import Pair
@@ -16,8 +16,9 @@ from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import Unavailable
 from reconciler.requests.admission import subject_of
 from reconciler.requests.draft import AdmissionRequest, TypeName
+from reconciler.services.catalog.exceptions import at_once
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.catalog.protection import KUBE_SYSTEM
+from reconciler.services.catalog.protection import standing_namespaces
 from reconciler.services.catalog.rule_index import CompiledRule, Known
 from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.ports.objects import Kinds
@@ -73,11 +74,7 @@ def is_standing(request: AdmissionRequest, namespace: str) -> bool:
     """
     is_namespace = request.kind.name == "Namespace" and not request.kind.group
     place = request.name if is_namespace else request.namespace
-    return place in own_namespaces(namespace) | {KUBE_SYSTEM} or is_own_group(request.kind.group)
-
-
-async def _at_once() -> None:
-    """Return without waiting."""
+    return place in standing_namespaces(namespace) or is_own_group(request.kind.group)
 
 
 @contextlib.asynccontextmanager
@@ -87,8 +84,7 @@ async def by(deadline: Deadline, what: str) -> AsyncIterator[None]:
         async with asyncio.timeout(deadline.left):
             yield
     except TimeoutError:
-        text = f"{what} could not be read within {deadline.seconds:g} s"
-        raise Unavailable(text) from None
+        raise Unavailable(f"{what} could not be read within {deadline.seconds:g} s") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +104,7 @@ class RuleLookup:
     digests: Digests
     kinds: Kinds
     settings: SettingsHolder
-    caught_up: Callable[[], Awaitable[None]] = _at_once
+    caught_up: Callable[[], Awaitable[None]] = at_once
     is_caught_up: Callable[[], bool] = lambda: True
 
     def has_none(self, address: Address, phase: Phase) -> bool:

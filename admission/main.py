@@ -245,7 +245,7 @@ class Admission:
         # entries fails by itself. Neither makes the server unready.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await asyncio.gather(backlog_lease.synced.wait(), entries.begun())
+                await asyncio.gather(backlog_lease.synced.wait(), entries.context.begun())
 
     @contextlib.asynccontextmanager
     async def _serving(self, server: WebhookServer) -> AsyncIterator[None]:
