@@ -46,11 +46,11 @@ class BoundedAccess:
         if self._known.get(right):
             return True
         if right not in self._known and len(self._known) >= MOST_RIGHTS:
-            msg = (
+            raise TooManyRights(
                 f"its rules need more than {MOST_RIGHTS} different rights, too many to check"
-                " one by one: split the policy, or name fewer kinds, names and namespaces"
+                " one by one: split the policy, or name fewer kinds, names and namespaces",
+                status=422,
             )
-            raise TooManyRights(msg, status=422)
         if right in self._known and len(self._calls) >= MOST_CALLS:
             # The last review of this right denied it.
             return False

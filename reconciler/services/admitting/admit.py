@@ -397,9 +397,9 @@ class _Unreadable:
         """Return the data of a global entry; refuse everything else."""
         if isinstance(load, GlobalLoad):
             return await self.shared.load(load)
-        msg = (
+        raise Forbidden(
             f"the policy works as {self.account}, and nothing is read as that account before an"
             " object is stored: let the rule read only GlobalContextEntries, or remove the account"
-            " from the policy"
+            " from the policy",
+            permission="",
         )
-        raise Forbidden(msg, permission="")

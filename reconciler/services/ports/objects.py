@@ -134,11 +134,11 @@ def kind_of(load: ObjectLoad, served: Iterable[Kind]) -> Kind:
         if kind.kind == load.kind and not kind.subresource:
             break
     else:
-        msg = f"the cluster serves no {load.kind} of {load.api_version}"
-        raise NoKindMatch(msg, status=404)
+        raise NoKindMatch(f"the cluster serves no {load.kind} of {load.api_version}", status=404)
     if load.confined and not kind.namespaced:
-        msg = f"a {load.kind} is in no namespace, and the policy does not leave its own"
-        raise Invalid(msg, status=400)
+        raise Invalid(
+            f"a {load.kind} is in no namespace, and the policy does not leave its own", status=400
+        )
     return kind
 
 

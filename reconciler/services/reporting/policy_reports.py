@@ -171,11 +171,11 @@ class Reports(WarnsOnce):
         except NoKindMatch as error:
             self._pending.clear()
             self._waiting = 0
-            message = (
+            raise NoKindMatch(
                 "the cluster has no PolicyReport of wgpolicyk8s.io/v1alpha2; install it with"
-                " kubectl create -k crds/reports, or set --reports=false"
-            )
-            raise NoKindMatch(message, retry_after=_UNSERVED) from error
+                " kubectl create -k crds/reports, or set --reports=false",
+                retry_after=_UNSERVED,
+            ) from error
 
     async def write_due(self) -> None:
         """Write a limited number of the reports that are due, the longest waiting first."""

@@ -306,8 +306,9 @@ class WebhookWriter:
         try:
             return await self.cluster.webhooks.create(body)
         except AlreadyExists as error:
-            msg = f"{ref_of(body)} was created by another client in the meantime"
-            raise Conflict(msg, status=409) from error
+            raise Conflict(
+                f"{ref_of(body)} was created by another client in the meantime", status=409
+            ) from error
 
     async def _owned(self, body: Object) -> Object:
         """Return a configuration with its current owner.
@@ -317,11 +318,10 @@ class WebhookWriter:
         """
         owner = await self.cluster.webhooks.owner()
         if owner is None and self._owner is not None:
-            msg = (
+            raise NotInstalled(
                 f"{self._owner['kind']} {self._owner['name']} is gone: kube-retrofit is being"
                 " uninstalled, so the webhook configurations are not made again"
             )
-            raise NotInstalled(msg)
         self._owner = owner
         if owner is None:
             return body

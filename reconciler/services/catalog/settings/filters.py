@@ -196,8 +196,9 @@ _NOBODY: Final = parse_names("")
 def _parse_resource(text: str) -> ResourceFilter:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > _PARTS or not parts[0]:
-        msg = f"[{text}] has {'no kind' if not parts[0] else 'too many parts'}: {_FORM}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(
+            f"[{text}] has {'no kind' if not parts[0] else 'too many parts'}: {_FORM}"
+        )
     kind, namespace, name = (*parts, "*", "*")[:_PARTS]
     return ResourceFilter(
         text=f"[{text.strip()}]",

@@ -134,26 +134,25 @@ def _flag(text: str) -> bool:
         return True
     if word in _FALSE:
         return False
-    msg = f"{text!r} is neither true nor false: write one of them"
-    raise InvalidSetting(msg)
+    raise InvalidSetting(f"{text!r} is neither true nor false: write one of them")
 
 
 def _actions(text: str) -> frozenset[str]:
     found = frozenset(filter(None, (item.strip() for item in text.split(","))))
     if unknown := sorted(found.difference(_ACTIONS)):
         known = ", ".join(_ACTIONS)
-        msg = f"no event has the action {unknown[0]!r}: write one of {known}, or several"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(
+            f"no event has the action {unknown[0]!r}: write one of {known}, or several"
+        )
     return found
 
 
 def _threshold(text: str) -> int:
     word = text.strip()
     if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 2**31:
-        msg = (
+        raise InvalidSetting(
             f"{text!r} is not a positive whole number: write the number of requests, such as 1000"
         )
-        raise InvalidSetting(msg)
     return int(word)
 
 

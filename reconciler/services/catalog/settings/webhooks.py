@@ -51,8 +51,9 @@ def parse_selectors(text: str) -> Selectors:
     value = _decode(text, _WEBHOOKS, empty={})
     if isinstance(value, list):
         if len(value) > 1:
-            msg = f"it lists {len(value)} entries, but there is one webhook: keep one"
-            raise InvalidSetting(msg)
+            raise InvalidSetting(
+                f"it lists {len(value)} entries, but there is one webhook: keep one"
+            )
         value = value[0] if value else {}
     raw = _mapping(value, "it", _SELECTORS, _WEBHOOKS)
     namespaces, objects = (_selector(raw.get(name) or {}, name) for name in _SELECTORS)
@@ -67,20 +68,19 @@ def parse_conditions(text: str) -> tuple[Mapping[str, str], ...]:
     """
     value = _decode(text, _CONDITIONS, empty=[])
     if not isinstance(value, list):
-        msg = f"it is not a list: write {_CONDITIONS}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"it is not a list: write {_CONDITIONS}")
     fields = ("name", "expression")
     found = []
     for index, item in enumerate(value):
         raw = _mapping(item, f"[{index}]", fields, _CONDITIONS)
         if not all(isinstance(raw.get(name), str) and raw[name] for name in fields):
-            msg = f"[{index}] needs name and expression, both strings: write {_CONDITIONS}"
-            raise InvalidSetting(msg)
+            raise InvalidSetting(
+                f"[{index}] needs name and expression, both strings: write {_CONDITIONS}"
+            )
         found.append(dict(raw))
     names = [item["name"] for item in found]
     if len(set(names)) < len(names):
-        msg = "two conditions have the same name: give each its own"
-        raise InvalidSetting(msg)
+        raise InvalidSetting("two conditions have the same name: give each its own")
     return tuple(found)
 
 
@@ -92,31 +92,28 @@ def parse_texts(text: str) -> Mapping[str, str]:
     """
     value = _decode(text, _TEXTS, empty={})
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        msg = f"it is not an object of strings: write {_TEXTS}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"it is not an object of strings: write {_TEXTS}")
     return value
 
 
 def _decode(text: str, form: str, *, empty: Any) -> Any:
     if not text.strip():
-        msg = f"it is empty, which is not JSON: write {form}, or remove the key"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"it is empty, which is not JSON: write {form}, or remove the key")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"it is not JSON ({error}): write {form}"
-        raise InvalidSetting(msg) from error
+        raise InvalidSetting(f"it is not JSON ({error}): write {form}") from error
     return empty if value is None else value
 
 
 def _mapping(value: Any, place: str, allowed: tuple[str, ...], form: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        msg = f"{place} is not an object: write {form}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{place} is not an object: write {form}")
     unknown = sorted(value.keys() - set(allowed))
     if unknown:
-        msg = f"{place} has the unknown field {unknown[0]!r}: use {', '.join(allowed)}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(
+            f"{place} has the unknown field {unknown[0]!r}: use {', '.join(allowed)}"
+        )
     return value
 
 
@@ -125,11 +122,9 @@ def _selector(value: Any, place: str) -> Mapping[str, Any]:
     present = {key: part for key, part in raw.items() if part is not None}
     labels, expressions = present.get("matchLabels", {}), present.get("matchExpressions", [])
     if not isinstance(labels, dict) or not all(isinstance(item, str) for item in labels.values()):
-        msg = f"{place}.matchLabels is not an object of strings: write {_TEXTS}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{place}.matchLabels is not an object of strings: write {_TEXTS}")
     if not isinstance(expressions, list):
-        msg = f"{place}.matchExpressions is not a list"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{place}.matchExpressions is not a list")
     parts = {
         "matchLabels": labels,
         "matchExpressions": [
@@ -150,13 +145,10 @@ def _requirement(value: Any, place: str) -> Mapping[str, Any]:
     raw = _mapping(value, place, ("key", "operator", "values"), _WEBHOOKS)
     operator, values = raw.get("operator"), raw.get("values") or []
     if not isinstance(raw.get("key"), str) or operator not in _OPERATORS:
-        msg = f"{place} needs a key, and an operator of {', '.join(_OPERATORS)}"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{place} needs a key, and an operator of {', '.join(_OPERATORS)}")
     if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
-        msg = f"{place}.values is not a list of strings"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{place}.values is not a list of strings")
     if bool(values) != (operator in _WITH_VALUES):
-        msg = f"{place}: {operator} {'takes no' if values else 'needs'} values"
-        raise InvalidSetting(msg)
+        raise InvalidSetting(f"{place}: {operator} {'takes no' if values else 'needs'} values")
     kept = {"key": raw["key"], "operator": operator}
     return {**kept, "values": values} if values else kept
