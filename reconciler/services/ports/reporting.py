@@ -50,7 +50,7 @@ class Event:
     related: Mapping[str, Any] | None = None
     severity: Literal["Normal", "Warning"]
     reason: str
-    action: str
+    action: str = "None"
     note: str
     group: str = ""
     reporter: str = ""

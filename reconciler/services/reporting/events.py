@@ -5,8 +5,8 @@ each policy has a burst and a rate limit, because every event is a write.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from reconciler.api.meta import ObjectRef, PolicyRef
 from reconciler.api.updaterequest import (
@@ -94,9 +94,10 @@ class EventRecorder:
                     self._failed(spec, status, new)
             case State.SKIP if self.wants_success(_NO_ACTION) and status.reason in FIRED_NOTHING:
                 note = f"policy {spec.policy}, rule {spec.rule}: {status.message}"
-                self._on_object(spec, spec.resource, ("Normal", SKIPPED, _NO_ACTION), note)
-            case _:
-                return
+                event = Event(
+                    regarding=_policy(spec), severity="Normal", reason=SKIPPED, note=note
+                )
+                self._on_object(spec, spec.resource, event, note, related=spec.resource)
 
     def swept(self, spec: RequestSpec, attempt: Attempt) -> None:
         """Report one trigger of a sweep; a failure is reported by the request that retries it."""
@@ -122,7 +123,6 @@ class EventRecorder:
                 regarding=policy.ref.as_object(policy.uid).reference,
                 severity="Warning",
                 reason=caveat.reason,
-                action="None",
                 note=str(caveat),
                 group=caveat.location,
             )
@@ -135,7 +135,6 @@ class EventRecorder:
                 regarding=policy.as_object(uid).reference,
                 severity="Warning",
                 reason=LOST,
-                action="None",
                 note=f"rule {rule}: {note}",
             )
         )
@@ -144,25 +143,23 @@ class EventRecorder:
         patched = [item.ref for item in targets if item.outcome is Outcome.PATCHED]
         if not patched:
             return
-        kind: tuple[Literal["Normal"], str, str] = ("Normal", APPLIED, MUTATED)
-        self.events.emit(
-            Event(
-                regarding=_policy(spec),
-                related=patched[0].reference,
-                severity="Normal",
-                reason=APPLIED,
-                action=MUTATED,
-                note=f"rule {spec.rule}: {patched[0]} mutated",
-                group=spec.rule,
-            )
+        event = Event(
+            regarding=_policy(spec),
+            related=patched[0].reference,
+            severity="Normal",
+            reason=APPLIED,
+            action=MUTATED,
+            note=f"rule {spec.rule}: {patched[0]} mutated",
+            group=spec.rule,
         )
+        self.events.emit(event)
         for ref in patched[:_TARGETS]:
             note = f"mutated by policy {spec.policy}, rule {spec.rule}"
-            self._on_object(spec, ref, kind, note, related=spec.resource)
+            self._on_object(spec, ref, event, note, related=spec.resource)
         if not any(_same(ref, spec.resource) for ref in patched):
             count = "1 target" if len(patched) == 1 else f"{len(patched)} targets"
             note = f"policy {spec.policy}, rule {spec.rule}: {count} mutated"
-            self._on_object(spec, spec.resource, kind, note, related=patched[0])
+            self._on_object(spec, spec.resource, event, note, related=patched[0])
 
     def _diverted(self, request: UpdateRequest, status: RequestStatus) -> None:
         """Report when an aggregate request begins to stand for a rule's triggers, and its end."""
@@ -181,7 +178,6 @@ class EventRecorder:
                 regarding=_policy(spec),
                 severity="Normal" if ended else "Warning",
                 reason=RESUMED if ended else DIVERTED,
-                action="None",
                 note=note,
                 group=spec.rule,
             )
@@ -192,51 +188,36 @@ class EventRecorder:
     ) -> None:
         failed = [item for item in targets if item.outcome not in SUCCESSES]
         first = failed[0].ref if failed else spec.resource
-        kind: tuple[Literal["Warning"], str, str] = ("Warning", ERROR, "None")
-        self.events.emit(
-            Event(
-                regarding=_policy(spec),
-                related=first.reference,
-                severity="Warning",
-                reason=ERROR,
-                action="None",
-                note=f"rule {spec.rule}: {status.message}",
-                group=f"{spec.rule} {status.reason}",
-            )
+        event = Event(
+            regarding=_policy(spec),
+            related=first.reference,
+            severity="Warning",
+            reason=ERROR,
+            note=f"rule {spec.rule}: {status.message}",
+            group=f"{spec.rule} {status.reason}",
         )
+        self.events.emit(event)
         if spec.sweep:
             return
         where = f"policy {spec.policy}, rule {spec.rule}"
         for item in failed[:_TARGETS]:
             if item.outcome is not Outcome.NOT_FOUND:
                 note = f"{where}: {item.message}"
-                self._on_object(spec, item.ref, kind, note, related=spec.resource)
+                self._on_object(spec, item.ref, event, note, related=spec.resource)
         if not any(_same(item.ref, spec.resource) for item in failed):
             note = f"{where}: {status.message}"
-            self._on_object(spec, spec.resource, kind, note, related=first)
+            self._on_object(spec, spec.resource, event, note, related=first)
 
     def _on_object(
-        self,
-        spec: RequestSpec,
-        ref: ObjectRef,
-        kind: tuple[Literal["Normal", "Warning"], str, str],
-        note: str,
-        *,
-        related: ObjectRef | None = None,
+        self, spec: RequestSpec, ref: ObjectRef, event: Event, note: str, *, related: ObjectRef
     ) -> None:
+        """Emit the event of a policy on an object as well, unless there were too many."""
         if not self._allowed(spec.policy):
             self.held_back += 1
             return
-        severity, reason, action = kind
+        other = None if _same(related, ref) else related.reference
         self.events.emit(
-            Event(
-                regarding=ref.reference,
-                related=None if related is None or _same(related, ref) else related.reference,
-                severity=severity,
-                reason=reason,
-                action=action,
-                note=note,
-            )
+            replace(event, regarding=ref.reference, related=other, note=note, group="")
         )
 
     def _allowed(self, policy: PolicyRef) -> bool:
