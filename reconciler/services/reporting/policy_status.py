@@ -16,7 +16,6 @@ from datetime import datetime
 
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.api.policystatus import (
-    Figures,
     PolicyProgress,
     Running,
     observed_generation,
@@ -290,19 +289,18 @@ def _with(running: Running, spec: RequestSpec, status: RequestStatus) -> Running
     permissions = running.permissions
     if grant and grant not in permissions:
         permissions = tuple(sorted((*permissions, grant)))
-    part = share(spec, status)
-    figures = running.figures if part == Figures() else running.figures + part
+    running = replace(
+        running,
+        pending=running.pending + 1,
+        figures=running.figures + share(spec, status),
+        permissions=permissions,
+    )
     if not spec.sweep:
-        return replace(
-            running, pending=running.pending + 1, figures=figures, permissions=permissions
-        )
+        return running
     total = -1 if status.sweep is None else status.sweep.total
     uncounted = total < 0 or running.total < 0
     return replace(
         running,
-        pending=running.pending + 1,
-        figures=figures,
-        permissions=permissions,
         sweeping=True,
         diverted=running.diverted or spec.sequence > 0,
         waits=running.waits or (status.message if status.reason else ""),

@@ -57,6 +57,7 @@ class InForce:
             are not Ready for another reason.
         version: resourceVersion of the configuration when it was last in force.
         confirmed: When the configuration was last known to be in force.
+        recalled: The state of the previous leader has been loaded.
     """
 
     clock: Clock
@@ -67,15 +68,10 @@ class InForce:
     begun: frozenset[tuple[str, int]] = frozenset()
     version: str = ""
     confirmed: datetime | None = None
-    _recalled: bool = False
+    recalled: bool = False
     _registered: bool = False
     _steady_at: float | None = None
     _kinds: dict[KindSelector, frozenset[Kind]] = field(default_factory=dict)
-
-    @property
-    def recalled(self) -> bool:
-        """Return whether the state of the previous leader has been loaded."""
-        return self._recalled
 
     def recall(self, checkpoint: Checkpoint, policies: Iterable[Object]) -> None:
         """Load the state that the previous leader stored.
@@ -84,7 +80,7 @@ class InForce:
             checkpoint: That state; empty if it was deleted with the programs' namespace.
             policies: The stored policies; their status shows whether they were in force before.
         """
-        self._recalled = True
+        self.recalled = True
         self.outages.load(checkpoint.outages)
         self.version, self.confirmed = checkpoint.version, checkpoint.confirmed or checkpoint.done
         if self.confirmed is None:
@@ -259,13 +255,10 @@ def _missing(
 ) -> Iterable[str]:
     """Yield kinds that are no longer served, and unserved ones of rules without served kinds."""
     for program in programs_of([policy], *ASKING):
-        literal = {
-            scope.selector
-            for scope in program.match.kinds()
-            if not has_wildcard(scope.selector.kind)
-        }
+        selected = {scope.selector for scope in program.match.kinds()}
+        literal = (item for item in selected if not has_wildcard(item.kind))
         away = {item for item in literal if not found.get(item)}
-        alone = len(away) == len({scope.selector for scope in program.match.kinds()})
+        alone = len(away) == len(selected)
         for item in away:
             if alone or known.get(item):
                 parts = (item.group, item.version, item.kind, item.subresource)

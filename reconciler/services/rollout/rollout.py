@@ -248,7 +248,7 @@ class Rollout(WarnsOnce):
         changed = observed_generation(policy) != compiled.generation
         if changed:
             wanted["mutateExisting"] |= blank_progress()
-            for program in _on_policy_change(compiled):
+            for program in (item for item in compiled.in_background if item.on_policy_change):
                 name = sweep_name(compiled.uid, compiled.generation, program.rule)
                 await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
         elif compiled.on_existing and not runs_on_existing(policy):
@@ -331,10 +331,6 @@ def _acted_on(policy: Object) -> str:
     """Return the annotation value of the last manual run."""
     existing = (policy.get("status") or {}).get("mutateExisting") or {}
     return str((existing.get("manualRun") or {}).get("value", ""))
-
-
-def _on_policy_change(policy: CompiledPolicy) -> list[Program]:
-    return [program for program in policy.in_background if program.on_policy_change]
 
 
 def _ready(policy: CompiledPolicy, found: Sequence[Caveat], *, if_stored: bool) -> dict[str, Any]:
