@@ -27,7 +27,7 @@ from reconciler.services.catalog.caveats import why_silent
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.settings import Filters
 from reconciler.services.preview.dryrun import Identity
-from reconciler.services.preview.preview import Occasion, Ports, Preview, preview_over
+from reconciler.services.preview.preview import Occasion, Preview, preview_over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def _preview(
     filters: Filters | None,
 ) -> Preview:
     server = KubeWriter(live.client, live.clock, dry_run=True) if wish.server_dry_run else None
-    ports = Ports(
+    return preview_over(
         kinds=live.kinds,
         keys=live.keys,
         reader=live.reader,
@@ -152,8 +152,9 @@ def _preview(
         server=server,
         exceptions=exceptions,
         filters=filters,
+        clock=live.clock,
+        randbelow=secrets.randbelow,
     )
-    return preview_over(ports, live.clock, secrets.randbelow)
 
 
 async def _rule(

@@ -149,7 +149,7 @@ class Preview:
                 writes = dict(self.cluster.writes)
                 self.cluster.writes.clear()
                 self.cluster.refused.clear()
-                yield replace(chunk, read=len(new), seen=_known(seen), writes=writes)
+                yield replace(chunk, read=len(new), seen=tuple(filter(None, seen)), writes=writes)
 
     async def unseen(self, program: Program, occasion: Occasion) -> list[str]:
         """Return the kinds in match whose objects cannot be listed, and why."""
@@ -215,64 +215,61 @@ class Preview:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """Ports to the cluster of a preview.
+def preview_over(
+    *,
+    kinds: Kinds,
+    keys: MergeKeys,
+    reader: Reader,
+    loader: RuleLoader,
+    policies: Policies,
+    requests: Requests,
+    server: Writer | None,
+    exceptions: ExceptionIndex,
+    filters: Filters | None,
+    clock: Clock,
+    randbelow: Callable[[int], int],
+    parallel: int = 64,
+) -> Preview:
+    """Connect the services of the controller to a view of the cluster that keeps all writes.
 
-    Attributes:
+    Args:
         server: Writer of server-side dry runs; None to send none.
         exceptions: The exceptions to honour.
         filters: Filters that exclude triggers in this cluster; None if unknown.
     """
-
-    kinds: Kinds
-    keys: MergeKeys
-    reader: Reader
-    loader: RuleLoader
-    policies: Policies
-    requests: Requests
-    server: Writer | None = None
-    exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
-    filters: Filters | None = None
-
-
-def preview_over(
-    ports: Ports, clock: Clock, randbelow: Callable[[int], int], *, parallel: int = 64
-) -> Preview:
-    """Connect the services of the controller to a view of the cluster that keeps all writes."""
-    cluster = DryRun(ports.reader, ports.server)
+    cluster = DryRun(reader, server)
     triggers = TriggerReader(
-        kinds=ports.kinds,
+        kinds=kinds,
         reader=cluster,
-        requests=ports.requests,
+        requests=requests,
         clock=clock,
         randbelow=randbelow,
     )
     processor = Processor(
         index=PolicyStore(),
-        policies=ports.policies,
-        finder=TargetFinder(kinds=ports.kinds, reader=cluster),
+        policies=policies,
+        finder=TargetFinder(kinds=kinds, reader=cluster),
         triggers=triggers,
         # No other writer is about to create a missing target, so there is nothing to wait for.
         lanes=Lanes(
             reader=cluster,
             writer=cluster,
-            keys=ports.keys,
+            keys=keys,
             parallel=parallel,
             missing_pauses=(),
         ),
-        loader=ports.loader,
+        loader=loader,
         backoff=Backoff(),
-        exceptions=ports.exceptions,
+        exceptions=exceptions,
         pacer=Pacer(index=PolicyStore(), clock=clock),
     )
     return Preview(
         cluster=cluster,
         processor=processor,
         triggers=triggers,
-        lister=ObjectLister(kinds=ports.kinds, reader=ports.reader),
+        lister=ObjectLister(kinds=kinds, reader=reader),
         parallel=parallel,
-        filters=ports.filters,
+        filters=filters,
     )
 
 
@@ -294,10 +291,6 @@ def _errors(attempt: Attempt) -> tuple[str, ...]:
             return (message,)
         case _:
             return ()
-
-
-def _known(seen: list[Seen | None]) -> tuple[Seen, ...]:
-    return tuple(item for item in seen if item is not None)
 
 
 def _request(program: Program, obj: Object, now: datetime) -> UpdateRequest:

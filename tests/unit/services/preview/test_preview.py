@@ -15,7 +15,6 @@ from reconciler.services.catalog.exceptions import ExceptionIndex, ExceptionSett
 from reconciler.services.preview.dryrun import DryRun
 from reconciler.services.preview.preview import (
     Occasion,
-    Ports,
     Preview,
     preview_over,
 )
@@ -55,7 +54,7 @@ class Seen:
 @pytest.fixture
 def open_preview(world: World) -> Callable[..., Preview]:
     def open_preview(server=None, parallel=64, exceptions=None, filters=None):
-        ports = Ports(
+        return preview_over(
             kinds=world.cluster,
             keys=world.cluster,
             reader=world.wire,
@@ -65,8 +64,10 @@ def open_preview(world: World) -> Callable[..., Preview]:
             server=server,
             exceptions=exceptions or ExceptionIndex(),
             filters=filters,
+            clock=world.clock,
+            randbelow=lambda limit: limit - 1,
+            parallel=parallel,
         )
-        return preview_over(ports, world.clock, lambda limit: limit - 1, parallel=parallel)
 
     return open_preview
 
