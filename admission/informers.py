@@ -112,10 +112,6 @@ class Informer:
             over=lambda: _log.info("watch resumed", watch=self.name),
         )
 
-    def fresh(self) -> bool:
-        """Return whether its objects are the stored ones, up to a few seconds of delay."""
-        return self.watch.fresh()
-
     def unready(self) -> str | None:
         """Return why its objects are not reliable, or None if they are."""
         if not self.watch.synced.is_set():

@@ -321,9 +321,9 @@ class Admission:
             reader=KubeReader(self.client),
             clock=self.clock,
             exceptions=exceptions.index,
-            of_namespaces=of_namespaces,
-            of_roles=of_roles,
-            of_exceptions=of_exceptions,
+            of_namespaces=of_namespaces.watch,
+            of_roles=tuple(item.watch for item in of_roles),
+            of_exceptions=of_exceptions.watch if of_exceptions else None,
         )
         return facts, (of_namespaces, *of_roles, *((of_exceptions,) if of_exceptions else ()))
 
