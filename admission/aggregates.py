@@ -32,7 +32,9 @@ async def check_aggregates(
     lines: list[str] = []
     try:
         async with deps.turn(deadline):
-            before, after = await asyncio.to_thread(_compiled, old, policy)
+            before, after = await asyncio.to_thread(
+                lambda: (compile_policy(old), compile_policy(policy))
+            )
         async with asyncio.timeout(deadline.left):
             for rule, reason in _no_longer_listed(before, after):
                 if name := await open_aggregate(deps.requests, before.uid, rule):
@@ -52,10 +54,6 @@ async def check_aggregates(
         )
         return refuse(policy, [message], code=UNAVAILABLE)
     return refuse(policy, lines, code=CONFLICT) if lines else None
-
-
-def _compiled(old: Object, policy: Object) -> tuple[CompiledPolicy, CompiledPolicy]:
-    return compile_policy(old), compile_policy(policy)
 
 
 def _no_longer_listed(before: CompiledPolicy, after: CompiledPolicy) -> Iterator[tuple[str, str]]:

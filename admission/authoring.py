@@ -190,18 +190,17 @@ async def _unread(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need,
     return ()
 
 
-def rights_of(access: Access, deps: ValidationDeps) -> RightsCheck:
+def rights_of(access: Access, deps: ValidationDeps, *, whole: bool = False) -> RightsCheck:
     """Return a check of the rights of an account, within the limit of concurrent reviews."""
     bounded = BoundedAccess(access=access, gate=deps.gate)
-    return RightsCheck(kinds=deps.kinds, access=bounded)
+    return RightsCheck(kinds=deps.kinds, access=bounded, whole=whole)
 
 
 async def _lack(
     compiled: CompiledPolicy, deps: ValidationDeps, access: Access, *, whole: bool = False
 ) -> Lack:
     """Return what a policy lacks, after waiting for rights that may arrive with it."""
-    bounded = BoundedAccess(access=access, gate=deps.gate)
-    rights = RightsCheck(kinds=deps.kinds, access=bounded, whole=whole)
+    rights = rights_of(access, deps, whole=whole)
     lack = await rights.check(compiled)
     if lack.unserved_targets:
         # Its CustomResourceDefinition may have been applied with the policy.
@@ -283,18 +282,17 @@ def _not_allowed(
         f" '{_who(place, compiled, deps)}': it may not {', '.join(texts)}"
         for place, texts in _by_place(lack.rights).items()
     ]
-    message = refuse(policy, lines, code=FORBIDDEN).message
     if compiled.account is not None:
         roles = account_roles(compiled.key, compiled.account, lack.rights, deps.controller)
-        message = f"{message}\nApply this, then the policy again:\n\n{roles}\n"
-        return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
+        cure = f"Apply this, then the policy again:\n\n{roles}\n"
+        return refuse(policy, lines, code=FORBIDDEN, cure=cure)
     places = {right.namespace for need in lack.rights for right in need.options}
     where = ""
     if "" not in places:
         where = f" (or grant the same by a Role in namespace {', '.join(sorted(places))})"
     role = cluster_role(compiled.key, lack.rights, deps.installation.background_label)
-    message = f"{message}\nApply this ClusterRole{where}, then the policy again:\n\n{role}\n"
-    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
+    cure = f"Apply this ClusterRole{where}, then the policy again:\n\n{role}\n"
+    return refuse(policy, lines, code=FORBIDDEN, cure=cure)
 
 
 def _who(place: str, compiled: CompiledPolicy, deps: ValidationDeps) -> object:
@@ -314,14 +312,13 @@ def _not_the_authors(
         f"{place}: '{author}' may not {', '.join(texts)}"
         for place, texts in _by_place(missed).items()
     ]
-    message = refuse(policy, lines, code=FORBIDDEN).message
     cure = (
         "A policy may do only what its author may do: get these rights, or have it applied by"
         " a user who has them."
     )
     if account is not None:
         cure += f" The right to {account.impersonation} named {account.name} is enough, too."
-    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{message}\n{cure}")
+    return refuse(policy, lines, code=FORBIDDEN, cure=cure)
 
 
 def _by_place(needs: Iterable[Need]) -> dict[str, list[str]]:

@@ -128,11 +128,15 @@ Check = Callable[[Object, ValidationDeps, Deadline], Awaitable[AdmissionResponse
 """Validates an object that is new or whose spec has changed."""
 
 
-def refuse(obj: Object, lines: Sequence[str], *, code: int = INVALID) -> AdmissionResponse:
-    """Return the refusal of an object, with one line per reason."""
+def refuse(
+    obj: Object, lines: Sequence[str], *, code: int = INVALID, cure: str = ""
+) -> AdmissionResponse:
+    """Return the refusal of an object, with one line per reason and then the cure."""
     shown = [*lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:
         shown.append(f"and {len(lines) - _MOST_LINES} more")
+    if cure:
+        shown.append(cure)
     return AdmissionResponse(
         allowed=False, code=code, message=f"{ref_of(obj)}: " + "\n".join(shown)
     )

@@ -98,17 +98,15 @@ def _not_allowed(
     obj: Object, hook: DeclaredHook, needs: Sequence[Need], deps: ValidationDeps
 ) -> AdmissionResponse:
     lines = [f"{need.location}: '{deps.account}' may not {need.options[0]}" for need in needs]
-    message = refuse(obj, lines, code=FORBIDDEN).message
     role = cluster_role(hook.ref.key, needs, deps.installation.background_label)
-    message = f"{message}\nApply this ClusterRole, then the hook again:\n\n{role}\n"
-    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=message)
+    cure = f"Apply this ClusterRole, then the hook again:\n\n{role}\n"
+    return refuse(obj, lines, code=FORBIDDEN, cure=cure)
 
 
 def _not_the_authors(obj: Object, missed: Iterable[Need], author: str) -> AdmissionResponse:
     lines = [f"{need.location}: '{author}' may not {need.options[0]}" for need in missed]
-    message = refuse(obj, lines, code=FORBIDDEN).message
     cure = (
         "A hook may do only what its author may do: get these rights, or have it applied by a"
         " user who has them."
     )
-    return AdmissionResponse(allowed=False, code=FORBIDDEN, message=f"{message}\n{cure}")
+    return refuse(obj, lines, code=FORBIDDEN, cure=cure)

@@ -251,11 +251,7 @@ class _Work:
         self.turn.end()
 
     async def take(self, step: Step, verdict: Verdict | None) -> tuple[StepResult, Failure | None]:
-        """Return the result of the next rule, and the failure if it could not be applied.
-
-        Args:
-            step: The rule.
-        """
+        """Return the result of the next rule, and the failure if it could not be applied."""
         self.turn.evaluates(step.program)
         reads = self._reads_of(step.program)
         loads = reads.loads
