@@ -41,7 +41,7 @@ class Facts:
         reader: Reads the role bindings if their watches are silent.
         of_namespaces: Watches namespaces; None if they do not change.
         of_roles: Watch the role bindings.
-        of_exceptions: Watches exceptions; None if none are honoured.
+        of_exceptions: Watch exceptions; none if none are honoured.
     """
 
     namespaces: Mapping[str, Mapping[str, str]]
@@ -51,7 +51,7 @@ class Facts:
     exceptions: ExceptionIndex = field(default_factory=ExceptionIndex)
     of_namespaces: Follows | None = None
     of_roles: tuple[Follows, ...] = ()
-    of_exceptions: Follows | None = None
+    of_exceptions: tuple[Follows, ...] = ()
     _live: RoleIndex = field(default_factory=RoleIndex)
     _read: float = float("-inf")
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -73,7 +73,7 @@ class Facts:
 
     def excepts(self) -> bool:
         """Return whether the known exceptions are current."""
-        return _fresh(self.of_exceptions)
+        return _fresh(*self.of_exceptions)
 
     def known_roles(
         self, user: Mapping[str, Any], filters: Filters, programs: Iterable[Program]

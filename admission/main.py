@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -20,7 +21,7 @@ from admission.informers import Informer, NamespaceLabels, OnEvent, PolicyFeed
 from admission.lookup import RuleLookup
 from admission.roles import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, RoleIndex
 from admission.server import WebhookServer
-from reconciler.api.meta import NAMESPACES, Kind
+from reconciler.api.meta import NAMESPACES
 from reconciler.clock import Clock, SystemClock
 from reconciler.config import AdmissionSettings, build, options
 from reconciler.dialects.registry import policy_kinds, required_kinds
@@ -170,17 +171,17 @@ class Admission:
         optional = follow_optional(self.client, kinds, self.clock)
         of_policies = policies.informers({**watches, **optional}, self.clock)
         facts, of_facts = self._facts(exceptions)
-        informers = (*of_policies, *of_facts, self._settings_informer(holder))
+        of_settings = settings_watch(self.client, self.clock, self.settings)
+        informers = (
+            *of_policies,
+            *of_facts,
+            self._informer("settings", of_settings, holder.on_event),
+        )
         for item in informers:
             self.readiness.add(item.name, item.unready)
         estimate = backlog_estimate(self.settings, holder, self.metrics)
         backlog_lease = backlog_watch(self.client, self.clock, own)
-        backlog = Informer(
-            name="backlog",
-            watch=backlog_lease,
-            on_event=backlog_handler(estimate.update),
-            clock=self.clock,
-        )
+        backlog = self._informer("backlog", backlog_lease, backlog_handler(estimate.update))
         entries = NamedEntries.of(
             self.client, self.settings, clock=self.clock, kinds=kinds, index=index
         )
@@ -222,9 +223,7 @@ class Admission:
             lost=heartbeat.missed,
         )
         async with asyncio.TaskGroup() as tasks:
-            for item in (*informers, backlog):
-                tasks.create_task(forever(item.name, item.run()))
-                tasks.create_task(forever(f"problems of {item.name}", item.tell()))
+            _follow(tasks, *informers, backlog)
             tasks.create_task(forever("GlobalContextEntries", entries.run(self.metrics)))
             await self._known(informers, backlog_lease, entries)
             self._keep_certificates(tasks)
@@ -284,36 +283,22 @@ class Admission:
         await wait_for_kinds(self.client, _warn, (*kinds, *exception_kinds(self.settings)))
         await self.certificates.obtain(_warn)
 
-    def _informer(
-        self,
-        name: str,
-        kind: Kind,
-        on_event: OnEvent,
-        *,
-        metadata_only: bool = False,
-        beat: float = 0.0,
-    ) -> Informer:
-        watch = Watch(self.client, kind, self.clock, metadata_only=metadata_only, beat=beat)
+    def _informer(self, name: str, watch: Watch, on_event: OnEvent) -> Informer:
         return Informer(name=name, watch=watch, on_event=on_event, clock=self.clock)
 
     def _facts(self, exceptions: ExceptionFeed) -> tuple[Facts, tuple[Informer, ...]]:
         """Return the data besides policies that decisions depend on, and its informers."""
         namespaces, roles = NamespaceLabels(), RoleIndex()
+        watch = partial(Watch, self.client, clock=self.clock, beat=BEAT)
         of_namespaces = self._informer(
-            "namespaces", NAMESPACES, namespaces.on_event, metadata_only=True, beat=BEAT
+            "namespaces", watch(NAMESPACES, metadata_only=True), namespaces.on_event
         )
-        of_roles = (
-            self._informer("rolebindings", ROLE_BINDINGS, roles.on_event, beat=BEAT),
-            self._informer(
-                "clusterrolebindings", CLUSTER_ROLE_BINDINGS, roles.on_event, beat=BEAT
-            ),
+        of_roles = tuple(
+            self._informer(kind.plural, watch(kind), roles.on_event)
+            for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
         )
-        of_exceptions = next(
-            (
-                exceptions.informer(Watch(self.client, kind, self.clock, beat=BEAT), self.clock)
-                for kind in exception_kinds(self.settings)
-            ),
-            None,
+        of_exceptions = tuple(
+            exceptions.informer(watch(kind), self.clock) for kind in exception_kinds(self.settings)
         )
         facts = Facts(
             namespaces=namespaces.by_name,
@@ -323,9 +308,9 @@ class Admission:
             exceptions=exceptions.index,
             of_namespaces=of_namespaces.watch,
             of_roles=tuple(item.watch for item in of_roles),
-            of_exceptions=of_exceptions.watch if of_exceptions else None,
+            of_exceptions=tuple(item.watch for item in of_exceptions),
         )
-        return facts, (of_namespaces, *of_roles, *((of_exceptions,) if of_exceptions else ()))
+        return facts, (of_namespaces, *of_roles, *of_exceptions)
 
     def _kyverno(self, events: KubeEvents) -> KyvernoDetector:
         kyverno = kyverno_detector(self.client, self.settings, self.clock, _log.warning)
@@ -338,21 +323,11 @@ class Admission:
         kyverno.changed.subscribe(honour)
         return kyverno
 
-    def _settings_informer(self, holder: SettingsHolder) -> Informer:
-        watch = settings_watch(self.client, self.clock, self.settings)
-        return Informer(name="settings", watch=watch, on_event=holder.on_event, clock=self.clock)
-
     def _keep_certificates(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(forever("certificate", self.certificates.run()))
         for secret in (CA_SECRET, TLS_SECRET):
-            stored = Informer(
-                name=secret,
-                watch=authority_watch(self.client, self.clock, self.settings.namespace, secret),
-                on_event=lambda _change, _secret: self.certificates.look(),
-                clock=self.clock,
-            )
-            tasks.create_task(forever(stored.name, stored.run()))
-            tasks.create_task(forever(f"problems of {stored.name}", stored.tell()))
+            watch = authority_watch(self.client, self.clock, self.settings.namespace, secret)
+            _follow(tasks, self._informer(secret, watch, lambda *_: self.certificates.look()))
 
     def _lookup(
         self,
@@ -394,6 +369,12 @@ class Admission:
             caught_up=caught_up,
             is_caught_up=is_caught_up,
         )
+
+
+def _follow(tasks: asyncio.TaskGroup, *informers: Informer) -> None:
+    for item in informers:
+        tasks.create_task(forever(item.name, item.run()))
+        tasks.create_task(forever(f"problems of {item.name}", item.tell()))
 
 
 def _warn(text: str) -> None:

@@ -117,7 +117,7 @@ def test_a_possibly_stale_exception_excepts_no_trigger(make, facts):
         },
     )
     watch = Said()
-    known = facts(exceptions=exceptions, of_exceptions=watch)
+    known = facts(exceptions=exceptions, of_exceptions=(watch,))
     assert not drafts(make, known, make.policy())
     watch.heard = False
     assert drafts(make, known, make.policy())
