@@ -27,7 +27,6 @@ class BoundedAccess:
     """The `Access` port for one validation of one policy.
 
     Attributes:
-        access: Performs the reviews.
         gate: Limits the concurrent reviews of all validations.
     """
 

@@ -48,17 +48,15 @@ class ValidationDeps:
         forget: Invalidates discovery.
         scope: Returns a function that reports which kinds are namespaced.
         access: Access of the account that writes targets, and of accounts that policies name.
-        conditions: Compiles the conditions of webhooks.
         requests: Finds the aggregate requests of a policy.
         account: Name of the account that writes targets, for messages.
         controller: Account that impersonates others.
         reader: Access of the admission server, which reads context entries at admission.
-        filters: Returns the current resource filters and excluded users.
+        filters: Returns the current filters.
         patience: Seconds to wait for a missing right.
         gate: Limits the concurrent access reviews of all validations.
         compiling: Serializes compilation: a second thread would take time from the first.
         dry_run: Nothing is stored, neither the object nor others applied with it.
-        protection: Decides which objects no policy may address.
         author: Access of the request's sender; None if it is not reviewed.
         author_name: Name of the sender, for messages.
         installation: Installation whose names appear in messages.

@@ -142,8 +142,8 @@ class RuleWebhooks:
                 shared=SharedRequests(requests=requests, clock=self.clock),
             ),
             limits=Limits(
-                controller_users=self.settings.controller_users,
-                max_recorded=self.settings.max_recorded,
+                controller_users=settings.controller_users,
+                max_recorded=settings.max_recorded,
                 filters=self.lookup.settings.current.filters,
             ),
             clock=self.clock,
@@ -186,7 +186,6 @@ def policy_webhook(
 
     Args:
         client: Client of this program's account.
-        holder: Settings of the cluster.
         entries: Entries that rules read at admission.
         authenticated: Whether callers present a certificate.
     """

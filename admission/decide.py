@@ -108,8 +108,6 @@ def decide(
         rules: Rules that the kind may trigger, of the policies that the call is for.
         parent: Parent kind of a subresource, by which rules name it.
         namespace_labels: Labels of the trigger's namespace; None if they are not known.
-        limits: Limits of all requests; its filters apply to rules that honour filters.
-        exceptions: Returns the exceptions that apply to a rule.
         excepts: Whether the exceptions are known to be current.
         spared: Returns whether a rule is not evaluated here because it was too expensive.
     """
@@ -133,7 +131,9 @@ def decide(
     )
     fired = _fired(case, asked)
     intent = _drafts(case, fired, limits) if fired else Intent()
-    return replace(intent, costly=case.costliest) if allowance.exhausted else intent
+    if not allowance.exhausted:
+        return intent
+    return replace(intent, costly=max(case.costs, key=itemgetter(0))[1])
 
 
 def respond(
@@ -192,11 +192,6 @@ class _Case:
     spared: Callable[[Program], bool]
     allowance: Allowance
     costs: list[tuple[int, Program]] = field(default_factory=list)
-
-    @property
-    def costliest(self) -> Program | None:
-        """Return the most expensive rule."""
-        return max(self.costs, key=itemgetter(0))[1] if self.costs else None
 
     def from_controller(self, program: Program) -> bool:
         """Return whether the controller sent it, as policies' shared user or as the rule's."""

@@ -78,12 +78,10 @@ class Facts:
     def known_roles(
         self, user: Mapping[str, Any], filters: Filters, programs: Iterable[Program]
     ) -> Roles | None:
-        """Return the roles of a user, or None if they are needed and not current.
+        """Return the roles of a user, or None if a filter or rule needs them and they are stale.
 
         Args:
             user: ``userInfo`` of the admission request.
-            filters: Filters of the settings, which may need roles.
-            programs: Rules, which may need roles.
         """
         if not _fresh(*self.of_roles) and (
             filters.asks_for_roles or any(map(self._asks, programs))

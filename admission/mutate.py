@@ -30,10 +30,7 @@ class MutateWebhook:
 
     Attributes:
         namespace: Namespace of the programs, where nothing is changed.
-        events: Emits events about changes.
-        failures: Responds for rules that cannot be applied.
         standing_by: Returns why nothing is changed, or "" if rules are applied.
-        audit: Audit log of changes.
     """
 
     lookup: RuleLookup

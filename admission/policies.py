@@ -45,7 +45,6 @@ class PolicyWebhook:
     """Validates policies, entries and hooks.
 
     Attributes:
-        deps: Dependencies of the validations.
         about: Returns the access of a request's sender, who needs the rights that an object of
             one of the kinds uses.
         asked: Names of these kinds.

@@ -47,11 +47,7 @@ class ResourceWebhook:
     """Records the rules that triggers fire.
 
     Attributes:
-        lookup: Finds the rules, and holds the data that decisions depend on.
-        beliefs: Verifies the old objects of reviews.
         lost: Called when an object was admitted without a stored request.
-        costly: Rules whose conditions the controller evaluates for a while.
-        audit: Audit log of triggers.
     """
 
     lookup: RuleLookup

@@ -61,9 +61,6 @@ class WebhookServer:
         """Initialize with the handlers.
 
         Args:
-            transport: Settings of HTTP and TLS.
-            verdicts: Refuses or records triggers.
-            mutations: Applies rules to objects before they are stored.
             budget: Seconds from the arrival of a review to its answer, for all waiting.
             lost: Called when a crash admitted a request without its rules.
         """

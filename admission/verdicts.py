@@ -30,9 +30,7 @@ class VerdictWebhook:
 
     Attributes:
         namespace: Namespace of the programs, where nothing is refused.
-        failures: Responds for rules that cannot be evaluated.
         standing_by: Returns why nothing is refused or recorded, or "" if the webhook works.
-        recording: Receives the requests that are not refused.
     """
 
     lookup: RuleLookup

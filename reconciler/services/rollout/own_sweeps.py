@@ -20,12 +20,7 @@ _NAME: Final = "kube-retrofit-own-sweeps"
 
 
 def lone_rules(policies: Sequence[CompiledPolicy], kinds: Kinds) -> frozenset[LoneRule]:
-    """Return the rules on existing objects that are the only rules for some of these objects.
-
-    Args:
-        policies: All policies that can act.
-        kinds: The kinds that their selectors resolve to.
-    """
+    """Return the rules on existing objects that are the only rules for some of these objects."""
     swept = {
         (policy.ref, program.rule)
         for policy in policies

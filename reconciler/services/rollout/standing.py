@@ -68,24 +68,15 @@ _STANDING: Final = (
         group="",
         resources=frozenset({"serviceaccounts/token"}),
     ),
-    _Standing(
-        name="authentication",
-        expression=_all_of("authentication.k8s.io"),
-        group="authentication.k8s.io",
-    ),
-    _Standing(
-        name="authorization",
-        expression=_all_of("authorization.k8s.io"),
-        group="authorization.k8s.io",
-    ),
-    _Standing(
-        name="certificates",
-        expression=_all_of("certificates.k8s.io"),
-        group="certificates.k8s.io",
-    ),
     *(
-        _Standing(name=name, expression=_all_of(item.group), group=item.group)
-        for name, item in (("policies", REPLACING), ("policies-beside", BESIDE))
+        _Standing(name=name, expression=_all_of(group), group=group)
+        for name, group in (
+            ("authentication", "authentication.k8s.io"),
+            ("authorization", "authorization.k8s.io"),
+            ("certificates", "certificates.k8s.io"),
+            ("policies", REPLACING.group),
+            ("policies-beside", BESIDE.group),
+        )
     ),
 )
 
@@ -134,8 +125,8 @@ def harmless_edits() -> list[Object]:
     Harmless are: changes of labels, finalizers, owners and annotations without the project's
     prefix; a spec that only changes to ``failurePolicy: Ignore``; any edit during deletion.
     """
-    ours = f"{_ANNOTATIONS.format('object', 'oldObject')}"
-    theirs = f"{_ANNOTATIONS.format('oldObject', 'object')}"
+    ours = _ANNOTATIONS.format("object", "oldObject")
+    theirs = _ANNOTATIONS.format("oldObject", "object")
     expression = (
         'request.operation != "UPDATE" || !(has(object.metadata.deletionTimestamp)'
         f" || ((object.spec == oldObject.spec || ({_TO_IGNORE})) && {ours} && {theirs}))"

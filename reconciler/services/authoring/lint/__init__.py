@@ -42,12 +42,7 @@ __all__ = [
 
 
 def lint_policy(policy: Object, *, scope: Scope) -> tuple[Finding, ...]:
-    """Return all findings on a policy object, in the order of its rules.
-
-    Args:
-        policy: As decoded from its file.
-        scope: Returns whether a kind is namespaced, if known.
-    """
+    """Return all findings on a policy object, in the order of its rules."""
     compiled, errors = examine_policy(policy)
     found = list(map(invalid, errors))
     if compiled is not None:
@@ -95,7 +90,6 @@ def find_surprises(
     """Return the findings on a policy that compiles: refusals, and likely mistakes.
 
     Args:
-        scope: Returns whether a kind is namespaced, if known.
         wrong: The errors of rules that do not compile, which get no further findings.
         protection: Objects that no policy may address; None if the programs run in their usual
             namespace.

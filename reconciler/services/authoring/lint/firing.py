@@ -9,11 +9,7 @@ from reconciler.services.catchup.rules import why_lost
 
 
 def kind_findings(program: Program, scope: Scope) -> Iterator[Finding]:
-    """Yield findings on the kinds that a rule matches.
-
-    Args:
-        scope: Returns whether a kind is namespaced, if known.
-    """
+    """Yield findings on the kinds that a rule matches."""
     for kind in program.match.kinds():
         yield from _of_kind(program, kind, scope)
 

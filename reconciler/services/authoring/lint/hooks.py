@@ -40,12 +40,7 @@ async def lint_hook(hook: Object, jq: Jq) -> tuple[Finding, ...]:
 
 
 def hook_findings(hook: DeclaredHook, guard: Protection) -> tuple[Finding, ...]:
-    """Return the findings on a hook that compiles: refusals, and likely mistakes.
-
-    Args:
-        hook: A declared hook or an executable.
-        guard: Objects that no hook may change.
-    """
+    """Return the findings on a hook that compiles: refusals, and likely mistakes."""
     return (*_shared_queue(hook), *_never_due(hook), *_protected(hook, guard), *_loops(hook))
 
 
