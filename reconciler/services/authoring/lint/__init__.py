@@ -16,12 +16,17 @@ from reconciler.dialects.registry import (
 from reconciler.engine.loads import ApiLoad
 from reconciler.engine.program import CompiledPolicy, Phase
 from reconciler.errors import InvalidPolicy
-from reconciler.services.authoring.lint.account import account_findings, unread_findings
-from reconciler.services.authoring.lint.firing import kind_findings, lost_findings
 from reconciler.services.authoring.lint.hooks import hook_findings, lint_hook
-from reconciler.services.authoring.lint.limits import limit_findings
-from reconciler.services.authoring.lint.lockout import lockout_findings
-from reconciler.services.authoring.lint.protected import protected_objects, protected_targets
+from reconciler.services.authoring.lint.policy import (
+    account_findings,
+    kind_findings,
+    limit_findings,
+    lockout_findings,
+    lost_findings,
+    protected_objects,
+    protected_targets,
+    unread_findings,
+)
 from reconciler.services.catalog.protection import Protection
 
 __all__ = [
