@@ -58,7 +58,6 @@ class ValidationDeps:
         compiling: Serializes compilation: a second thread would take time from the first.
         dry_run: Nothing is stored, neither the object nor others applied with it.
         author: Access of the request's sender; None if it is not reviewed.
-        author_name: Name of the sender, for messages.
         installation: Installation whose names appear in messages.
         stored_entries: Returns the GlobalContextEntries of some names; None for all.
         read_entries: Returns the names of the entries that rules read at admission.

@@ -59,8 +59,6 @@ class RuleWebhooks:
     Attributes:
         entries: GlobalContextEntries that rules read at admission.
         readings: What rules read at admission, those of all webhooks together.
-        authenticated: Whether callers present a certificate.
-        standing_by: Returns why the webhooks do nothing, or "" if they work.
     """
 
     settings: AdmissionSettings
@@ -187,7 +185,6 @@ def policy_webhook(
     Args:
         client: Client of this program's account.
         entries: Entries that rules read at admission.
-        authenticated: Whether callers present a certificate.
     """
     own = partial(ServiceAccount, namespace=settings.namespace)
     shared = own(name=settings.background_service_account)

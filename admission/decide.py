@@ -180,7 +180,6 @@ class _Case:
     Attributes:
         controller_users: Full names of the controller's users; a rule's account is another one.
         allowance: Remaining allowance of all rules; once exhausted, the others are undecided.
-        costs: Cost of each rule.
     """
 
     request: AdmissionRequest

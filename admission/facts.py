@@ -37,7 +37,6 @@ class Facts:
     """The data of the watches, with checks of whether it is current.
 
     Attributes:
-        namespaces: Labels by namespace.
         reader: Reads the role bindings if their watches are silent.
         of_namespaces: Watches namespaces; None if they do not change.
         of_roles: Watch the role bindings.

@@ -92,9 +92,7 @@ class RuleLookup:
     """Finds the rules for a call.
 
     Attributes:
-        facts: Labels of namespaces, roles of users, exceptions.
         digests: Reads the policies if a registration is for others than the known ones.
-        settings: Settings of the ConfigMap, whose filters may need roles.
         caught_up: Returns when the policies are the stored ones.
         is_caught_up: Returns whether `caught_up` would return at once.
     """

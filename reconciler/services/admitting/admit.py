@@ -72,7 +72,6 @@ class Admitted:
 
     Attributes:
         patch: The RFC 6902 operations, in order.
-        changed: The results of the rules that changed the object.
         failures: With ``Fail``, the failure that refuses the request. With ``Ignore``, the
             failures whose policies were left out as a whole.
     """
@@ -84,12 +83,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict of the rules on an object.
-
-    Attributes:
-        refusals: The results of the rules that refuse the object.
-        failures: Rules that could not be evaluated.
-    """
+    """The verdict of the rules on an object."""
 
     refusals: Sequence[StepResult] = ()
     failures: Sequence[Failure] = ()
@@ -112,7 +106,6 @@ class Question:
     Attributes:
         subject: The subject with the object as received; on DELETE, the old object.
         programs: The rules of policies with this failure policy, in the order of each policy.
-        exceptions: Returns the exceptions that concern a rule.
         further: Called with labels that rules added to the object. If these labels may select
             rules that are not in ``programs``, it returns all rules, else none. None if
             ``programs`` does not depend on labels.
@@ -132,7 +125,6 @@ class Admit:
 
     Attributes:
         loader: Reads for context entries, with the account of this program.
-        randbelow: Returns random integers.
         readings: The bytes that all questions together may read at the same time.
     """
 
@@ -220,7 +212,6 @@ class _Work:
     Attributes:
         reads: The data read so far, by the account that it was read as.
         given: Labels that rules have added to the object so far.
-        turn: Its turn among all questions that read.
     """
 
     admit: Admit

@@ -14,13 +14,7 @@ class Written:
 
 
 def is_in_step(live: Object, body: Object, written: Written | None) -> bool:
-    """Return whether the stored configuration matches the desired one.
-
-    Args:
-        live: The configuration as stored.
-        body: The desired configuration, with every default.
-        written: What this process wrote last, or None if it has not written yet.
-    """
+    """Return whether the stored configuration matches the desired one."""
     if written is not None and written.body != body:
         return False
     meta, wanted = live.get("metadata") or {}, body["metadata"]

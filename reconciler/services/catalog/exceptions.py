@@ -25,7 +25,6 @@ class ExceptionSettings:
     """Which exceptions are honoured.
 
     Attributes:
-        enabled: If false, no exception is honoured.
         namespaces: Comma-separated patterns of the namespaces whose exceptions are honoured.
     """
 
@@ -70,7 +69,6 @@ class ExceptionIndex:
     """Compiled exceptions by the policies that they name.
 
     Attributes:
-        exception_settings: Decides which exceptions are honoured.
         caught_up: Waits until the index matches the stored objects; raises `ClusterError`.
     """
 

@@ -105,7 +105,6 @@ class PolicyStore:
         namespace: The programs' namespace; no policy may use a ServiceAccount of it.
         forces_ignore: Every policy has failure policy ``Ignore``, whatever its author wrote.
         why_no_cue: Why a policy with a CUE program cannot act, empty if it can.
-        languages: The optional policy languages that are active.
     """
 
     namespace: str = OWN_NAMESPACE

@@ -54,7 +54,6 @@ class _Indexed:
         names: The only names that it matches, None if it may match any.
         pairs: The required labels, as in `MatchNeeds`.
         namespace_pairs: The required labels of the namespace, as in `MatchNeeds`.
-        named: The kinds and subresources that it names.
     """
 
     position: int
@@ -175,7 +174,6 @@ class RuleIndex:
     """The rules of a phase.
 
     Attributes:
-        by_kind: The rules by the kinds that they name.
         anywhere: The rules that name a kind with a wildcard.
         empty: There is no rule at all.
     """

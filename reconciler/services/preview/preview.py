@@ -234,7 +234,6 @@ def preview_over(
 
     Args:
         server: Writer of server-side dry runs; None to send none.
-        exceptions: The exceptions to honour.
         filters: Filters that exclude triggers in this cluster; None if unknown.
     """
     cluster = DryRun(reader, server)

@@ -49,7 +49,6 @@ class InForce:
 
     Attributes:
         clock: The API server's clock.
-        outages: The spans in which policies were not in force.
         obstacle: Why triggers are not recorded now, None if they are.
         not_changing: Why objects are not changed before they are stored, None if they are.
         unserved: Why single policies are not in force, for kinds that are not served.

@@ -39,8 +39,6 @@ def conditions(
     """Return the match condition that excludes the writes of lone rules, if there are any.
 
     Args:
-        programs: The rules of the webhook.
-        lone: The lone rules of all policies.
         users: Full names of the users whose requests are the controller's own.
         most: The number of conditions that may still be added.
     """

@@ -77,7 +77,6 @@ class WebhookConfig:
         namespace: The program's own namespace, for which no webhook is called.
         controller_users: Full names of the users whose requests are the controller's own.
         timeout: Seconds that the API server waits, unless a policy requires more.
-        settings: The cluster's settings for the webhooks for triggers.
         owner: Reference of an object with which the configurations are deleted.
         forces_ignore: All policies have ``Ignore``, whatever their authors wrote.
         policy_kinds: The kinds of policies that are validated when they are written, None for
@@ -103,7 +102,6 @@ def configurations(
     Args:
         policies: All policies that can act.
         kinds: The kinds that each of `selectors` resolves to; an unserved kind may be absent.
-        config: The shared parameters.
     """
     # The digest in the path shows a replica that its policies are not up to date.
     at = f"/at/{digest_of(policies)}"

@@ -97,7 +97,6 @@ class WebhookWriter:
     Attributes:
         base: The parameters of the webhooks, without CA, owner and settings of the cluster.
         margin: Seconds until the API servers use a newly stored configuration.
-        in_force: The record of whether the policies are in force.
         lone_rules: Receives the rules whose writes the webhooks exclude.
         restored: Emits the configuration that is being restored, and why.
     """

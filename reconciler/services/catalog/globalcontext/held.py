@@ -20,9 +20,7 @@ class Held:
     """One generation of an entry.
 
     Attributes:
-        stored: The entry as last stored.
         source: Where its data comes from, None if the entry cannot be compiled.
-        projections: The projections of the data, None if the entry has none.
         confidential: The data may contain Secrets, so no message quotes it.
         fault: An error that is not about the data, or empty.
         since: Monotonic time at which this generation was first kept.

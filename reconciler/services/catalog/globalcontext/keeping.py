@@ -53,7 +53,6 @@ class GlobalContext:
     """The `Loader` of rules: reads entries from memory, everything else through another loader.
 
     Attributes:
-        verdicts: Receives the status of each entry.
         wanted: The names of the entries to keep, None for all.
         ready: Emitted when an entry becomes readable.
     """

@@ -61,10 +61,7 @@ class Dependencies:
     Attributes:
         loader: Reads the data of entries, and everything else that rules read.
         spread: Adds jitter: returns a random pause near the given one.
-        warn: Called with a sentence for the log.
-        isolation: Evaluates projections that take long.
         most_bytes: The largest size of the objects of one entry, as JSON; beyond it none are kept.
-        protection: Decides what no entry may contain.
     """
 
     entries: Entries

@@ -23,7 +23,6 @@ class StatusWriter:
     """Writes the statuses of entries, in the leader only.
 
     Attributes:
-        warn: Called with a sentence for the log.
         judged: Emits an entry whose conditions change, and why rules cannot read it (empty: they
             can).
     """
@@ -66,7 +65,6 @@ class ProblemLog:
     """Logs why an entry cannot be read, in processes that do not write statuses.
 
     Attributes:
-        warn: Called with a sentence for the log.
         judged: Emits an entry whose problem changed, and that problem (empty: none).
     """
 

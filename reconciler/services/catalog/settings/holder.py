@@ -24,7 +24,6 @@ class SettingsHolder:
     """The settings of a process; read them anew for each use, because they change at run time.
 
     Attributes:
-        namespace: The program's own namespace.
         filter_targets: ``resourceFilters`` apply to targets too.
         faults: Values of the ConfigMap that are not used; the previous ones stay in effect.
         unused: Keys of the ConfigMap that have no effect here.
