@@ -85,10 +85,8 @@ class _Indexed:
         )
 
     def may_match(self, known: Known) -> bool:
-        """Return whether the rule may match; an unknown namespace or name is not checked."""
+        """Return whether the rule may match, given that it is filed under the object's name."""
         namespace = known.namespace
-        if known.name and self.names is not None and known.name not in self.names:
-            return False
         if namespace and self.namespaces is not None and namespace not in self.namespaces:
             return False
         if not namespace and self.rule.program.origin.namespace:
