@@ -130,10 +130,9 @@ def kind_of(load: ObjectLoad, served: Iterable[Kind]) -> Kind:
         NoKindMatch: It is not among the served kinds.
         Invalid: It is cluster-scoped, and the policy may only read in its own namespace.
     """
-    for kind in served:
-        if kind.kind == load.kind and not kind.subresource:
-            break
-    else:
+    named = (item for item in served if item.kind == load.kind and not item.subresource)
+    kind = next(named, None)
+    if kind is None:
         raise NoKindMatch(f"the cluster serves no {load.kind} of {load.api_version}", status=404)
     if load.confined and not kind.namespaced:
         raise Invalid(

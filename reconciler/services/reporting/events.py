@@ -53,10 +53,6 @@ _TARGETS = 10
 """The number of targets of one attempt that get an event."""
 
 
-def _never(_: str) -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class _Bucket:
     tokens: float
@@ -74,7 +70,7 @@ class EventRecorder:
 
     events: Events
     clock: Clock
-    wants_success: Callable[[str], bool] = _never
+    wants_success: Callable[[str], bool] = lambda _: False
     held_back: int = 0
     _buckets: Recent[PolicyRef, _Bucket] = field(default_factory=Recent)
 

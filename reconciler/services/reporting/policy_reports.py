@@ -117,7 +117,6 @@ class Reports(WarnsOnce):
     _looked: float = 0.0
 
     def __post_init__(self) -> None:
-        """Subscribe to the policies."""
         self.index.subscribe(self._on_policy)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
@@ -138,8 +137,9 @@ class Reports(WarnsOnce):
     def on_recovered(self, request: UpdateRequest) -> None:
         """Record results that a killed process may not have written to its reports."""
         finished = request.status.finished
-        recent = finished and (self.clock.now() - finished).total_seconds() <= _UNWRITTEN
-        if finished is None or not recent or not self._wants(request.spec):
+        if finished is None or not self._wants(request.spec):
+            return
+        if (self.clock.now() - finished).total_seconds() > _UNWRITTEN:
             return
         for target in request.status.targets:
             result = replace(self._result(request.spec, target), at=finished, recovered=True)

@@ -88,7 +88,6 @@ class Progress(WarnsOnce):
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        """Subscribe to the policies."""
         self.index.subscribe(self._on_policy)
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:

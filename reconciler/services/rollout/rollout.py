@@ -81,7 +81,6 @@ class Rollout(WarnsOnce):
     _delegation: Delegation = field(init=False)
 
     def __post_init__(self) -> None:
-        """Subscribe to the policies, and check accounts with the webhook writer's cluster."""
         cluster = self.webhook_writer.cluster
         self._delegation = Delegation(index=self.index, access=cluster.access, clock=cluster.clock)
         self.index.subscribe(self._on_policy)
@@ -213,8 +212,8 @@ class Rollout(WarnsOnce):
                 yield self._write(ref, _not_ready(refused[ref]))
             elif acts(compiled) and (obstacle := in_force.obstacle_of(compiled)):
                 yield self._suspend(compiled, obstacle)
-            elif self.index.get(ref) is compiled:
-                yield self._finish(ref, compiled)
+            elif (stored := self.index.entry(ref)) and stored.compiled is compiled:
+                yield self._finish(stored, compiled)
         for invalid in self.index.invalid():
             if self._is_ours(invalid.ref):
                 yield self._write(invalid.ref, _not_ready(str(invalid.result)))
@@ -238,10 +237,7 @@ class Rollout(WarnsOnce):
             await self.index.take_in(await self.policies.get(ref))
             await self._write(ref, wanted)
 
-    async def _finish(self, ref: PolicyRef, compiled: CompiledPolicy) -> None:
-        stored = self.index.entry(ref)
-        if stored is None:
-            return
+    async def _finish(self, stored: StoredPolicy, compiled: CompiledPolicy) -> None:
         policy = stored.head
         found = caveats(compiled, self.webhook_writer.live.current.filters)
         wanted = _ready(compiled, found, if_stored=self.ready_if_stored)
@@ -263,13 +259,12 @@ class Rollout(WarnsOnce):
             wanted["mutateExisting"]["manualRun"] = await self._run_now(
                 compiled, mark, just_swept=changed
             )
-        await self._write(ref, wanted)
+        await self._write(stored.ref, wanted)
         if _message(policy.get("status") or {}) != _message(wanted):
             for caveat in found:
                 self.on_caveat(compiled, caveat)
 
     def _held_back(self, policy: StoredPolicy) -> str | None:
-        """Return why the work of a policy is held back now, None if it is not."""
         limits = policy.limits
         if isinstance(limits, InvalidPolicy):
             return str(limits)
