@@ -78,8 +78,11 @@ async def _checked(policy: Object, deps: ValidationDeps, deadline: Deadline) -> 
             refused = await _check_conditions(policy, compiled, deps)
     except InvalidPolicy as error:
         return refuse(policy, _lines(find_errors(error)))
+    except TooManyRights as error:
+        return refuse(policy, [str(error)])
     except ClusterError as error:
-        return _unanswered(policy, error, deps.installation)
+        reason = _unchecked(error, deps.installation, _UNCHECKED)
+        return refuse(policy, [reason], code=UNAVAILABLE)
     if refused is not None:
         return refused
     async with deps.turn(deadline):
@@ -94,8 +97,10 @@ async def _compiled(policy: Object, deps: ValidationDeps, deadline: Deadline) ->
     async with deps.turn(deadline):
         compiled = await asyncio.to_thread(compile_policy, policy)
     compiled = compiled.acting_as(parse_account(policy, reserved=own))
-    async with asyncio.timeout(deadline.left):
-        await _check_programs(compiled, deps)
+    if deps.cue is not None:
+        async with asyncio.timeout(deadline.left):
+            for location, source in compiled.cue:
+                await deps.cue.check(source, location=location)
     return compiled
 
 
@@ -135,18 +140,6 @@ def _respond(
         failing(results.unread, installation),
     )
     return AdmissionResponse(warnings=warnings(chain.from_iterable(texts)))
-
-
-async def _check_programs(compiled: CompiledPolicy, deps: ValidationDeps) -> None:
-    """Check whether the CUE programs of a policy can be parsed.
-
-    Raises:
-        InvalidPolicy: A program is invalid, or no evaluator is configured.
-        Unavailable: The evaluator could not be run.
-    """
-    if deps.cue is not None:
-        for location, source in compiled.cue:
-            await deps.cue.check(source, location=location)
 
 
 async def _missing_rights(
@@ -250,15 +243,7 @@ def _lines(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _unanswered(
-    policy: Object, error: ClusterError, installation: Installation
-) -> AdmissionResponse:
-    if isinstance(error, TooManyRights):
-        return refuse(policy, [str(error)])
-    return refuse(policy, [_unchecked(error, installation)], code=UNAVAILABLE)
-
-
-def _unchecked(error: ClusterError, installation: Installation, what: str = _UNCHECKED) -> str:
+def _unchecked(error: ClusterError, installation: Installation, what: str) -> str:
     cure = "try again"
     if isinstance(error, Forbidden):
         role = f"{installation.role_prefix}admission-controller:core"
