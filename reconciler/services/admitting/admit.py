@@ -9,6 +9,7 @@ one, 0.6 ms for all labels at once).
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -139,16 +140,13 @@ class Admit:
         original = question.request.object
         if original is None or not question.programs:
             return Admitted()
-        work = _Work(admit=self, question=question, deadline=deadline)
-        try:
+        with closing(_Work(admit=self, question=question, deadline=deadline)) as work:
             admitted = await self._apply(work, original, question.programs)
             # Rules not looked up may match the changed object and precede those that ran.
             further = question.further
             if further is not None and work.given and (programs := further(work.given)):
                 return await self._apply(work, original, programs)
-        finally:
-            work.end()
-        return admitted
+            return admitted
 
     async def _apply(
         self, work: "_Work", original: Object, programs: Sequence[Program]
@@ -182,26 +180,20 @@ class Admit:
 
     async def judge(self, question: Question, deadline: Deadline) -> Judgement:
         """Return which rules refuse an object; a failing rule does not stop the others."""
-        work = _Work(admit=self, question=question, deadline=deadline)
-        try:
-            return await self._judge(work, question)
-        finally:
-            work.end()
-
-    async def _judge(self, work: "_Work", question: Question) -> Judgement:
         chain = Chain(groups=by_policy(question.programs), obj=question.subject.obj)
         refusals: list[StepResult] = []
         failures: list[Failure] = []
-        for step in chain.steps():
-            verdict = work.verdict(step)
-            if verdict is not None and verdict.decision is Decision.NO_MATCH:
-                continue
-            result, failure = await work.take(step, verdict)
-            chain.settle(result)
-            if failure is not None:
-                failures.append(failure)
-            elif result.status is RuleStatus.FAIL:
-                refusals.append(result)
+        with closing(_Work(admit=self, question=question, deadline=deadline)) as work:
+            for step in chain.steps():
+                verdict = work.verdict(step)
+                if verdict is not None and verdict.decision is Decision.NO_MATCH:
+                    continue
+                result, failure = await work.take(step, verdict)
+                chain.settle(result)
+                if failure is not None:
+                    failures.append(failure)
+                elif result.status is RuleStatus.FAIL:
+                    refusals.append(result)
         return Judgement(refusals=refusals, failures=failures)
 
 
@@ -235,7 +227,7 @@ class _Work:
             namespace=self.question.request.namespace,
         )
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Forget what was read, and let other questions read."""
         for item in self.reads.values():
             item.loads.drop()
