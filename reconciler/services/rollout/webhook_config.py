@@ -103,14 +103,14 @@ def configurations(
         policies: All policies that can act.
         kinds: The kinds that each of `selectors` resolves to; an unserved kind may be absent.
     """
-    # The digest in the path shows a replica that its policies are not up to date.
-    at = f"/at/{digest_of(policies)}"
-    lone = own_sweeps.lone_rules(policies, kinds)
-    webhooks = (
-        _recording(at, policies, kinds, config, lone),
-        _mutating(at, policies, kinds, config, lone),
-        _of_authors(config),
+    given = _Given(
+        # It shows a replica that its policies are not up to date.
+        at=f"/at/{digest_of(policies)}",
+        kinds=kinds,
+        config=config,
+        lone=own_sweeps.lone_rules(policies, kinds),
     )
+    webhooks = _recording(policies, given), _mutating(policies, given), _of_authors(config)
     refs = refs_of(config.installation)
     return {
         ref: _configuration(ref, found, config) for ref, found in zip(refs, webhooks, strict=True)
@@ -121,6 +121,21 @@ def silent(config: WebhookConfig) -> dict[ConfigurationRef, Object]:
     """Return the configurations of a program that stands by, which have no webhooks."""
     refs = refs_of(config.installation)
     return {ref: _configuration(ref, (), config) for ref in refs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What all webhooks for users' objects are made from, besides their policies.
+
+    Attributes:
+        at: The first parts of their paths, with the digest of all policies.
+        lone: The lone rules of all policies.
+    """
+
+    at: str
+    kinds: Kinds
+    config: WebhookConfig
+    lone: frozenset[LoneRule]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,20 +152,18 @@ class _Group:
     members: Sequence[CompiledPolicy]
 
 
-def _groups(
-    base: str, policies: Iterable[CompiledPolicy], config: WebhookConfig
-) -> Iterator[_Group]:
+def _groups(route: str, policies: Iterable[CompiledPolicy], given: _Given) -> Iterator[_Group]:
     """Yield the policy groups of one route; each becomes a webhook.
 
     Match conditions apply to a whole webhook, so a policy with conditions gets its own. The
     admission server uses the policies as written, so the path tells if ``Ignore`` is forced.
     """
-    chosen = list(policies)
+    chosen, forced = list(policies), given.config.forces_ignore
     for failure_policy in (FAIL, IGNORE):
         those = [item for item in chosen if item.failure_policy == failure_policy]
         group = _Group(
             name=failure_policy.lower(),
-            path=f"{base}/{FORCED if config.forces_ignore else failure_policy.lower()}",
+            path=f"{given.at}/{route}/{FORCED if forced else failure_policy.lower()}",
             failure_policy=failure_policy,
             members=[item for item in those if not item.match_conditions],
         )
@@ -162,35 +175,15 @@ def _groups(
                 yield replace(group, name=f"{group.name}-{digest}", path=path, members=[item])
 
 
-def _recording(
-    at: str,
-    policies: Iterable[CompiledPolicy],
-    kinds: Kinds,
-    config: WebhookConfig,
-    lone: frozenset[LoneRule],
-) -> Iterator[Object]:
+def _recording(policies: Iterable[CompiledPolicy], given: _Given) -> Iterator[Object]:
     """Yield the webhooks that record triggers of rules with targets and evaluate verdicts."""
-    for group in _groups(f"{at}/{VALIDATE}", policies, config):
+    for group in _groups(VALIDATE, policies, given):
         programs = programs_of(group.members, Phase.TRIGGERED, Phase.VERDICT)
-        if rules := webhook_rules.recorded(programs, kinds):
-            yield _of_rules(
-                group,
-                programs,
-                kinds,
-                config,
-                lone,
-                rules=rules,
-                sideEffects="NoneOnDryRun",
-            )
+        if rules := webhook_rules.recorded(programs, given.kinds):
+            yield _of_rules(group, programs, given, rules=rules, sideEffects="NoneOnDryRun")
 
 
-def _mutating(
-    at: str,
-    policies: Sequence[CompiledPolicy],
-    kinds: Kinds,
-    config: WebhookConfig,
-    lone: frozenset[LoneRule],
-) -> Iterator[Object]:
+def _mutating(policies: Sequence[CompiledPolicy], given: _Given) -> Iterator[Object]:
     """Yield the webhooks for rules that change the object before it is stored.
 
     The API server reinvokes a webhook if a later one changed the object. A rule that adds to a
@@ -199,9 +192,9 @@ def _mutating(
     the result of those before it, and so do all rules in the tiers of one language.
     """
     for route, chosen in _by_route(policies):
-        for group in _groups(f"{at}/{route}", chosen, config):
+        for group in _groups(route, chosen, given):
             programs = programs_of(group.members, Phase.ADMISSION)
-            if rules := webhook_rules.changed(programs, kinds):
+            if rules := webhook_rules.changed(programs, given.kinds):
                 once = any(item.acts_once for item in group.members)
                 named = replace(group, name=f"{route}-{group.name}")
                 # Loading data may have side effects in the service that is called.
@@ -209,9 +202,7 @@ def _mutating(
                 yield _of_rules(
                     named,
                     programs,
-                    kinds,
-                    config,
-                    lone,
+                    given,
                     rules=rules,
                     sideEffects="NoneOnDryRun" if asks else "None",
                     reinvocationPolicy="Never" if once else "IfNeeded",
@@ -232,13 +223,12 @@ def _by_route(
 def _of_rules(
     group: _Group,
     programs: Sequence[Program],
-    kinds: Kinds,
-    config: WebhookConfig,
-    lone: frozenset[LoneRule],
+    given: _Given,
     *,
     rules: Sequence[Object],
     **settings: Any,
 ) -> Object:
+    config, reinvoked = given.config, settings.get("reinvocationPolicy") == "IfNeeded"
     return _webhook(
         f"{group.name}.retrofit.{config.installation.group}",
         group.path,
@@ -249,12 +239,7 @@ def _of_rules(
         namespaceSelector=_namespace_selector(programs, config),
         objectSelector=_object_selector(group.members, config),
         matchConditions=_conditions(
-            group.members,
-            programs,
-            kinds,
-            config,
-            lone,
-            labels_are_final=settings.get("reinvocationPolicy") != "IfNeeded",
+            group.members, programs, given, labels_are_final=not reinvoked
         ),
         **settings,
     )
@@ -379,12 +364,11 @@ def _timeout(policies: Iterable[CompiledPolicy], default: float) -> int:
 def _conditions(
     policies: Iterable[CompiledPolicy],
     programs: Sequence[Program],
-    kinds: Kinds,
-    config: WebhookConfig,
-    lone: frozenset[LoneRule],
+    given: _Given,
     *,
     labels_are_final: bool,
 ) -> list[Object]:
+    kinds, config = given.kinds, given.config
     written = [dict(item) for policy in policies for item in policy.match_conditions]
     written = written or [dict(item) for item in config.settings.conditions]
     if all(program.skip_background for program in programs) and len(written) < _MOST_CONDITIONS:
@@ -396,7 +380,7 @@ def _conditions(
     # Conditions that keep a cluster alive take precedence over those that only save calls.
     written += standing.exclusions(programs, kinds, _MOST_CONDITIONS - len(written))
     written += own_sweeps.conditions(
-        programs, lone, config.controller_users, _MOST_CONDITIONS - len(written)
+        programs, given.lone, config.controller_users, _MOST_CONDITIONS - len(written)
     )
     return written + narrowing.conditions(
         programs,
