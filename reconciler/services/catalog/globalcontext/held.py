@@ -10,7 +10,7 @@ from reconciler.api.meta import Object
 from reconciler.errors import EvaluationError, Interrupted, NotReady
 from reconciler.requests.redaction import said
 from reconciler.services.catalog.globalcontext.projections import Projections
-from reconciler.services.catalog.globalcontext.sources import Source
+from reconciler.services.catalog.globalcontext.sources import UNREAD, Source
 
 _UNEVALUATED = "its projections are not evaluated yet"
 
@@ -70,9 +70,7 @@ class Held:
     @property
     def beginning(self) -> bool:
         """Return whether it is still undecided, but soon known, if rules can read the entry."""
-        if self.fault or self.source is None:
-            return False
-        return self.source.beginning or self.problem() == _UNEVALUATED
+        return self.problem() in {UNREAD, _UNEVALUATED}
 
     @property
     def looking(self) -> asyncio.Task[None] | None:
@@ -138,7 +136,6 @@ class Held:
         )
 
     def _due(self, source: Source, projections: Projections) -> bool:
-        """Return whether the projections have to be checked."""
         if self._looked_at < 0:
             return True
         return bool(self._broken) and (self._looked_at != source.revision or projections.due)

@@ -21,7 +21,8 @@ from reconciler.services.ports.policies import Entries, Feed
 STALE = 30.0
 """Seconds without a message from a failing watch after which its objects count as stale."""
 
-_UNREAD = "its data was not read yet"
+UNREAD = "its data was not read yet"
+"""The problem of a source while no data has arrived and no error is known."""
 _HOPELESS = (Forbidden, NotFound, Invalid, NoKindMatch)
 """Errors that an immediate retry does not fix."""
 
@@ -92,11 +93,6 @@ class Source(Protocol):
         """Return why the data may not be used, empty if it may."""
         ...
 
-    @property
-    def beginning(self) -> bool:
-        """Return whether no data has arrived yet and no error is known."""
-        ...
-
     def data(self) -> Any:
         """Return the data, which the caller must not change."""
         ...
@@ -125,16 +121,11 @@ class Followed:
         """Return why the objects may not be used, empty if they may."""
         feed = self._feed
         if self._error or feed is None:
-            return self._error or _UNREAD
+            return self._error or UNREAD
         if not feed.synced.is_set():
-            return feed.problem or _UNREAD
+            return feed.problem or UNREAD
         silent = self.deps.clock.monotonic() - feed.progress
         return feed.problem if feed.problem and silent > STALE else ""
-
-    @property
-    def beginning(self) -> bool:
-        """Return whether the first list has not arrived yet."""
-        return self.problem == _UNREAD
 
     def data(self) -> list[Object]:
         """Return the objects, by namespace and name."""
@@ -224,13 +215,8 @@ class Polled:
     deps: Dependencies
     revision: int = 0
     refreshed: datetime | None = None
-    problem: str = _UNREAD
+    problem: str = UNREAD
     _answer: Any = None
-
-    @property
-    def beginning(self) -> bool:
-        """Return whether the first response has not arrived yet."""
-        return self.problem == _UNREAD
 
     def data(self) -> Any:
         """Return the decoded response."""
