@@ -156,7 +156,6 @@ async def _missing_rights(
 
 
 async def _missed_by_author(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
-    """Return the rights that a policy uses and its author lacks."""
     if deps.author is None:
         return ()
     account = compiled.account
@@ -167,7 +166,6 @@ async def _missed_by_author(compiled: CompiledPolicy, deps: ValidationDeps) -> t
 
 
 async def _unverified(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
-    """Return the rights that the admission server lacks to verify recorded old objects."""
     if deps.verifier is None:
         return ()
     with contextlib.suppress(ClusterError):  # Only warnings depend on it.
@@ -176,7 +174,6 @@ async def _unverified(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[N
 
 
 async def _unread(compiled: CompiledPolicy, deps: ValidationDeps) -> tuple[Need, ...]:
-    """Return the rights that the admission server lacks to read context entries."""
     with contextlib.suppress(ClusterError):  # Only warnings depend on it.
         kept = deps.stored_entries(compiled.global_entries(Phase.ADMISSION))
         return await rights_of(deps.reader, deps).unread(compiled, kept)

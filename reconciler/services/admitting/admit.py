@@ -296,7 +296,6 @@ class _Work:
     def _evaluation(
         self, step: Step, verdict: Verdict | None, reads: "_Reads"
     ) -> Callable[[], StepResult]:
-        """Return a function that evaluates a rule."""
         exceptions = self.question.exceptions(step.program)
         subject = self._subject_of(step.seen)
         if exceptions or verdict is None:

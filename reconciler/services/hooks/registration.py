@@ -10,7 +10,7 @@ from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from reconciler.hooks.declared import HOOKS
 from reconciler.services.hooks.webhook_config import MANAGER
 from reconciler.services.jobs import WarnsOnce, repeat
-from reconciler.services.ports.registration import HookRegistry
+from reconciler.services.ports.watching import HookRegistry
 from reconciler.services.ports.webhooks import MANAGED_BY
 
 _EVERY: Final = 15.0
