@@ -50,6 +50,8 @@ class Lack:
 class RightsCheck:
     """Checks the rights of the account that the access port stands for.
 
+    Every method raises `ClusterError` if the API server does not answer a review.
+
     Attributes:
         whole: Check everything that the policy could do: also the reads of context entries, and
             all kinds where the kind depends on the trigger.
@@ -60,11 +62,7 @@ class RightsCheck:
     whole: bool = False
 
     async def check(self, policy: CompiledPolicy) -> Lack:
-        """Return what a policy lacks now, after one concurrent review of each right.
-
-        Raises:
-            ClusterError: The API server did not answer a review.
-        """
+        """Return what a policy lacks now, after one concurrent review of each right."""
         targets: list[Need] = []
         triggers: list[Need] = []
         unserved: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
@@ -98,11 +96,7 @@ class RightsCheck:
         )
 
     async def unverified(self, policy: CompiledPolicy) -> tuple[Need, ...]:
-        """Return the missing rights to read deleted and old objects that rules record.
-
-        Raises:
-            ClusterError: The API server did not answer a review.
-        """
+        """Return the missing rights to read deleted and old objects that rules record."""
         needs: list[Need] = []
         for program in policy.in_phase(Phase.TRIGGERED):
             async for kind in self._trigger_kinds(program, [], _keeps_past):
@@ -117,20 +111,13 @@ class RightsCheck:
         Args:
             policy: The policy whose rules read them.
             kept: The GlobalContextEntries among them.
-
-        Raises:
-            ClusterError: The API server did not answer a review.
         """
         needs = [need for need in await self._of_admission(policy) if _is_literal(need)]
         needs += _of_kept(kept)
         return tuple(missing(needs, await ask(self.access, needs)))
 
     async def unkept(self, entry: CompiledEntry) -> tuple[Need, ...]:
-        """Return the missing rights to keep the data of a GlobalContextEntry.
-
-        Raises:
-            ClusterError: The API server did not answer a review.
-        """
+        """Return the missing rights to keep the data of a GlobalContextEntry."""
         needs = tuple(_of_kept([entry]))
         return tuple(missing(needs, await ask(self.access, needs)))
 
