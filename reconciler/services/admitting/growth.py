@@ -41,19 +41,18 @@ class Growth:
             return f"the object would have no JSON form: {error}"
 
     def _fault(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-        allowed, original = self._allowed, self._original
         if self._newest is not before or self._most <= self._small:
             self._most = _size(after)
         else:
             self._most += _added(before, after)
         self._newest = after
-        if self._most > allowed and self._most - original > allowed:
+        if self._most - self._original > self._allowed:
             self._most = _size(after)
-            if self._most > allowed and self._most - original > allowed:
-                return (
-                    f"the object would grow from {original} to {self._most} bytes, and no rule may"
-                    f" add more than {allowed} before an object is stored"
-                )
+        if self._most - self._original > self._allowed:
+            return (
+                f"the object would grow from {self._original} to {self._most} bytes, and no rule"
+                f" may add more than {self._allowed} before an object is stored"
+            )
         return ""
 
 

@@ -205,7 +205,9 @@ class Progress(WarnsOnce):
             if policy is None or account is None:
                 return False
             account.base = _ended_part(parse_progress(policy.head))
-            self._take_earlier(key, account)
+            for request in self._earlier.pop(key, {}).values():
+                if _later(request, account.base, account):
+                    account.own = _counted(account.own, request, request.status)
         body = self._rendered(policy, account, account.base, running)
         if stored_alike(policy.head, body):
             return False
@@ -239,12 +241,6 @@ class Progress(WarnsOnce):
         if any(_later(item, noticed, account) for item in earlier.values()):
             return False
         return stored_alike(policy.head, self._rendered(policy, account, noticed, running))
-
-    def _take_earlier(self, key: PolicyRef, account: _Account) -> None:
-        base = account.base or PolicyProgress()
-        for request in self._earlier.pop(key, {}).values():
-            if _later(request, base, account):
-                account.own = _counted(account.own, request, request.status)
 
     def _rendered(
         self, policy: StoredPolicy, account: _Account, base: PolicyProgress, running: Running

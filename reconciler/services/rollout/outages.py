@@ -116,10 +116,8 @@ class Outages:
         """Return the spans to search, given the time up to which all requests are known."""
         ended = [item for item in self._ended if _is_due(item, before)]
         going_on = self._open.get(_ALL)
-        if going_on is not None:
-            looked = going_on.searched or going_on.since
-            if before - looked >= _PARTLY_EVERY:
-                ended.append(going_on)
+        if going_on and before - (going_on.searched or going_on.since) >= _PARTLY_EVERY:
+            ended.append(going_on)
         return tuple(ended)
 
     def done(self, outages: Collection[Outage], before: datetime) -> None:
