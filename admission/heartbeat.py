@@ -67,24 +67,22 @@ class Heartbeat:
             lambda text: _log.warning("cannot write the heartbeat", reason=text),
             every=_PATROL,
         )
-        await run_loops(
-            {
-                "election": election.run(),
-                "missed triggers": self._note(),
-                "election problems": reporting,
-            }
+        unnoted = WarnsOnce(
+            warn=lambda text: _log.warning("cannot record missed triggers", reason=text)
         )
-
-    async def _note(self) -> None:
-        def warn(reason: str) -> None:
-            _log.warning("cannot record missed triggers", reason=reason)
-
-        await repeat(
+        noting = repeat(
             self._note_missed,
             woken=self._changed,
             at_once=False,
             pauses=(_PAUSE, _PAUSE),
-            tell=WarnsOnce(warn=warn).tell,
+            tell=unnoted.tell,
+        )
+        await run_loops(
+            {
+                "election": election.run(),
+                "missed triggers": noting,
+                "election problems": reporting,
+            }
         )
 
     async def _note_missed(self) -> None:

@@ -26,19 +26,18 @@ class _Standing:
         name: Part of the condition's name.
         expression: A CEL expression that is true for these requests.
         group: The API group of their kinds; they are not excluded if a rule names such a kind.
-        resources: The plurals of these kinds; empty for the whole group.
+        resource: The plural of these kinds; empty for the whole group.
     """
 
     name: str
     expression: str
     group: str | None = None
-    resources: frozenset[str] = frozenset()
+    resource: str = ""
 
     def is_named(self, named: Iterable[tuple[str, str]]) -> bool:
         """Return whether a policy names one of the kinds itself."""
         return any(
-            group == self.group and (not self.resources or plural in self.resources)
-            for group, plural in named
+            group == self.group and self.resource in {"", plural} for group, plural in named
         )
 
 
@@ -52,13 +51,13 @@ def _of(group: str, plural: str) -> str:
 
 _STANDING: Final = (
     _Standing(name="node-users", expression=f'"{_NODES}" in request.userInfo.groups'),
-    _Standing(name="nodes", expression=_of("", "nodes"), group="", resources=frozenset({"nodes"})),
+    _Standing(name="nodes", expression=_of("", "nodes"), group="", resource="nodes"),
     _Standing(
         name="node-leases",
         expression=f"{_of('coordination.k8s.io', 'leases')}"
         ' && request.namespace == "kube-node-lease"',
         group="coordination.k8s.io",
-        resources=frozenset({"leases"}),
+        resource="leases",
     ),
     _Standing(
         name="tokens",
@@ -66,7 +65,7 @@ _STANDING: Final = (
         expression=f"{_of('', 'serviceaccounts')} && has(request.subResource)"
         ' && request.subResource == "token"',
         group="",
-        resources=frozenset({"serviceaccounts/token"}),
+        resource="serviceaccounts/token",
     ),
     *(
         _Standing(name=name, expression=_all_of(group), group=group)
