@@ -50,7 +50,6 @@ class Controller:
     """One controller process."""
 
     settings: ControllerSettings
-    services: Services
     gauges: Gauges
     readiness: Readiness
     election: Election
@@ -60,8 +59,8 @@ class Controller:
     operator: Operator
     log: Logger
     stop: asyncio.Event
+    exceptions: ExceptionInformer | None
     lost: asyncio.Event = field(default_factory=asyncio.Event)
-    exceptions: ExceptionInformer | None = None
 
     def lead(self) -> None:
         """Start to work after the Lease was acquired."""
@@ -71,7 +70,7 @@ class Controller:
                 "the previous leader ended without releasing the Lease: each pending request is"
                 " marked before it is processed, to identify one that crashes the controller"
             )
-            self.services.dispatcher.suspects.expect()
+            self.leadership.dispatcher.suspects.expect()
         self.leadership.start()
 
     def on_lost(self) -> None:
@@ -247,52 +246,29 @@ def _assemble(
     events = KubeEvents(client, clock, instance=identity)
     observers = observers_of(base, events, attempt_log)
     services = Services.of(base, observers)
-    passes = catch_up_passes(base, services, observers)
+    passes = catch_up_passes(services, observers)
     leader_events = LeaderEvents(events=events, leading=lambda: election.leading)
     cluster_watches = ClusterWatches(
-        client=client,
-        clock=clock,
+        base=base,
         services=services,
-        settings=settings,
-        holder=base.live,
         report=SettingsReport(
             name=settings.installation.settings, log=log, metrics=metrics, events=leader_events
         ),
         kyverno=kyverno_detector(client, settings, clock, log.warning),
         metrics=metrics,
         events=leader_events,
-        leading=leader_events.leading,
-        warn=log.warning,
-        languages=tuple(
-            OptionalLanguage.all(
-                client,
-                clock,
-                base.index,
-                base.cluster.policies,
-                take_over=settings.take_over,
-                warn=log.warning,
-            )
-        ),
+        languages=tuple(OptionalLanguage.all(base)),
     )
     hooks = DeclaredHooks.of(base, leader_events, lambda: election.term)
     leadership = Leadership(
         dispatcher=services.dispatcher,
         observers=observers,
-        singleton={**singleton(base, services, observers, passes), **hooks.jobs},
-        sharded=sharded(base, services, observers),
+        singleton={**singleton(services, observers, passes), **hooks.jobs},
+        sharded=sharded(services, observers),
         prepared=cluster_watches.known,
-    )
-    registry = build_registry(
-        services,
-        passes,
-        hooks,
-        installation=settings.installation,
-        namespace=settings.namespace,
-        adopt=settings.take_over,
     )
     controller = Controller(
         settings=settings,
-        services=services,
         gauges=Gauges(
             metrics=metrics,
             services=services,
@@ -312,7 +288,7 @@ def _assemble(
             page=settings.list_page,
             identity=identity,
             stop=stop,
-            registry=registry,
+            registry=build_registry(services, passes, hooks),
         ),
         log=log,
         stop=stop,

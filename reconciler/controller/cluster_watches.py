@@ -9,11 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.api.meta import NAMESPACES, Object, ref_of
-from reconciler.clock import Clock
-from reconciler.config import ProcessSettings
 from reconciler.controller.languages import OptionalLanguage, tell_watch
 from reconciler.kube.authority import CA_SECRET, TLS_SECRET, authority_watch
-from reconciler.kube.client import Client
 from reconciler.kube.definitions import DEFINITIONS
 from reconciler.kube.settings import settings_watch
 from reconciler.kube.watch import Watch
@@ -21,13 +18,13 @@ from reconciler.kube.webhooks import WEBHOOK_KINDS
 from reconciler.observe.loops import run_loops
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.settings import SettingsReport
-from reconciler.services.catalog.settings import SettingsHolder
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.policies import Change
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.ports.webhooks import MANAGED_BY, ConfigurationRef
 from reconciler.services.upkeep.coexistence import KyvernoDetector
 from reconciler.signals import Signal
+from reconciler.wiring.base import Base
 from reconciler.wiring.controller import Services
 
 # A definition is served some time after its last event: read discovery soon, and twice more.
@@ -58,18 +55,13 @@ class ClusterWatches:
         kinds_changed: Emitted when the served kinds may have changed.
     """
 
-    client: Client
-    clock: Clock
+    base: Base
     services: Services
-    settings: ProcessSettings
-    holder: SettingsHolder
     report: SettingsReport
     kyverno: KyvernoDetector
     metrics: Metrics
-    events: Events
-    leading: Callable[[], bool]
-    warn: Callable[[str], None]
-    languages: Sequence[OptionalLanguage] = ()
+    events: LeaderEvents
+    languages: Sequence[OptionalLanguage]
     kinds_changed: Signal[[]] = field(default_factory=Signal)
     _kinds_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _secret_gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,24 +69,23 @@ class ClusterWatches:
 
     def __post_init__(self) -> None:
         """Subscribe to findings that are reported or acted on."""
-        self._settings = settings_watch(self.client, self.clock, self.settings)
-        self.holder.changed.subscribe(self.report)
-        self.holder.changed.subscribe(lambda _: self.services.rollout.wake())
+        base = self.base
+        self._settings = settings_watch(base.client, base.clock, base.settings)
+        base.live.changed.subscribe(self.report)
+        base.live.changed.subscribe(lambda _: self.services.rollout.wake())
         self.kyverno.changed.subscribe(self._honour_kyverno)
         self.services.rollout.webhook_writer.restored.subscribe(self._tell_restored)
         self.services.entries.verdicts.judged.subscribe(self._tell_entry)
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        namespace, client, clock = self.holder.namespace, self.client, self.clock
-        marked = f"{MANAGED_BY}={self.settings.installation.prefix}"
+        base, warn = self.base, self.base.warn
+        namespace, client, clock = base.live.namespace, base.client, base.clock
+        marked = f"{MANAGED_BY}={base.settings.installation.prefix}"
         watches = {
-            "settings": (self._settings, self.holder.on_event),
+            "settings": (self._settings, base.live.on_event),
             **{
-                kind.plural: (
-                    Watch(client, kind, clock, labels=marked),
-                    self._take_configuration,
-                )
+                kind.plural: (Watch(client, kind, clock, labels=marked), self._take_configuration)
                 for kind in WEBHOOK_KINDS
             },
             "certificate authority": (
@@ -116,15 +107,13 @@ class ClusterWatches:
             "kinds": self._honour_kinds(),
             "certificates": self._restore_secrets(),
             "definitions": self._follow_definitions(definitions),
-            "problems of definitions": tell_watch(
-                "customresourcedefinitions", definitions, self.warn
-            ),
+            "problems of definitions": tell_watch("customresourcedefinitions", definitions, warn),
         }
         for language in self.languages:
             loops |= language.loops()
         for name, (watch, on_event) in watches.items():
             loops[name] = _follow(watch, on_event)
-            loops[f"problems of {name}"] = tell_watch(name, watch, self.warn)
+            loops[f"problems of {name}"] = tell_watch(name, watch, warn)
         await run_loops(loops)
 
     async def known(self) -> None:
@@ -134,11 +123,11 @@ class ClusterWatches:
                 await self.kyverno.looked.wait()
                 await self._settings.synced.wait()
         except TimeoutError:
-            self.warn(
+            self.base.warn(
                 "leading before the settings were read and a live Kyverno was looked for: the"
                 f" API server did not answer within {_PATIENCE:g}s"
             )
-        self.report.again(self.holder)
+        self.report.again(self.base.live)
         self._warn_of_kyverno()
         self._secret_gone.set()
 
@@ -156,14 +145,14 @@ class ClusterWatches:
             woken=self._secret_gone,
             at_once=False,
             pauses=(_PATROL, _PATROL),
-            tell=WarnsOnce(warn=self.warn).tell,
+            tell=WarnsOnce(warn=self.base.warn).tell,
             failing="cannot create the Secrets of the certificates: ",
         )
 
     async def _restore(self) -> None:
         self._secret_gone.clear()
-        if self.leading():
-            await self.services.cluster.authority.restore()
+        if self.events.leading():
+            await self.base.cluster.authority.restore()
 
     def _take_configuration(self, change: Change, configuration: Object) -> None:
         rollout = self.services.rollout
@@ -189,8 +178,8 @@ class ClusterWatches:
         self._kinds_changed.clear()
         for pause in _LOOKS:
             await asyncio.sleep(pause)
-            self.services.cluster.kinds.invalidate()
-            for watch in self.services.cluster.policies.optional.values():
+            self.base.cluster.kinds.invalidate()
+            for watch in self.base.cluster.policies.optional.values():
                 watch.look()
             self.kinds_changed.emit()
             self.services.rollout.wake()
@@ -208,7 +197,7 @@ class ClusterWatches:
 
     def _tell_restored(self, ref: ConfigurationRef, text: str) -> None:
         self.metrics.webhooks_restored.labels(kind=ref.kind, configuration=ref.name).inc()
-        self.warn(f"restored {ref}: {text}")
+        self.base.warn(f"restored {ref}: {text}")
         self.events.emit(
             Event(
                 regarding={

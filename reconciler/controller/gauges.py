@@ -43,8 +43,8 @@ class Gauges:
         """Update all polled metrics."""
         metrics, services, observers = self.metrics, self.services, self.observers
         metrics.leader.set(1 if self.leading() else 0)
-        metrics.policies.labels("ready").set(len(services.index.policies()))
-        metrics.policies.labels("invalid").set(len(services.index.invalid()))
+        metrics.policies.labels("ready").set(len(services.base.index.policies()))
+        metrics.policies.labels("invalid").set(len(services.base.index.invalid()))
         self._out_of_force()
         metrics.queue_depth.set(services.dispatcher.waiting)
         metrics.oldest_waiting.set(services.dispatcher.oldest_age())
@@ -69,7 +69,7 @@ class Gauges:
     def _out_of_force(self) -> None:
         in_force, gauge = self.services.rollout.webhook_writer.in_force, self.metrics.out_of_force
         gauge.clear()
-        obstacles = map(in_force.obstacle_of, self.services.index.policies())
+        obstacles = map(in_force.obstacle_of, self.services.base.index.policies())
         for cause, number in Counter(item.cause for item in obstacles if item).items():
             gauge.labels(cause).set(number)
 

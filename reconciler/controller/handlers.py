@@ -13,7 +13,6 @@ import kopf
 from reconciler.api.kinds import kinds_of
 from reconciler.api.meta import Object
 from reconciler.dialects.registry import required_kinds
-from reconciler.installation import Installation
 from reconciler.requests.adoption import read_hook_request, read_request
 from reconciler.services.catchup.passes import CatchUpPasses
 from reconciler.wiring.controller import Services
@@ -21,29 +20,19 @@ from reconciler.wiring.declared import DeclaredHooks
 
 
 def build_registry(
-    services: Services,
-    passes: CatchUpPasses,
-    hooks: DeclaredHooks,
-    *,
-    installation: Installation,
-    namespace: str,
-    adopt: bool,
+    services: Services, passes: CatchUpPasses, hooks: DeclaredHooks
 ) -> kopf.OperatorRegistry:
     """Return the handlers for the services.
 
-    Args:
-        services: Receive policies and requests.
-        passes: Receive requests as well.
-        hooks: Receive the requests of hooks.
-        installation: Installation of the watched policies and requests.
-        namespace: Namespace of requests. kopf delivers those of other namespaces too, which are
-            ignored, since nothing restricts who may write them.
-        adopt: Whether to process requests of a Kyverno as well.
+    kopf delivers requests of all namespaces. Those outside of the programs' own are ignored, since
+    nothing restricts who may write them.
     """
+    index, settings = services.base.index, services.base.settings
+    namespace, installation = settings.namespace, settings.installation
     registry = kopf.OperatorRegistry()
 
     async def on_request(event: kopf.RawEvent, **_: Any) -> None:
-        request = read_request(event["object"], adopt=adopt)
+        request = read_request(event["object"], adopt=settings.take_over)
         if request is None:
             _take_hook_request(event, hooks, namespace)
             return
@@ -61,9 +50,9 @@ def build_registry(
     async def on_policy(event: kopf.RawEvent, **_: Any) -> None:
         policy: Object = dict(event["object"])
         if event["type"] == "DELETED":
-            services.index.on_deleted(policy)
+            index.on_deleted(policy)
         else:
-            await services.index.take_in(policy)
+            await index.take_in(policy)
 
     of_policies = ((kind, on_policy) for kind in required_kinds(installation))
     for kind, handler in ((kinds_of(installation).requests, on_request), *of_policies):

@@ -16,15 +16,15 @@ from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.processing.backlog_publisher import BacklogPublisher
 from reconciler.services.recording.backlog import thresholds_of
 from reconciler.services.upkeep.permission_watch import PermissionWatch
-from reconciler.wiring.base import Base
 from reconciler.wiring.controller import Services
 
 Jobs = Mapping[str, Callable[[], Awaitable[None]]]
 """Jobs by name; each runs until it is cancelled."""
 
 
-def singleton(base: Base, services: Services, observers: Observers, passes: CatchUpPasses) -> Jobs:
+def singleton(services: Services, observers: Observers, passes: CatchUpPasses) -> Jobs:
     """Return the jobs that only one process may run."""
+    base = services.base
     rights = PermissionWatch(
         waiting=services.dispatcher, access=base.cluster.access, clock=base.clock
     )
@@ -49,34 +49,27 @@ def singleton(base: Base, services: Services, observers: Observers, passes: Catc
     return jobs
 
 
-def sharded(base: Base, services: Services, observers: Observers) -> Jobs:
+def sharded(services: Services, observers: Observers) -> Jobs:
     """Return the jobs that process requests; sweeps are requests too."""
-    lists = RequestLists(services, observers, every=base.settings.resync, warn=base.warn)
+    lists = RequestLists(services, observers)
     return {"list of requests": lists.run, "dispatcher": services.dispatcher.run}
 
 
 @dataclass(slots=True)
 class RequestLists:
-    """Reconciles the known requests with lists, because watches may miss events.
-
-    Attributes:
-        every: Seconds between two lists of all waiting requests.
-        warn: Called with a sentence for the log.
-    """
+    """Reconciles the known requests with lists, because watches may miss events."""
 
     services: Services
     observers: Observers
-    every: float
-    warn: Callable[[str], None]
     _collected: bool = False
 
     async def run(self) -> None:
         """List requests at an interval until cancelled."""
         await repeat(
             self._list,
-            every=self.every,
+            every=self.services.base.settings.resync,
             pauses=(0.5, 15.0),
-            tell=WarnsOnce(warn=self.warn).tell,
+            tell=WarnsOnce(warn=self.services.base.warn).tell,
             failing="the waiting requests cannot be listed: ",
         )
 

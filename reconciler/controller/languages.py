@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from reconciler.api.meta import Kind
-from reconciler.clock import Clock
 from reconciler.dialects.base import Original
 from reconciler.dialects.registry import DIALECTS
-from reconciler.kube.client import Client
-from reconciler.kube.policies import KubePolicies
 from reconciler.kube.watch import Watch
 from reconciler.kube.webhooks import WEBHOOK_KINDS
 from reconciler.observe.problems import tell_problems
 from reconciler.services.catalog.policy_store import PolicyStore
+from reconciler.wiring.base import Base
 from reconciler.wiring.shared import Warn
 
 _PATROL = 2.0
@@ -43,36 +41,19 @@ class OptionalLanguage:
     _known: bool = False
 
     @classmethod
-    def all(
-        cls,
-        client: Client,
-        clock: Clock,
-        index: PolicyStore,
-        policies: KubePolicies,
-        *,
-        take_over: bool,
-        warn: Warn,
-    ) -> Iterator[Self]:
-        """Yield the languages that have watches.
-
-        Args:
-            client: Watches the originals.
-            clock: Clock of these watches.
-            index: Receives the policies.
-            policies: Has the watches of optional kinds.
-            take_over: Whether to act on policies even if the original is at work.
-            warn: Called with a sentence for the log.
-        """
+    def all(cls, base: Base) -> Iterator[Self]:
+        """Yield the languages that have watches."""
+        optional = base.cluster.policies.optional
         for dialect in DIALECTS:
-            original = None if take_over else dialect.original
-            watches = {kind: it for kind, it in policies.optional.items() if kind in dialect.kinds}
+            original = None if base.settings.take_over else dialect.original
+            watches = {kind: it for kind, it in optional.items() if kind in dialect.kinds}
             if watches:
                 yield cls(
                     name=dialect.name,
                     watches=watches,
-                    original=None if original is None else _followed(client, clock, original),
-                    index=index,
-                    warn=warn,
+                    original=None if original is None else _followed(base, original),
+                    index=base.index,
+                    warn=base.warn,
                 )
 
     def __post_init__(self) -> None:
@@ -129,10 +110,10 @@ async def tell_watch(what: str, watch: Watch, warn: Warn) -> None:
     )
 
 
-def _followed(client: Client, clock: Clock, original: Original) -> tuple[Original, Watch]:
+def _followed(base: Base, original: Original) -> tuple[Original, Watch]:
     (kind,) = (kind for kind in WEBHOOK_KINDS if kind.kind == original.kind)
     name = original.configuration
-    return original, Watch(client, kind, clock, name=name, metadata_only=True)
+    return original, Watch(base.client, kind, base.clock, name=name, metadata_only=True)
 
 
 def _reason(original: Original) -> str:

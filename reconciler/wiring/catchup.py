@@ -13,12 +13,12 @@ from reconciler.services.catchup.recovery import Loss
 from reconciler.services.catchup.scope import CatchUpScope
 from reconciler.services.catchup.search import Search
 from reconciler.services.sweeping.listing import ObjectLister
-from reconciler.wiring.base import Base
 from reconciler.wiring.controller import Services
 
 
-def catch_up_passes(base: Base, services: Services, observers: Observers) -> CatchUpPasses:
+def catch_up_passes(services: Services, observers: Observers) -> CatchUpPasses:
     """Return the catch-up passes of a controller."""
+    base = services.base
     worker = base.client.speaking_for(base.settings.background_user)
     cluster, dispatcher, page = base.cluster, services.dispatcher, base.settings.list_page
 

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from reconciler.api.updaterequest import Reason
-from reconciler.kube.cluster import KubeCluster
 from reconciler.observe.observers import Observers
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.schedule import Backoff
 from reconciler.services.catalog.globalcontext import GlobalContext
-from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.processing.attempt import Processor
 from reconciler.services.processing.dispatch import Dispatcher
 from reconciler.services.processing.lanes import Lanes
@@ -29,8 +27,7 @@ from reconciler.wiring.base import Base
 class Services:
     """The use cases of the controller, wired to one cluster."""
 
-    cluster: KubeCluster
-    index: PolicyStore
+    base: Base
     dispatcher: Dispatcher
     entries: GlobalContext
     lanes: Lanes
@@ -53,8 +50,7 @@ class Services:
         dispatcher = _dispatcher(base, observers, _processor(base, entries, lanes))
         entries.ready.subscribe(lambda: dispatcher.wake_parked(Reason.ENTRY_NOT_READY))
         return cls(
-            cluster=cluster,
-            index=base.index,
+            base=base,
             dispatcher=dispatcher,
             entries=entries,
             lanes=lanes,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self
 
-from reconciler.hooks.declared import DeclaredHook, is_executable
+from reconciler.hooks.declared import is_executable
 from reconciler.isolation.jq import JqWorkers
 from reconciler.kube.requests import KubeRequests
 from reconciler.requests.lifecycle import Retention
@@ -14,7 +14,7 @@ from reconciler.services.hooks.service import Hooks
 from reconciler.services.ports.reporting import Events
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 from reconciler.wiring.base import Base
-from reconciler.wiring.hooks import HookParts, hooks_of
+from reconciler.wiring.hooks import hooks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,7 @@ class DeclaredHooks:
             installation=settings.installation,
         )
         collector = FinishedRequestCollector.of(settings, requests, base.clock, base.warn)
-
-        def runs_of(hook: DeclaredHook) -> DeclaredRuns:
-            return DeclaredRuns(hook=hook, jq=jq, isolation=base.isolation)
-
-        parts = HookParts(
+        hooks = hooks_of(
             client=base.client,
             worker=worker,
             clock=base.clock,
@@ -59,13 +55,13 @@ class DeclaredHooks:
             events=events,
             protection=Protection.of(settings),
             runs_here=lambda obj: None if is_executable(obj) else True,
-            runs_of=runs_of,
+            runs_of=lambda hook: DeclaredRuns(hook=hook, jq=jq, isolation=base.isolation),
             # Declared hooks have no bindings that the API server calls.
             uncalled=lambda _hook, _binding: "",
             term=term,
             warn=base.warn,
         )
-        return cls(hooks=hooks_of(parts), collector=collector, jq=jq)
+        return cls(hooks=hooks, collector=collector, jq=jq)
 
     @property
     def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:

@@ -21,7 +21,7 @@ from reconciler.services.ports.reporting import Events
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
 from reconciler.wiring.answering import MOST_SNAPSHOTS
-from reconciler.wiring.hooks import HookParts, hooks_of
+from reconciler.wiring.hooks import hooks_of
 from reconciler.wiring.webhooks import CalledHooks
 
 _KEPT: Final = {State.COMPLETED: 600.0, State.SKIP: 600.0, State.FAILED: 86400.0}
@@ -78,7 +78,7 @@ class ExecutableHooks:
             ref = policy_ref(obj)
             return specs[ref] == obj["spec"] if ref in specs else None
 
-        parts = HookParts(
+        hooks = hooks_of(
             client=client,
             worker=client,
             clock=clock,
@@ -101,6 +101,5 @@ class ExecutableHooks:
             term=term,
             warn=warn,
         )
-        hooks = hooks_of(parts)
         called.notify(hooks.accounts)
         return cls(hooks=hooks, collector=collector)

@@ -1,7 +1,7 @@
 """The hooks of a program, wired to one cluster."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from secrets import SystemRandom
 
 from reconciler.clock import Clock
@@ -27,11 +27,32 @@ from reconciler.services.ports.requests import Requests
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookParts:
-    """The dependencies of a program that runs hooks.
+def hooks_of(
+    *,
+    client: Client,
+    worker: Client,
+    clock: Clock,
+    namespace: str,
+    hooks_in: str,
+    max_snapshots: int,
+    requests: Requests,
+    collector: FinishedRequestCollector,
+    kinds: Kinds,
+    reader: Reader,
+    writer: Writer,
+    jq: Jq,
+    retention: Retention,
+    events: Events,
+    protection: Protection | None,
+    runs_here: RunsHere,
+    runs_of: Callable[[DeclaredHook], Runs],
+    uncalled: Callable[[HookRef, str], str],
+    term: Callable[[], int],
+    warn: Callable[[str], None],
+) -> Hooks:
+    """Return the hooks of a program.
 
-    Attributes:
+    Args:
         client: Acts as the program's own account; `worker` as the account of hooks.
         namespace: Namespace of the requests.
         hooks_in: Namespace of the hooks; empty for all, and for cluster hooks.
@@ -39,82 +60,57 @@ class HookParts:
         runs_here: As in `HookDeps`, like `runs_of` and `uncalled`.
         term: Returns the number of the leader's term.
     """
-
-    client: Client
-    worker: Client
-    clock: Clock
-    namespace: str
-    hooks_in: str
-    max_snapshots: int
-    requests: Requests
-    collector: FinishedRequestCollector
-    kinds: Kinds
-    reader: Reader
-    writer: Writer
-    jq: Jq
-    retention: Retention
-    events: Events
-    protection: Protection | None
-    runs_here: RunsHere
-    runs_of: Callable[[DeclaredHook], Runs]
-    uncalled: Callable[[HookRef, str], str]
-    term: Callable[[], int]
-    warn: Callable[[str], None]
-
-
-def hooks_of(parts: HookParts) -> Hooks:
-    """Return the hooks of a program."""
-    objects = KubeHooks(parts.client, parts.kinds, parts.clock, parts.hooks_in, warn=parts.warn)
-    requests = HookRequests(
-        requests=parts.requests,
-        clock=parts.clock,
-        retention=parts.retention,
-        ended=parts.collector.on_stored,
+    objects = KubeHooks(client, kinds, clock, hooks_in, warn=warn)
+    hook_requests = HookRequests(
+        requests=requests,
+        clock=clock,
+        retention=retention,
+        ended=collector.on_stored,
     )
     active: dict[HookRef, ActiveHook] = {}
     dispatcher = HookDispatcher(
-        requests=requests,
+        requests=hook_requests,
         hooks=active,
-        clock=parts.clock,
+        clock=clock,
         find=objects.find,
         jitter=SystemRandom().random,
     )
-    orders = Orders(term=parts.term)
+    orders = Orders(term=term)
     runner = OperationRunner(
-        kinds=parts.kinds,
-        reader=parts.reader,
-        writer=parts.writer,
-        operations=KubeOperations(parts.worker),
-        jq=parts.jq,
-        protection=parts.protection,
+        kinds=kinds,
+        reader=reader,
+        writer=writer,
+        operations=KubeOperations(worker),
+        jq=jq,
+        protection=protection,
     )
     deps = HookDeps(
         objects=objects,
-        requests=requests,
+        requests=hook_requests,
         recorder=RecorderDeps(
-            requests=parts.requests,
-            clock=parts.clock,
-            namespace=parts.namespace,
+            requests=requests,
+            clock=clock,
+            namespace=namespace,
             order=orders.next,
             stored=dispatcher.add,
-            warn=parts.warn,
+            warn=warn,
         ),
         informer=InformerDeps(
-            kinds=parts.kinds,
-            reader=parts.reader,
-            watching=KubeWatching(parts.worker),
-            jq=parts.jq,
-            clock=parts.clock,
-            budget=SnapshotBudget(most=parts.max_snapshots),
-            events=parts.events,
+            kinds=kinds,
+            reader=reader,
+            watching=KubeWatching(worker),
+            jq=jq,
+            clock=clock,
+            budget=SnapshotBudget(most=max_snapshots),
+            events=events,
         ),
-        operations=lambda namespace: replace(runner, confined_to=namespace),
-        runs_here=parts.runs_here,
-        runs_of=parts.runs_of,
-        uncalled=parts.uncalled,
+        operations=lambda confined_to: replace(runner, confined_to=confined_to),
+        runs_here=runs_here,
+        runs_of=runs_of,
+        uncalled=uncalled,
         orders=orders,
-        clock=parts.clock,
-        warn=parts.warn,
+        clock=clock,
+        warn=warn,
     )
-    accounts = HookAccounts(hooks=objects, clock=parts.clock, warn=parts.warn)
+    accounts = HookAccounts(hooks=objects, clock=clock, warn=warn)
     return Hooks(deps=deps, accounts=accounts, dispatcher=dispatcher, active=active)
