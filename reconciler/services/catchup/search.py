@@ -285,8 +285,6 @@ class _Walk:
         loads = processor.loads(draft.spec)
         try:
             trigger = await processor.reading.of_object(live, program)
-            if trigger.subject is None or trigger.context is None:
-                return True
             run = RuleRun.of(program, trigger.subject, loads.of(trigger.context))
             closed = await processor.eligibility.skip_reason(draft.spec, run, loads)
             if closed is None and Phase.EXISTING in program.phases:

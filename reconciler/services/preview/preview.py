@@ -186,8 +186,6 @@ class Preview:
             )
         except ClusterError as error:
             return Seen(trigger=obj, errors=(str(error),))
-        if trigger.subject is None:
-            return None
         if program.match.evaluate(trigger.subject).decision is Decision.NO_MATCH:
             return None
         if self.filters and (reason := self.filters.why_excluded(trigger.subject)):

@@ -7,8 +7,7 @@ The lanes write the targets, and the caller stores the status. Every end of an a
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Self
+from typing import Literal, Self
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import TargetKey
@@ -38,7 +37,6 @@ from reconciler.errors import (
 )
 from reconciler.requests.confirmation import Presence
 from reconciler.requests.lifecycle import (
-    Defer,
     Disposition,
     Done,
     Fail,
@@ -52,7 +50,7 @@ from reconciler.requests.redaction import said
 from reconciler.requests.schedule import Backoff
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.ports.objects import Loader, RuleLoader
+from reconciler.services.ports.objects import RuleLoader
 from reconciler.services.ports.policies import Policies
 from reconciler.services.processing.eligibility import Eligibility
 from reconciler.services.processing.fairness import tenant_of
@@ -68,7 +66,6 @@ from reconciler.services.processing.target_status import (
     ended,
     identity_of,
     nameable,
-    reference,
     statuses_of,
 )
 from reconciler.services.processing.trigger import Malformed, Trigger, TriggerReader, trigger_gone
@@ -82,11 +79,6 @@ _OF_TARGET = {
     Outcome.DENIED: Reason.TARGET_DENIED,
 }
 """The reason of a failed request, by the outcome of its first target that did not succeed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unconfirmed:
-    """The result of an attempt whose triggering request is not stored yet."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
@@ -141,11 +133,6 @@ class Processor:
         return self if account == self.account else replace(self, account=account)
 
     @property
-    def loading(self) -> Loader:
-        """Return the loader of context entries, which acts as the same account."""
-        return self.loader if self.account is None else self.loader.acting_as(self.account)
-
-    @property
     def reading(self) -> TriggerReader:
         """Return the reader of triggers, which acts as the same account."""
         return self.triggers.acting_as(self.account)
@@ -164,8 +151,8 @@ class Processor:
 
     async def attempt(
         self, request: UpdateRequest, jitter: float, *, claim: Callable[[], str] = str
-    ) -> Attempt | Unconfirmed:
-        """Work on a request once.
+    ) -> Attempt | None:
+        """Work on a request once; return None if its triggering request is not stored yet.
 
         Args:
             request: The request as it is stored.
@@ -173,55 +160,54 @@ class Processor:
             claim: Called once the trigger is known to be stored. Returns the name of the request
                 that does this work, or an empty name where no other request can.
         """
+        program: Program | Skip | Fail | Retry
         try:
             program = await self.program(request.spec)
-            if isinstance(program, Skip | Fail):
-                return Attempt(disposition=program)
-            if reason := self._refused(request.spec):
-                fail = Fail(reason=Reason.TRIGGER_REFUSED, message=reason)
-                return Attempt(disposition=fail)
-            if (held := self.pacer.closed(request.spec.policy)) is not None:
-                return Attempt(disposition=held)
         except ClusterError as error:
-            return Attempt(disposition=self._retry(request, failure(error), jitter))
-        resource = f"{request.spec.resource.api_version}/{request.spec.resource.kind}"
+            program = self._retry(request, failure(error), jitter)
+        if not isinstance(program, Program):
+            return Attempt(disposition=program)
+        ref = request.spec.resource
+        if reason := self.lanes.protection.of_trigger(ref.kind, ref.namespace):
+            return Attempt(disposition=Fail(reason=Reason.TRIGGER_REFUSED, message=reason))
+        if (held := self.pacer.closed(request.spec.policy)) is not None:
+            return Attempt(disposition=held)
+        resource = f"{ref.api_version}/{ref.kind}"
         processor = self.acting_as(program.origin.account)
         size, tenant = self.flight.expected(resource), tenant_of(request.spec)
         async with self.flight.triggers.hold(size, tenant) as hold:
             trigger = await processor._read(request, program, jitter)  # noqa: SLF001 - its own class
-            if isinstance(trigger, Attempt):
-                return trigger
-            if trigger.presence is Presence.WAITING:
-                return Unconfirmed()
-            if trigger.subject is not None:
-                hold.resize(self.flight.weigh(resource, trigger.subject.obj))
-            left = self._left(request, claim())
-            if left is not None:
-                return Attempt(disposition=left)
+            if trigger is Presence.WAITING:
+                return None
+            if not isinstance(trigger, Trigger):
+                return Attempt(disposition=trigger)
+            hold.resize(self.flight.weigh(resource, trigger.subject.obj))
+            if (owner := claim()) not in ("", request.name):
+                same = Skip(reason=Reason.SAME_AS_OTHER, message=f"same as {owner}")
+                return Attempt(disposition=same)
+            if (held := self.pacer.turn(request.spec.policy, request.name)) is not None:
+                return Attempt(disposition=held)
             return await processor.apply(request, program, trigger, jitter)
 
     async def _read(
         self, request: UpdateRequest, program: Program, jitter: float
-    ) -> Trigger | Attempt:
+    ) -> Trigger | Literal[Presence.WAITING] | Disposition:
         try:
             trigger = await self.reading.read(request, program)
         except NotFound as error:
             message = f"the recorded data of the trigger was removed: {error}"
-            return Attempt(disposition=Fail(reason=Reason.RECORD_GONE, message=message))
+            return Fail(reason=Reason.RECORD_GONE, message=message)
         except Unreadable as error:
-            fail = Fail(reason=Reason.TOO_DEEP, message=str(error))
-            return Attempt(disposition=fail)
+            return Fail(reason=Reason.TOO_DEEP, message=str(error))
         except Malformed as error:
-            fail = Fail(reason=Reason.MALFORMED_REQUEST, message=f"{error}; delete the request")
-            return Attempt(disposition=fail)
+            message = f"{error}; delete the request"
+            return Fail(reason=Reason.MALFORMED_REQUEST, message=message)
         except ClusterError as error:
-            return Attempt(disposition=self._retry(request, failure(error), jitter))
+            return self._retry(request, failure(error), jitter)
         except RecursionError:
             message = "the trigger, or its recorded data, is nested too deeply"
-            return Attempt(disposition=Fail(reason=Reason.TOO_DEEP, message=message))
-        if trigger.presence is Presence.GONE:
-            return Attempt(disposition=trigger_gone(request.spec.resource))
-        return trigger
+            return Fail(reason=Reason.TOO_DEEP, message=message)
+        return trigger_gone(request.spec.resource) if trigger is Presence.GONE else trigger
 
     async def apply(
         self,
@@ -263,9 +249,6 @@ class Processor:
         known: Verdict | None,
         loads: Loads,
     ) -> Attempt:
-        if trigger.subject is None or trigger.context is None:
-            msg = "only a stored trigger can be applied"
-            raise ValueError(msg)
         subject = replace(trigger.subject, allowance=loads.allowance)
         program = for_trigger(program, subject)
         named = frozenset({"", subject.namespace, program.origin.namespace})
@@ -274,8 +257,7 @@ class Processor:
             closed = await self.eligibility.skip_reason(request.spec, run, loads)
         except EvaluationError as error:
             message = said(error, confidential=loads.confidential)
-            fail = Fail(reason=Reason.EVALUATION_FAILED, message=message)
-            return Attempt(disposition=fail)
+            return Attempt(disposition=Fail(reason=Reason.EVALUATION_FAILED, message=message))
         except (ClusterError, Interrupted) as error:
             retry = self._retry(request, _redacted(failure(error), loads, named), jitter)
             return Attempt(disposition=retry, targets=request.status.targets)
@@ -307,9 +289,8 @@ class Processor:
                     for item in chosen
                 )
             )
-        found = tuple(zip(chosen, results, strict=True))
-        named_as = partial(reference, program=program, confidential=loads.confidential)
-        statuses = statuses_of(found, named_as)
+        found = zip(chosen, results, strict=True)
+        statuses = statuses_of(found, program, confidential=loads.confidential)
         targets = merge_targets(earlier(request.status, selection, statuses), statuses)
         outcomes = (*results, *(_redacted(item, loads, named) for item in selection.failures))
         errors = [said(error, confidential=loads.confidential) for error in selection.errors]
@@ -322,18 +303,12 @@ class Processor:
         """Return the reads and the step limits of an attempt at a request."""
         owner = EvaluationOwner(tenant=tenant_of(spec), policy=spec.policy.key, rule=spec.rule)
         return Loads(
-            self.loading,
+            self.loader if self.account is None else self.loader.acting_as(self.account),
             confidential=confidential,
             count=count,
             long_evaluations=self.long_evaluations,
             owner=owner,
         )
-
-    def _left(self, request: UpdateRequest, owner: str) -> Skip | Defer | None:
-        """Return why a request with a stored trigger is not worked on now, None where it is."""
-        if owner not in ("", request.name):
-            return Skip(reason=Reason.SAME_AS_OTHER, message=f"same as {owner}")
-        return self.pacer.turn(request.spec.policy, request.name)
 
     async def program(self, spec: RequestSpec) -> Program | Skip | Fail:
         """Return the rule that a request names, in the newest generation of its policy.
@@ -371,11 +346,6 @@ class Processor:
         user = (spec.user.get("userInfo") or {}).get("username", "")
         ours = user in self.controller_users or self.index.speaks_as(user)
         return spec.resource.uid if ours else ""
-
-    def _refused(self, spec: RequestSpec) -> str:
-        """Return why the trigger of a request must not be read, empty where it may be."""
-        ref = spec.resource
-        return "" if spec.sweep else self.lanes.protection.of_trigger(ref.kind, ref.namespace)
 
     async def _change(self, key: TargetKey, job: Job) -> TargetResult:
         if reason := self.lanes.protection.of_target(key.kind, key.namespace):

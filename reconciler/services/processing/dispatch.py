@@ -21,7 +21,7 @@ from reconciler.requests.queue import RequestQueue
 from reconciler.services.catalog.policy_store import StoredPolicy
 from reconciler.services.ports.objects import History
 from reconciler.services.ports.requests import Requests
-from reconciler.services.processing.attempt import Attempt, Processor, Unconfirmed
+from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.confirming import Confirmations
 from reconciler.services.processing.fairness import tenant_of
 from reconciler.services.processing.known_requests import KnownRequests, Recent, out_of_reach
@@ -94,7 +94,7 @@ class Dispatcher:
             period=self.confirmation,
         )
         self.processor.index.subscribe(self._on_policy)
-        self.processor.index.languages.changed.subscribe(self._wake_all)
+        self.processor.index.languages.changed.subscribe(self.wake)
 
     def on_stored(self, request: UpdateRequest) -> None:
         """Record a request as it is stored, unless a newer version is known."""
@@ -145,27 +145,22 @@ class Dispatcher:
         """Return the age of the oldest waiting request, in seconds."""
         return self.known.oldest_age(self.clock.now())
 
-    def wake(self, policy: PolicyRef) -> None:
-        """Try the parked requests of a policy again: something that they wait for changed."""
-        for request in self._known.values():
+    def wake(self, policy: PolicyRef | None = None) -> None:
+        """Try the parked requests of a policy, or of all, again: what they wait for changed."""
+
+        def concerned(request: UpdateRequest) -> bool:
             parked = request.status.next_attempt is not None or request.status.reason
             # A request in work may be about to be parked for a reason that no longer holds.
             working = request.name in self.queue.working
-            if request.spec.policy == policy and (parked or working):
-                self.queue.push(request.name, self.clock.monotonic())
-        self._changed.set()
+            return policy in (None, request.spec.policy) and bool(parked or working)
 
-    def _wake_all(self) -> None:
-        """Try the parked requests of all policies again: an original appeared or went away."""
-        for policy in self.processor.index.entries():
-            self.wake(policy.ref)
+        self._try_again(concerned)
 
     def wake_parked(self, reason: Reason) -> None:
         """Try the requests again that were parked for a reason, because it may no longer hold."""
-        for request in self._known.values():
-            if request.status.reason == reason and request.status.next_attempt is not None:
-                self.queue.push(request.name, self.clock.monotonic())
-        self._changed.set()
+        self._try_again(
+            lambda item: item.status.reason == reason and item.status.next_attempt is not None
+        )
 
     def objects_out_of_reach(self) -> dict[MissingRight, frozenset[str]]:
         """Return the names of the objects that requests lack a right for, by missing right."""
@@ -177,11 +172,17 @@ class Dispatcher:
 
     def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
         """Try the requests again that waited for a granted right, on one object or on any."""
-        for request in self._known.values():
-            if request.status.missing_permission and self._lacks(request) == missing:
-                if name and name not in out_of_reach(request):
-                    continue
-                self.queue.push(request.name, self.clock.monotonic())
+        self._try_again(
+            lambda item: (
+                bool(item.status.missing_permission)
+                and self._lacks(item) == missing
+                and (not name or name in out_of_reach(item))
+            )
+        )
+
+    def _try_again(self, concerned: Callable[[UpdateRequest], bool]) -> None:
+        for request in filter(concerned, self._known.values()):
+            self.queue.push(request.name, self.clock.monotonic())
         self._changed.set()
 
     def _on_policy(self, before: StoredPolicy | None, after: StoredPolicy | None) -> None:
@@ -348,7 +349,7 @@ class Dispatcher:
         attempt = await self.processor.attempt(
             request, self.jitter(), claim=lambda: self._claim(request)
         )
-        if isinstance(attempt, Unconfirmed):
+        if attempt is None:
             await self._look_again(request)
         else:
             await self._store(request, attempt)

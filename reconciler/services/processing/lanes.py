@@ -261,17 +261,18 @@ class Lanes:
                 await asyncio.sleep(pause)
             except (Invalid, Denied, Forbidden) as error:
                 if len(batch) == 1:
-                    return _all(batch, replace(failure(error), uid=uid))
+                    return [replace(failure(error), uid=uid)]
                 return [(await self._work(key, [job]))[0] for job in batch]
             except ClusterError as error:
-                return _all(batch, replace(failure(error), uid=uid))
+                return [replace(failure(error), uid=uid)] * len(batch)
             except RecursionError:
                 message = "the object is nested too deeply to be compared or written"
-                return _all(batch, TargetResult(outcome=Outcome.INVALID, message=message, uid=uid))
+                result = TargetResult(outcome=Outcome.INVALID, message=message, uid=uid)
+                return [result] * len(batch)
             listed = None
         message = f"the object changed {self.rounds} times while it was being patched"
         result = TargetResult(outcome=Outcome.CONFLICT, message=message, retryable=True, uid=uid)
-        return _all(batch, result)
+        return [result] * len(batch)
 
     async def _write(self, key: TargetKey, batch: list[Job], obj: Object) -> list[TargetResult]:
         current, results, marked, runs = await _evaluate(
@@ -325,10 +326,6 @@ def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> 
 
 def _names(key: TargetKey, job: Job) -> bool:
     return job.query.names_one(namespaced=key.kind.namespaced)
-
-
-def _all(batch: Iterable[Job], result: TargetResult) -> list[TargetResult]:
-    return [result for _ in batch]
 
 
 def _settled(result: TargetResult, version: str) -> TargetResult:
@@ -410,17 +407,13 @@ async def _evaluate_one(
 
 
 def _result(changed: TargetChange) -> TargetResult:
-    match changed.status:
-        case RuleStatus.PASS:
-            return TargetResult(outcome=Outcome.PATCHED)
-        case RuleStatus.SKIP if changed.unchanged:
-            return TargetResult(outcome=Outcome.UNCHANGED)
-        case RuleStatus.SKIP:
-            return TargetResult(
-                outcome=Outcome.SKIPPED, message=changed.message, bare=changed.bare
-            )
-        case RuleStatus.ERROR | RuleStatus.FAIL:
-            return TargetResult(outcome=Outcome.FAILED, message=changed.message, bare=changed.bare)
+    if changed.status is RuleStatus.PASS:
+        return TargetResult(outcome=Outcome.PATCHED)
+    skipped = changed.status is RuleStatus.SKIP
+    if skipped and changed.unchanged:
+        return TargetResult(outcome=Outcome.UNCHANGED)
+    outcome = Outcome.SKIPPED if skipped else Outcome.FAILED
+    return TargetResult(outcome=outcome, message=changed.message, bare=changed.bare)
 
 
 def _applied(obj: Mapping[str, Any]) -> list[str]:

@@ -134,8 +134,8 @@ class Loads:
             if long_evaluations is None:
                 ended = self._run(work, self.limits.evaluation)
             elif long:
-                ended = await long_evaluations.evaluate(
-                    lambda: self._run(work, self.limits.evaluation), self.owner
+                ended = await long_evaluations.isolation.evaluate(
+                    lambda: self._run(work, self.limits.evaluation), self.owner.tenant
                 )
             else:
                 ended = self._run(work, BRIEF_STEPS)

@@ -1,16 +1,12 @@
 """Rules that take long to evaluate, and their evaluation where no other work waits for it."""
 
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from reconciler.clock import Clock
 from reconciler.services.ports.isolation import Isolation
+from reconciler.services.processing.known_requests import Recent
 
-T = TypeVar("T")
-
-_REMEMBERED: Final = 1_000
 _SECONDS: Final = 60.0
 """Seconds for which a rule that took long is not tried again where other work waits."""
 
@@ -34,7 +30,7 @@ class LongEvaluations:
 
     isolation: Isolation
     clock: Clock
-    _long: OrderedDict[EvaluationOwner, float] = field(default_factory=OrderedDict)
+    _long: Recent[EvaluationOwner, float] = field(default_factory=Recent)
 
     def expects(self, owner: EvaluationOwner) -> bool:
         """Return whether an evaluation of this owner took long lately."""
@@ -42,11 +38,4 @@ class LongEvaluations:
 
     def note(self, owner: EvaluationOwner) -> None:
         """Note that an evaluation of this owner takes long."""
-        self._long[owner] = self.clock.monotonic()
-        self._long.move_to_end(owner)
-        if len(self._long) > _REMEMBERED:
-            self._long.popitem(last=False)
-
-    async def evaluate(self, work: Callable[[], T], owner: EvaluationOwner) -> T:
-        """Return the result of an evaluation; raise the same errors as `Isolation.evaluate`."""
-        return await self.isolation.evaluate(work, owner.tenant)
+        self._long.keep(owner, self.clock.monotonic())

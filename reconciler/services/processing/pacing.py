@@ -171,12 +171,7 @@ class Pacer:
             most: The number of triggers without limits.
         """
         limits = self.limits(policy)
-        bounds = [most]
-        if limits.batch:
-            bounds.append(limits.batch)
-        if limits.rate:
-            bounds.append(math.ceil(limits.rate))
-        return max(1, min(bounds))
+        return max(1, min(most, limits.batch or most, math.ceil(limits.rate) or most))
 
     def side_by_side(self, policy: PolicyRef, most: int, failed: int, *, allowed: int = 0) -> int:
         """Return how many triggers may be worked on at the same time, at least one.

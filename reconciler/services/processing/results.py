@@ -78,48 +78,25 @@ VANISHED = TargetResult(
 
 def failure(error: ClusterError | Interrupted) -> TargetResult:
     """Return the result for an error that is not the fault of the rule."""
-    return replace(_failure(error), bare=error.without_values)
-
-
-def _failure(error: ClusterError | Interrupted) -> TargetResult:
-    message = str(error)
+    result = TargetResult(
+        outcome=Outcome.FAILED, message=str(error), retryable=True, bare=error.without_values
+    )
     match error:
         case Interrupted():
-            return TargetResult(
-                outcome=Outcome.FAILED,
-                message=message,
-                retryable=True,
-                interrupted=True,
-                reason=Reason.INTERRUPTED,
-            )
+            return replace(result, interrupted=True, reason=Reason.INTERRUPTED)
         case Forbidden(permission=permission):
-            return TargetResult(
-                outcome=Outcome.FORBIDDEN,
-                message=message,
-                retryable=True,
-                retry_after=5.0,
-                permission=permission,
+            return replace(
+                result, outcome=Outcome.FORBIDDEN, retry_after=5.0, permission=permission
             )
         case Denied():
-            return TargetResult(
-                outcome=Outcome.DENIED, message=message, retryable=True, retry_after=10.0
-            )
+            return replace(result, outcome=Outcome.DENIED, retry_after=10.0)
         case Invalid():
-            return TargetResult(outcome=Outcome.INVALID, message=message)
+            return replace(result, outcome=Outcome.INVALID, retryable=False)
         case NoKindMatch():
-            return TargetResult(
-                outcome=Outcome.NOT_FOUND, message=message, retryable=True, retry_after=30.0
-            )
+            return replace(result, outcome=Outcome.NOT_FOUND, retry_after=30.0)
         case NotReady():
-            return TargetResult(
-                outcome=Outcome.FAILED,
-                message=message,
-                retryable=True,
-                reason=Reason.ENTRY_NOT_READY,
-            )
+            return replace(result, reason=Reason.ENTRY_NOT_READY)
         case Throttled(retry_after=wait):
-            return TargetResult(
-                outcome=Outcome.FAILED, message=message, retryable=True, retry_after=wait or 0.0
-            )
+            return replace(result, retry_after=wait or 0.0)
         case _:
-            return TargetResult(outcome=Outcome.FAILED, message=message, retryable=True)
+            return result

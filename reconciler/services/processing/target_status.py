@@ -1,6 +1,6 @@
 """The statuses of targets within the status of a request."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from reconciler.api.meta import ObjectRef, TargetKey
@@ -12,16 +12,6 @@ from reconciler.services.processing.results import TargetResult
 from reconciler.services.processing.selection import SelectedTarget, Selection
 
 _SEVERITY = {Outcome.SKIPPED: 0, Outcome.UNCHANGED: 1, Outcome.PATCHED: 2}
-
-
-def _ref(key: TargetKey, uid: str) -> ObjectRef:
-    return ObjectRef(
-        api_version=key.kind.api_version,
-        kind=key.kind.kind,
-        namespace=key.namespace,
-        name=key.name,
-        uid=uid,
-    )
 
 
 def identity_of(key: TargetKey) -> tuple[str, str, str, str, str]:
@@ -41,33 +31,33 @@ def _named_by_content(item: SelectedTarget, program: Program) -> bool:
     return program.targets is not None and program.targets.named_by_content(item.query.index)
 
 
-def reference(
-    item: SelectedTarget, result: TargetResult, *, program: Program, confidential: bool
+def _reference(
+    item: SelectedTarget, result: TargetResult, program: Program, *, confidential: bool
 ) -> ObjectRef:
     """Return a target's reference, whose name is hidden if it is made of a Secret and unread."""
-    ref = _ref(item.key, result.uid)
-    if not confidential or result.uid or not _named_by_content(item, program):
-        return ref
-    return replace(ref, namespace=HIDDEN if ref.namespace else "", name=HIDDEN)
+    key = item.key
+    hidden = confidential and not result.uid and _named_by_content(item, program)
+    return ObjectRef(
+        api_version=key.kind.api_version,
+        kind=key.kind.kind,
+        namespace=HIDDEN if hidden and key.namespace else key.namespace,
+        name=HIDDEN if hidden else key.name,
+        uid=result.uid,
+    )
 
 
 def statuses_of(
-    found: Iterable[tuple[SelectedTarget, TargetResult]],
-    reference: Callable[[SelectedTarget, TargetResult], ObjectRef],
+    found: Iterable[tuple[SelectedTarget, TargetResult]], program: Program, *, confidential: bool
 ) -> list[TargetStatus]:
-    """Return the statuses of targets.
+    """Return the statuses of selected targets, each given with its result.
 
     Two targets of a rule may select one object, or have hidden names: the status then shows the
     worse result.
-
-    Args:
-        found: The selected targets, each with its result.
-        reference: Returns the reference to a target.
     """
     by_target: dict[tuple[str, str, str, str, str], TargetStatus] = {}
     for item, result in found:
         status = TargetStatus(
-            ref=reference(item, result),
+            ref=_reference(item, result, program, confidential=confidential),
             subresource=item.key.kind.subresource,
             outcome=result.outcome,
             message=result.message,

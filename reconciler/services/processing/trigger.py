@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import LABEL_RECORDED, NAMESPACES, Object, ObjectRef, split_api_version
@@ -22,29 +22,27 @@ from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.values import value_class
 
+NotStored: TypeAlias = Literal[Presence.WAITING, Presence.GONE]
 LabelsOf: TypeAlias = Mapping[str, Mapping[str, str]]
 """Labels of namespaces, by their names."""
 
 
 @value_class(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """The trigger of a rule, as it is evaluated.
+    """A stored trigger of a rule, as it is evaluated.
 
     Attributes:
-        presence: Whether the triggering request is known to be stored.
-        subject: The input of match and exclude; None unless stored.
-        context: The input of expressions; None unless stored.
+        subject: The input of match and exclude.
+        context: The input of expressions.
     """
 
-    presence: Presence
-    subject: Subject | None = None
-    context: Context | None = None
+    subject: Subject
+    context: Context
 
     @property
     def confidential(self) -> bool:
         """Return whether it is a Secret, which no message may quote."""
-        subject = self.subject
-        return subject is not None and is_secret(subject.group, subject.kind)
+        return is_secret(self.subject.group, self.subject.kind)
 
 
 class Malformed(RetrofitError):
@@ -71,8 +69,8 @@ class TriggerReader:
             return self
         return replace(self, reader=self.reader.acting_as(account))
 
-    async def read(self, request: UpdateRequest, program: Program) -> Trigger:
-        """Return the trigger of a request, confirmed by a live read.
+    async def read(self, request: UpdateRequest, program: Program) -> Trigger | NotStored:
+        """Return the trigger of a request if a live read shows that it is stored.
 
         Raises:
             NotFound: The Secret with the recorded fields does not exist.
@@ -81,14 +79,26 @@ class TriggerReader:
         """
         spec = request.spec
         live = await self._live(spec) if needs_read(spec) else None
-        presence = confirm(spec, live) if needs_read(spec) else Presence.STORED
-        if presence is not Presence.STORED:
-            return Trigger(presence=presence)
+        if needs_read(spec) and (presence := confirm(spec, live)) is not Presence.STORED:
+            return presence
         recorded = await self._recorded(request)
         if fault := _fault(spec, recorded):
             raise Malformed(fault)
         obj, old = _objects(spec, live, recorded)
-        return await self._build(spec, program, obj, old)
+        group, version, kind = await self._matched_kind(spec)
+        subject = Subject(
+            group=group,
+            version=version,
+            kind=kind,
+            subresource=spec.trigger.subresource,
+            name=spec.resource.name,
+            namespace=spec.resource.namespace,
+            obj=obj,
+            operation=spec.operation,
+            user=_user(spec.user),
+            namespace_labels=await self._labels(program, spec.resource.namespace),
+        )
+        return self._trigger(subject, old, spec.user, spec.request)
 
     async def of_object(
         self,
@@ -109,19 +119,21 @@ class TriggerReader:
         """
         meta = obj.get("metadata") or {}
         group, version = split_api_version(obj.get("apiVersion", ""))
-        return await self._assemble(
-            program,
-            gvk=(group, version, obj.get("kind", "")),
-            subresource="",
-            operation=operation,
-            obj=obj,
-            old=obj if operation in ("UPDATE", "DELETE") else {},
+        namespace, user = meta.get("namespace", ""), user or {}
+        known = (labels or {}).get(namespace)
+        subject = Subject(
+            group=group,
+            version=version,
+            kind=obj.get("kind", ""),
             name=meta.get("name", ""),
-            namespace=meta.get("namespace", ""),
-            user=user or {},
-            extra={},
-            labels=labels or {},
+            namespace=namespace,
+            obj=obj,
+            operation=operation,
+            user=_user(user),
+            namespace_labels=await self._labels(program, namespace) if known is None else known,
         )
+        old = obj if operation in ("UPDATE", "DELETE") else {}
+        return self._trigger(subject, old, user, {})
 
     async def _live(self, spec: RequestSpec) -> Object | None:
         ref = spec.resource
@@ -147,23 +159,6 @@ class TriggerReader:
             return read
         return request.spec.recorded or {}
 
-    async def _build(
-        self, spec: RequestSpec, program: Program, obj: Object, old: Object
-    ) -> Trigger:
-        return await self._assemble(
-            program,
-            gvk=await self._matched_kind(spec),
-            subresource=spec.trigger.subresource,
-            operation=spec.operation,
-            obj=obj,
-            old=old,
-            name=spec.resource.name,
-            namespace=spec.resource.namespace,
-            user=spec.user,
-            extra=spec.request,
-            labels={},
-        )
-
     async def _matched_kind(self, spec: RequestSpec) -> tuple[str, str, str]:
         # A subresource request is matched by the kind of its parent: Pod/binding, not Binding.
         resource = spec.request.get("resource") or {}
@@ -178,52 +173,27 @@ class TriggerReader:
         group, version = split_api_version(spec.resource.api_version)
         return group, version, spec.resource.kind
 
-    async def _assemble(
-        self,
-        program: Program,
-        *,
-        gvk: tuple[str, str, str],
-        subresource: str,
-        operation: str,
-        obj: Object,
-        old: Object,
-        name: str,
-        namespace: str,
-        user: Mapping[str, Any],
-        extra: Mapping[str, Any],
-        labels: LabelsOf,
+    def _trigger(
+        self, subject: Subject, old: Object, user: Mapping[str, Any], extra: Mapping[str, Any]
     ) -> Trigger:
-        known = labels.get(namespace)
-        if known is None:
-            asked = program.match.needs.namespace_labels
-            known = await self.namespace_labels(namespace) if asked else {}
-        info = user.get("userInfo") or {}
-        subject = Subject(
-            group=gvk[0],
-            version=gvk[1],
-            kind=gvk[2],
-            subresource=subresource,
-            name=name,
-            namespace=namespace,
-            obj=obj,
-            operation=operation,
-            user=_user(user),
-            namespace_labels=known,
-        )
         context = request_context(
-            operation=operation,
-            obj=obj,
+            operation=subject.operation,
+            obj=subject.obj,
             old_object=old,
-            name=name,
-            namespace=namespace,
-            kind=gvk,
-            user_info=info or None,
+            name=subject.name,
+            namespace=subject.namespace,
+            kind=(subject.group, subject.version, subject.kind),
+            user_info=user.get("userInfo") or None,
             roles=user.get("roles") or [],
             cluster_roles=user.get("clusterRoles") or [],
             extra=extra,
         )
         context = context.bind(**environment_entry(now=self.clock.now(), randbelow=self.randbelow))
-        return Trigger(presence=Presence.STORED, subject=subject, context=context)
+        return Trigger(subject=subject, context=context)
+
+    async def _labels(self, program: Program, namespace: str) -> Mapping[str, str]:
+        needed = program.match.needs.namespace_labels
+        return await self.namespace_labels(namespace) if needed else {}
 
     async def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none where it does not exist or its name is empty."""

@@ -74,7 +74,7 @@ class SideBySide:
     async def _one(self, obj: Object, labels: LabelsOf) -> Attempt | None:
         program, request = self.program, self.request
         trigger = await self.processor.reading.of_object(obj, program, labels=labels)
-        if trigger.subject is None or self.is_excluded(program, trigger.subject):
+        if self.is_excluded(program, trigger.subject):
             return None
         verdict = program.match.evaluate(trigger.subject)
         if verdict.decision is not Decision.MATCH:

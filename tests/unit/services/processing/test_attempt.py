@@ -19,7 +19,7 @@ from reconciler.errors import Conflict, Denied, Forbidden, Invalid, Unavailable
 from reconciler.installation import BESIDE
 from reconciler.requests.lifecycle import MAX_TARGETS, Done, Fail, Retry, Skip, merge_targets
 from reconciler.requests.redaction import HIDDEN, withheld
-from reconciler.services.processing.attempt import DENIALS, Unconfirmed
+from reconciler.services.processing.attempt import DENIALS
 from tests.unit.services.conftest import Make, World
 
 APPEND = "- {op: add, path: /spec/list/-, value: x}"
@@ -41,7 +41,7 @@ def attempt(world: World) -> Callable[[UpdateRequest], Awaitable[tuple[Any, Upda
 
     async def run(request):
         ended = await world.processor.attempt(request, 0.0)
-        if isinstance(ended, Unconfirmed):
+        if ended is None:
             return ended, request
         counts = ended.counts or Counts()
         targets = ended.targets or request.status.targets
@@ -196,7 +196,7 @@ class TestTrigger:
         absent = make.object()
         absent["metadata"]["uid"] = "u"
         ended, _ = await attempt(await world.ask(policy, absent))
-        assert isinstance(ended, Unconfirmed)
+        assert ended is None
 
     async def test_a_request_of_a_deleted_trigger_is_skipped(
         self, world, policy, trigger, attempt
