@@ -42,6 +42,7 @@ class Gauges:
     def look(self) -> None:
         """Update all polled metrics."""
         metrics, services, observers = self.metrics, self.services, self.observers
+        lanes = services.dispatcher.processor.lanes
         metrics.leader.set(1 if self.leading() else 0)
         metrics.policies.labels("ready").set(len(services.base.index.policies()))
         metrics.policies.labels("invalid").set(len(services.base.index.invalid()))
@@ -54,11 +55,11 @@ class Gauges:
         self._grown("passes", metrics.catch_up_passes, self.passes.passes)
         if self.passes.done is not None:
             metrics.catch_up_done.set(self.passes.done.timestamp())
-        self._grown("conflicts", metrics.conflicts, services.lanes.conflicts)
-        self._grown("shared", metrics.shared_writes, services.lanes.shared)
-        self._grown("wars", metrics.patch_wars, services.lanes.wars.begun)
-        metrics.paused_targets.set(services.lanes.wars.paused())
-        metrics.in_flight.set(services.lanes.flight.used)
+        self._grown("conflicts", metrics.conflicts, lanes.conflicts)
+        self._grown("shared", metrics.shared_writes, lanes.shared)
+        self._grown("wars", metrics.patch_wars, lanes.wars.begun)
+        metrics.paused_targets.set(lanes.wars.paused())
+        metrics.in_flight.set(lanes.flight.used)
         self._grown("queue", metrics.events_dropped.labels("queue"), self.events.dropped)
         self._grown(
             "limit", metrics.events_dropped.labels("limit"), observers.event_recorder.held_back

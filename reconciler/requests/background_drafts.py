@@ -19,17 +19,8 @@ class RequestDraft:
 
 def sweep_draft(policy: CompiledPolicy, program: Program, source: Source) -> RequestDraft:
     """Return the request to run a rule on all existing triggers."""
-    spec = RequestSpec(
-        policy=policy.ref,
-        rule=program.rule,
-        resource=policy.ref.as_object(policy.uid),
-        source=source,
-        policy_uid=policy.uid,
-        policy_generation=policy.generation,
-        sweep=True,
-    )
-    marks = labels(policy=policy.key, source=source, trigger_uid=policy.uid)
-    return RequestDraft(labels=marks, spec=spec)
+    draft = _draft(policy, program, policy.ref.as_object(policy.uid), source)
+    return replace(draft, spec=replace(draft.spec, sweep=True))
 
 
 def aggregate_draft(policy: CompiledPolicy, program: Program) -> RequestDraft:
@@ -40,15 +31,21 @@ def aggregate_draft(policy: CompiledPolicy, program: Program) -> RequestDraft:
 
 def catch_up_draft(policy: CompiledPolicy, program: Program, trigger: ObjectRef) -> RequestDraft:
     """Return the request to run a rule on an object as it is now."""
+    return _draft(policy, program, trigger, Source.CATCH_UP)
+
+
+def _draft(
+    policy: CompiledPolicy, program: Program, trigger: ObjectRef, source: Source
+) -> RequestDraft:
     spec = RequestSpec(
         policy=policy.ref,
         rule=program.rule,
         resource=trigger,
-        source=Source.CATCH_UP,
+        source=source,
         policy_uid=policy.uid,
         policy_generation=policy.generation,
     )
-    marks = labels(policy=policy.key, source=spec.source, trigger_uid=trigger.uid)
+    marks = labels(policy=policy.key, source=source, trigger_uid=trigger.uid)
     return RequestDraft(labels=marks, spec=spec)
 
 

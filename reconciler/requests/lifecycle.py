@@ -225,29 +225,35 @@ def advance(
         base = replace(base, targets=shorten(targets), counts=recount(status, targets))
     if counts is not None:
         base = replace(base, counts=counts)
+    state, reason, message = State.COMPLETED, Reason.APPLIED, disposition.message
     match disposition:
-        case Retry(message=message) if base.interruptions >= MOST_INTERRUPTIONS:
-            message = (
-                f"{message}; this ended {MOST_INTERRUPTIONS} attempts in a row,"
-                " so no other follows"
-            )
-            return _end(base, State.FAILED, Reason.INTERRUPTED, message, now=now, keep=retention)
-        case Retry(reason=reason, message=message):
+        case Retry() if base.interruptions >= MOST_INTERRUPTIONS:
+            state, reason = State.FAILED, Reason.INTERRUPTED
+            message += f"; this ended {MOST_INTERRUPTIONS} attempts in a row, so no other follows"
+        case Retry():
             return replace(
                 base,
-                reason=reason,
+                reason=disposition.reason,
                 message=message[:MAX_MESSAGE],
                 next_attempt=now + timedelta(seconds=disposition.retry_after),
                 missing_permission=disposition.missing_permission,
             )
-        case Defer(reason=reason, message=message, until=until):
+        case Defer(reason=reason, until=until):
             return replace(base, reason=reason, message=message[:MAX_MESSAGE], next_attempt=until)
-        case Done(message=message):
-            return _end(base, State.COMPLETED, Reason.APPLIED, message, now=now, keep=retention)
-        case Skip(reason=reason, message=message):
-            return _end(base, State.SKIP, reason, message, now=now, keep=retention)
-        case Fail(reason=reason, message=message):
-            return _end(base, State.FAILED, reason, message, now=now, keep=retention)
+        case Done():
+            pass
+        case Skip(reason=reason):
+            state = State.SKIP
+        case Fail(reason=reason):
+            state = State.FAILED
+    return replace(
+        base,
+        state=state,
+        reason=reason,
+        message=message[:MAX_MESSAGE],
+        finished=now,
+        remove_after=retention.remove_after(state, now),
+    )
 
 
 def begun(status: RequestStatus, *, alone: bool) -> RequestStatus:
@@ -290,23 +296,4 @@ def reopen(status: RequestStatus, ended_by: str) -> RequestStatus:
         next_attempt=None,
         finished=None,
         remove_after="",
-    )
-
-
-def _end(
-    base: RequestStatus,
-    state: State,
-    reason: Reason,
-    message: str,
-    *,
-    now: datetime,
-    keep: Retention,
-) -> RequestStatus:
-    return replace(
-        base,
-        state=state,
-        reason=reason,
-        message=message[:MAX_MESSAGE],
-        finished=now,
-        remove_after=keep.remove_after(state, now),
     )

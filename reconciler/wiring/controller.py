@@ -30,7 +30,6 @@ class Services:
     base: Base
     dispatcher: Dispatcher
     entries: GlobalContext
-    lanes: Lanes
     collector: FinishedRequestCollector
     rollout: Rollout
 
@@ -53,7 +52,6 @@ class Services:
             base=base,
             dispatcher=dispatcher,
             entries=entries,
-            lanes=lanes,
             collector=FinishedRequestCollector.of(
                 settings, cluster.requests, clock, base.warn, before=observers.progress.flush
             ),
@@ -74,7 +72,12 @@ def _processor(base: Base, entries: GlobalContext, lanes: Lanes) -> Processor:
     return Processor(
         index=base.index,
         policies=cluster.policies,
-        finder=TargetFinder.of(settings, cluster.kinds, cluster.reader, lanes.flight),
+        finder=TargetFinder(
+            kinds=cluster.kinds,
+            reader=cluster.reader,
+            page=settings.list_page,
+            flight=lanes.flight,
+        ),
         triggers=TriggerReader(
             kinds=cluster.kinds,
             reader=cluster.reader,
@@ -94,13 +97,13 @@ def _processor(base: Base, entries: GlobalContext, lanes: Lanes) -> Processor:
 
 
 def _dispatcher(base: Base, observers: Observers, processor: Processor) -> Dispatcher:
-    sweeper = Sweeper.of(
-        base.settings,
-        base.clock,
+    sweeper = Sweeper(
         processor=processor,
-        requests=base.cluster.requests,
         each=observers.swept,
+        page=base.settings.list_page,
+        parallel=base.settings.lanes,
         is_excluded=base.live.leaves_trigger,
+        settle=base.settings.request_timeout,
     )
     return Dispatcher(
         requests=base.cluster.requests,

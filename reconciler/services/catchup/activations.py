@@ -8,10 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from reconciler.api.meta import Object, PolicyRef, policy_ref
+from reconciler.api.meta import Object, PolicyRef, policy_ref, resource_version, version_number
 from reconciler.api.policystatus import observed_generation
 from reconciler.api.updaterequest import parse_time
-from reconciler.services.catchup.changes import changed, version_of
+from reconciler.services.catchup.changes import changed
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -51,6 +51,7 @@ class Activations:
         known = self._known.get(key)
         uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
         touched = changed(policy) or _EPOCH
+        version = version_number(resource_version(policy))
         if known is None or known.uid != uid:
             created = parse_time(meta.get("creationTimestamp")) or _EPOCH
             # Only the object's first version shows the resourceVersion of its creation.
@@ -60,20 +61,15 @@ class Activations:
                 generation=generation,
                 created=created,
                 since=created,
-                version=version_of(policy) if first else 0,
+                version=version if first else 0,
                 touched=touched,
             )
         elif generation > known.generation:
-            # If the former generation was not searched, this one begins where that one did.
-            since = touched if known.covered else known.since
-            version = version_of(policy) if known.covered else known.version
-            known = Activation(
-                uid=uid,
-                generation=generation,
-                created=known.created,
-                since=since,
-                version=version,
-                touched=touched,
+            if known.covered:
+                known = replace(known, since=touched, version=version)
+            # Otherwise this generation begins where the one did that was not searched.
+            known = replace(
+                known, generation=generation, touched=touched, ready=None, covered=False
             )
         known = replace(known, touched=max(touched, known.touched))
         if known.ready is None and known.generation == generation and _in_force(policy):
@@ -128,11 +124,9 @@ class Activations:
 
     def cover(self, activations: Collection[Activation]) -> None:
         """Mark activations as searched, unless there is a newer generation."""
+        generations = {(item.uid, item.generation) for item in activations}
         for key, start in self._known.items():
-            if any(
-                (start.uid, start.generation) == (item.uid, item.generation)
-                for item in activations
-            ):
+            if (start.uid, start.generation) in generations:
                 self._known[key] = replace(start, covered=True)
 
     def earliest(self, keys: Collection[PolicyRef]) -> datetime | None:

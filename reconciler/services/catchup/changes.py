@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.meta import manager_of, resource_version
+from reconciler.api.meta import manager_of
 from reconciler.api.updaterequest import parse_time
 
 # For other subresources, such as status or binding, no webhook of the object is called.
@@ -56,9 +56,3 @@ def changed(obj: Mapping[str, Any], *, but_by: frozenset[str] = frozenset()) -> 
     if created is not None and created not in others:
         counted.add(created)
     return max(counted, default=None)
-
-
-def version_of(obj: Mapping[str, Any]) -> int:
-    """Return the resourceVersion as a number, 0 where it is not one."""
-    text = resource_version(obj)
-    return int(text) if text.isdecimal() else 0

@@ -15,6 +15,8 @@ async def store_loss(policies: Policies, loss: Loss) -> None:
     Raises:
         ClusterError: The status could not be stored.
     """
+    outage = loss.outage
+    span = LostSpan(since=outage.since, until=outage.until, reason=outage.cause, rules=loss.rules)
     for left in reversed(range(_ATTEMPTS)):
         try:
             policy = await policies.get(loss.policy)
@@ -22,7 +24,7 @@ async def store_loss(policies: Policies, loss: Loss) -> None:
             return
         if policy["metadata"].get("uid") != loss.uid:
             return
-        status: Object = {"mutateExisting": {"lost": add_lost(policy, _span(loss))}}
+        status: Object = {"mutateExisting": {"lost": add_lost(policy, span)}}
         try:
             await policies.write_status(policy, status)
         except Conflict:
@@ -31,13 +33,3 @@ async def store_loss(policies: Policies, loss: Loss) -> None:
                 raise
         else:
             return
-
-
-def _span(loss: Loss) -> LostSpan:
-    outage = loss.outage
-    return LostSpan(
-        since=outage.since,
-        until=outage.until,
-        reason=outage.cause,
-        rules=tuple((item.name, item.why, item.objects) for item in loss.rules),
-    )

@@ -115,10 +115,8 @@ class CatchUpPasses(WarnsOnce):
             if before is not None:
                 self._activations.on_deleted(before.ref)
             return
-        earlier, known = (
-            self._activations.get(after.ref),
-            None if before is None else before.compiled,
-        )
+        earlier = self._activations.get(after.ref)
+        known = None if before is None else before.compiled
         self._activations.on_stored(after.head, self.clock.monotonic())
         start = self._activations.get(after.ref)
         if (
@@ -287,7 +285,6 @@ class CatchUpPasses(WarnsOnce):
         former: Collection[Task] = (),
     ) -> None:
         found = PassResult()
-
         times = [
             (policy, _programs(policy, doubt=doubt), self._window(policy, until))
             for policy in policies

@@ -8,6 +8,7 @@ object at least shows that it was changed.
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from reconciler.api.meta import PolicyRef
 from reconciler.engine.program import IGNORE, CompiledPolicy, Phase, Program
@@ -30,8 +31,7 @@ _TOLD_FOR = timedelta(minutes=15)
 """Longer than the overlap of spans that are searched one after another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRule:
+class LostRule(NamedTuple):
     """A rule with triggers in an outage that can no longer be worked on.
 
     Attributes:
@@ -136,12 +136,6 @@ class Recovery:
         known = self.created(policy.ref)
         return known is not None and outage.until is not None and outage.until < known[0]
 
-    def _lost(self, policy: CompiledPolicy) -> Iterable[tuple[Program, str]]:
-        for program in policy.in_phase(Phase.TRIGGERED):
-            why = self.search.scope.why_lost(policy, program)
-            if why:
-                yield program, why
-
     def _counted(
         self, policy: CompiledPolicy, outages: Collection[Outage], until: datetime
     ) -> Iterable[Task]:
@@ -149,8 +143,8 @@ class Recovery:
         if not times:
             return
         window = self._from(policy, min(times) - _SLACK, until)
-        for program, _ in self._lost(policy):
-            if _countable(program):
+        for program in policy.in_phase(Phase.TRIGGERED):
+            if self.search.scope.why_lost(policy, program) and _countable(program):
                 yield Task(policy=policy, program=program, window=window, counted=True)
 
     async def _tell(self, policy: CompiledPolicy, outage: Outage, found: PassResult) -> None:

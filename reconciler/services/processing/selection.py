@@ -6,7 +6,6 @@ from typing import Self
 
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Kind, Object, TargetKey
-from reconciler.config import ControllerSettings
 from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, EvaluationError, Interrupted, NoKindMatch, NotFound
@@ -52,13 +51,6 @@ class TargetFinder:
     reader: Reader
     page: int = 500
     flight: InFlight = field(default_factory=InFlight)
-
-    @classmethod
-    def of(
-        cls, settings: ControllerSettings, kinds: Kinds, reader: Reader, flight: InFlight
-    ) -> Self:
-        """Return the finder of a controller with these settings."""
-        return cls(kinds=kinds, reader=reader, page=settings.list_page, flight=flight)
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
         """Return the finder that reads as an account, as `Reader.acting_as` does."""

@@ -1,11 +1,12 @@
-"""Guards against a rule that changes its trigger and fails at each of thousands of objects."""
+"""Reasons for a sweep to wait or stop that its triggers share, which may be thousands."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from reconciler.api.updaterequest import Outcome, Reason
 from reconciler.engine.program import Phase, Program
-from reconciler.requests.lifecycle import Defer
+from reconciler.errors import NotReady
+from reconciler.requests.lifecycle import Defer, Retry
 from reconciler.services.processing.attempt import Attempt
 from reconciler.services.sweeping.listing import ListScope
 from reconciler.services.sweeping.sweep_state import SweepState
@@ -43,3 +44,17 @@ def prove(state: SweepState, place: ListScope, attempts: Iterable[Attempt | None
                 )
                 return Defer(reason=Reason.IMMUTABLE, message=message)
     return None
+
+
+def check_entries(attempts: Iterable[Attempt | None]) -> None:
+    """Raise `NotReady` if every trigger waits for a GlobalContextEntry: then the sweep waits."""
+    waits = common_wait(attempts, Reason.ENTRY_NOT_READY)
+    if waits is not None:
+        raise NotReady(waits.message)
+
+
+def common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | None:
+    """Return the retry of the first trigger if all triggers wait for the given reason."""
+    ends = [attempt.disposition for attempt in attempts if attempt is not None]
+    waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
+    return waiting[0] if waiting and len(waiting) == len(ends) else None

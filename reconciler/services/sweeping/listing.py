@@ -59,12 +59,9 @@ class ObjectLister:
         """Return the served kinds of a selector, none where their objects cannot be listed."""
         if not selector.is_listable:
             return ()
-        group = selector.group
-        version = selector.version
-        api_version = f"{group}/{version}" if group not in ("", "*") else version
-        if group == "*" and version != "*":
-            return await self.kinds.find(f"*/{version}", selector.kind)
-        return await self.kinds.find(api_version, selector.kind)
+        group, version = selector.group, selector.version
+        plain = not group or group == version == "*"
+        return await self.kinds.find(version if plain else f"{group}/{version}", selector.kind)
 
     async def all_pages(self, place: ListScope) -> AsyncGenerator[Page]:
         """Yield the pages of a list; if it expires, which takes minutes, list the rest again."""

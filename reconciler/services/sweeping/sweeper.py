@@ -10,12 +10,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, Self
+from typing import Final
 
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import Reason, RequestSpec, Source, SweepProgress, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.config import ControllerSettings
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NotFound
@@ -24,13 +23,18 @@ from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, child_of, labels
 from reconciler.requests.overload import Settling
 from reconciler.requests.rebuild import why_not_rebuildable
-from reconciler.services.ports.objects import Kinds, Reader
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.fairness import tenant_of
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import failure
-from reconciler.services.sweeping.guards import allowed_failures, is_unproven, prove
+from reconciler.services.sweeping.guards import (
+    allowed_failures,
+    check_entries,
+    common_wait,
+    is_unproven,
+    prove,
+)
 from reconciler.services.sweeping.listing import (
     ListScope,
     ObjectLister,
@@ -40,7 +44,6 @@ from reconciler.services.sweeping.listing import (
 )
 from reconciler.services.sweeping.side_by_side import Each, SideBySide, has_failed
 from reconciler.services.sweeping.sweep_state import SweepState, summary_of
-from reconciler.services.sweeping.waiting import check_entries, common_wait
 
 _ROUNDS: Final = 4
 """Triggers that each place of a sweep takes before its progress is noted."""
@@ -66,10 +69,6 @@ class Sweeper:
     """
 
     processor: Processor
-    kinds: Kinds
-    reader: Reader
-    requests: Requests
-    clock: Clock
     each: Each
     page: int = 500
     parallel: int = 64
@@ -83,30 +82,15 @@ class Sweeper:
         """Return the pacer of the processor."""
         return self.processor.pacer
 
-    @classmethod
-    def of(
-        cls,
-        settings: ControllerSettings,
-        clock: Clock,
-        *,
-        processor: Processor,
-        requests: Requests,
-        each: Each,
-        is_excluded: Callable[[Program, Subject], bool],
-    ) -> Self:
-        """Return the sweeper of a controller with these settings."""
-        return cls(
-            processor=processor,
-            kinds=processor.triggers.kinds,
-            reader=processor.triggers.reader,
-            requests=requests,
-            clock=clock,
-            each=each,
-            page=settings.list_page,
-            parallel=settings.lanes,
-            is_excluded=is_excluded,
-            settle=settings.request_timeout,
-        )
+    @property
+    def requests(self) -> Requests:
+        """Return the port of requests."""
+        return self.processor.triggers.requests
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock."""
+        return self.processor.triggers.clock
 
     async def run(self, request: UpdateRequest) -> tuple[UpdateRequest, Attempt]:
         """Continue a sweep to its end; return the request as last stored, and the result."""
@@ -298,10 +282,13 @@ class Sweeper:
         return program
 
     def _lister(self, state: SweepState, program: Program) -> ObjectLister:
-        reader = self.reader.acting_as(program.origin.account)
-        flight, tenant = self.processor.flight, tenant_of(state.request.spec)
+        triggers = self.processor.triggers.acting_as(program.origin.account)
         return ObjectLister(
-            kinds=self.kinds, reader=reader, page=self.page, flight=flight, tenant=tenant
+            kinds=triggers.kinds,
+            reader=triggers.reader,
+            page=self.page,
+            flight=self.processor.flight,
+            tenant=tenant_of(state.request.spec),
         )
 
     async def _chunks(

@@ -178,10 +178,6 @@ class World:
         )
         self.sweeper = Sweeper(
             processor=self.processor,
-            kinds=cluster,
-            reader=wire,
-            requests=self.requests,
-            clock=clock,
             each=lambda *facts: self.swept.append(facts),
         )
         self.dispatcher = Dispatcher(
