@@ -89,7 +89,11 @@ class MemoryRequests:
             raise Invalid("removing without a time would remove all requests")
         fields = f"status.removeAfter={remove_after}"
         fields += f",spec.policy={policy}" if policy else ""
-        self._cluster.delete_where(REQUESTS, namespace=self._namespace, fields=fields)
+        page = await self._cluster.list_page(
+            REQUESTS, namespace=self._namespace, fields=fields, limit=1_000_000
+        )
+        for obj in page.items:
+            self._cluster.delete(REQUESTS, self._namespace, obj["metadata"]["name"])
 
     async def create_recorded(self, request: str, labels: Mapping[str, str], data: bytes) -> None:
         """Store recorded fields that must not be part of a request, in a Secret."""

@@ -18,9 +18,6 @@ from reconciler.engine.patch.diff import equal
 from reconciler.errors import (
     AlreadyExists,
     Conflict,
-    Denied,
-    Forbidden,
-    Gone,
     Invalid,
     NoKindMatch,
     NotFound,
@@ -29,7 +26,8 @@ from reconciler.memory.kinds import REQUESTS, MemoryKinds
 from reconciler.memory.selectors import compile_fields, compile_labels
 from reconciler.services.ports.objects import Page
 
-_Key = tuple[str, str, str, str]
+Key = tuple[str, str, str, str]
+"""Group, plural, namespace and name of an object."""
 
 _FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 _REQUEST_FIELDS = _FIELDS | {
@@ -43,40 +41,19 @@ _IDENTITY = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp
 
 
 class MemoryCluster(MemoryKinds):
-    """The `Kinds`, `Reader` and `Writer` ports in one, with methods that arrange a test."""
+    """The `Kinds`, `Reader` and `Writer` ports in one, and methods that arrange the objects."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
-        self.writes = 0
         self._clock = clock or SystemClock()
-        self._objects: dict[_Key, Object] = {}
-        self._order: dict[tuple[str, str], list[_Key]] = {}
-        self._past: dict[tuple[str, ...], int] = {}
+        self._objects: dict[Key, Object] = {}
+        self._order: dict[tuple[str, str], list[Key]] = {}
         self._version = 0
-        self._epoch = 0
-        self._forbidden: set[tuple[str, str]] = set()
-        self._denials: dict[str, str] = {}
 
     def acting_as(self, account: ServiceAccount | None) -> Self:
         """Return itself, since the in-memory cluster has no accounts."""
         del account
         return self
-
-    def forbid(self, verb: str, resource: str) -> None:
-        """Revoke a right; the resource has the form ``deployments.apps/scale``."""
-        self._forbidden.add((verb, resource))
-
-    def permit(self, verb: str, resource: str) -> None:
-        """Grant a revoked right again."""
-        self._forbidden.discard((verb, resource))
-
-    def deny(self, resource: str, message: str) -> None:
-        """Deny writes of a resource as an admission webhook does; an empty message ends that."""
-        self._denials[resource] = message
-
-    def compact(self) -> None:
-        """Make all continue tokens expire."""
-        self._epoch += 1
 
     def add(self, obj: Object) -> Object:
         """Store an object from a file, and serve its kind if necessary; return it as stored.
@@ -110,7 +87,6 @@ class MemoryCluster(MemoryKinds):
         Raises:
             AlreadyExists: An object of that name exists.
         """
-        self._check("create", kind)
         meta = obj.get("metadata") or {}
         place = str(meta.get("namespace") or "default") if kind.namespaced else ""
         key = self._key(kind, place, str(meta.get("name", "")))
@@ -136,14 +112,8 @@ class MemoryCluster(MemoryKinds):
         else:
             self._remove(key)
 
-    def delete_where(self, kind: Kind, *, namespace: str, fields: str) -> None:
-        """Remove all objects that a field selector selects."""
-        for obj in list(self._select(kind, namespace, "", fields)):
-            self.delete(kind, namespace, obj["metadata"]["name"])
-
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return the object, or its subresource for a kind with a subresource."""
-        self._check("get", kind, namespace)
         return self._seen(kind, self._stored(self._key(kind, namespace, name), kind))
 
     async def list_page(
@@ -157,19 +127,16 @@ class MemoryCluster(MemoryKinds):
         token: str = "",
     ) -> Page:
         """Return one page; an empty namespace means all. Items carry apiVersion and kind."""
-        self._check("list", kind, namespace)
-        epoch, _, last = token.partition("|")
-        if token and epoch != str(self._epoch):
-            raise Gone("the continue token is too old: list again", status=410)
+        self._require(kind)
         found = [
             obj
             for obj in self._select(kind, namespace, labels, fields)
-            if not token or _place(obj) > last
+            if not token or _place(obj) > token
         ]
         page, rest = found[:limit], found[limit:]
         return Page(
             items=tuple(self._seen(kind, obj) for obj in page),
-            token=f"{self._epoch}|{_place(page[-1])}" if rest else "",
+            token=_place(page[-1]) if rest else "",
             remaining=len(rest),
             resource_version=str(self._version),
         )
@@ -188,11 +155,9 @@ class MemoryCluster(MemoryKinds):
             return before
         meta = before["metadata"]
         key = self._key(kind, str(meta.get("namespace", "")), str(meta.get("name", "")))
-        self._check_write(kind, key[2])
         stored = self._stored(key, kind)
         if resource_version(stored) != resource_version(before):
             raise Conflict(f'{kind.resource} "{key[3]}": the object has been modified', status=409)
-        self.writes += 1
         new = self._merged(kind, stored, copy.deepcopy(after))
         if equal(new, stored):
             return self._seen(kind, stored)
@@ -244,7 +209,7 @@ class MemoryCluster(MemoryKinds):
             if wanted_labels(obj["metadata"].get("labels") or {}) and wanted_fields(obj):
                 yield obj
 
-    def _keys(self, group: str, plural: str) -> list[_Key]:
+    def _keys(self, group: str, plural: str) -> list[Key]:
         # Lists are requested far more often than objects are created and removed.
         known = self._order.get((group, plural))
         if known is None:
@@ -254,57 +219,35 @@ class MemoryCluster(MemoryKinds):
             self._order[group, plural] = known
         return list(known)
 
-    async def stored(
-        self, kind: Kind, namespace: str, name: str, uid: str, since: str
-    ) -> bool | None:
-        """Return whether an object was stored after a resourceVersion, None where unknown."""
-        self._check("watch", kind, namespace)
-        gone = self._past.get((*self._key(kind, namespace, name), uid), 0)
-        return gone > int(since)
-
-    def _remove(self, key: _Key) -> None:
-        gone = self._objects.pop(key)
+    def _remove(self, key: Key) -> Object:
         self._version += 1
-        self._past[*key, str(gone["metadata"].get("uid", ""))] = self._version
         self._order.pop(key[:2], None)
+        return self._objects.pop(key)
 
-    def _key(self, kind: Kind, namespace: str, name: str) -> _Key:
+    def _require(self, kind: Kind) -> None:
         if not self.serves(kind):
             raise NoKindMatch(f"the cluster does not serve {kind.resource}", status=404)
+
+    def _key(self, kind: Kind, namespace: str, name: str) -> Key:
+        self._require(kind)
         if not name or (kind.namespaced and not namespace):
             part = "namespace" if name else "name"
             raise Invalid(f"{kind.kind} {namespace}/{name}: the {part} is empty")
         return kind.group, kind.plural, namespace if kind.namespaced else "", name
 
-    def _stored(self, key: _Key, kind: Kind) -> Object:
+    def _stored(self, key: Key, kind: Kind) -> Object:
         try:
             return self._objects[key]
         except KeyError:
             raise NotFound(f'{kind.resource} "{key[3]}" not found', status=404) from None
 
-    def _store(self, key: _Key, obj: Object) -> Object:
+    def _store(self, key: Key, obj: Object) -> Object:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
         if key not in self._objects:
             self._order.pop(key[:2], None)
         self._objects[key] = obj
         return copy.deepcopy(obj)
-
-    def _check(self, verb: str, kind: Kind, namespace: str = "") -> None:
-        if not self.serves(kind):
-            raise NoKindMatch(f"the cluster does not serve {kind.resource}", status=404)
-        if (verb, kind.resource) in self._forbidden:
-            place = f" in namespace {namespace}" if namespace else ""
-            permission = f"{verb} {kind.resource}{place}"
-            raise Forbidden(f"{kind.resource}: grant: {permission}", permission=permission)
-        if verb in {"create", "patch", "update"} and (said := self._denials.get(kind.resource)):
-            raise Denied(said, status=403)
-
-    def _check_write(self, kind: Kind, namespace: str) -> None:
-        verb = "patch"
-        if {("patch", kind.resource), ("update", kind.resource)} - self._forbidden:
-            verb = "update" if ("patch", kind.resource) in self._forbidden else "patch"
-        self._check(verb, kind, namespace)
 
 
 def _place(obj: Object) -> str:

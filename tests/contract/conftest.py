@@ -20,11 +20,11 @@ from reconciler.kube.policies import KubePolicies
 from reconciler.kube.reader import KubeReader
 from reconciler.kube.requests import KubeRequests
 from reconciler.kube.writer import KubeWriter
-from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.operations import MemoryOperations
 from reconciler.services.ports.objects import Kinds, Operations, Reader, Writer
 from reconciler.services.ports.policies import Policies
 from reconciler.services.ports.requests import Requests
+from tests.rigged import RiggedCluster
 from tests.stored import MemoryPolicies, MemoryRequests
 
 _PATIENCE = 1.0
@@ -110,7 +110,7 @@ class World:
 
 class MemoryBackend:
     def __init__(self) -> None:
-        self.cluster = MemoryCluster()
+        self.cluster = RiggedCluster()
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         return self.cluster.create(kind, obj)

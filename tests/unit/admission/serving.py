@@ -25,7 +25,6 @@ from admission.verdicts import VerdictWebhook
 from reconciler.api.updaterequest import RequestSpec, UpdateRequest
 from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
-from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
 from reconciler.observe.listening import bind
 from reconciler.observe.metrics import create_metrics
@@ -47,6 +46,7 @@ from reconciler.serving.callers import Callers
 from reconciler.serving.connections import ConnectionLimits
 from reconciler.serving.http import Transport
 from tests.filters import parse_filters
+from tests.rigged import RiggedCluster
 from tests.stored import MemoryRequests
 from tests.unit.admission.conftest import make_deps
 
@@ -59,7 +59,7 @@ JSON = {"Content-Type": "application/json"}
 class Stuck(MemoryRequests):
     """Requests whose creation blocks until the test sets `go_on`."""
 
-    def __init__(self, cluster: MemoryCluster, namespace: str) -> None:
+    def __init__(self, cluster: RiggedCluster, namespace: str) -> None:
         super().__init__(cluster, namespace)
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
@@ -78,7 +78,7 @@ class Broken(dict[str, Any]):
         raise ZeroDivisionError("boom")
 
 
-class Away(MemoryCluster):
+class Away(RiggedCluster):
     """A cluster whose discovery is unavailable."""
 
     @override
@@ -86,7 +86,7 @@ class Away(MemoryCluster):
         raise Unavailable("gone for lunch")
 
 
-class Slow(MemoryCluster):
+class Slow(RiggedCluster):
     """A cluster whose discovery never answers; `asked` is set when it is called."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class World:
         *,
         requests: type[MemoryRequests] = MemoryRequests,
         namespaces: dict[str, Any] | None = None,
-        cluster: type[MemoryCluster] = MemoryCluster,
+        cluster: type[RiggedCluster] = RiggedCluster,
         thresholds: Thresholds = THRESHOLDS,
         farewell: float = 0.0,
         limits: ConnectionLimits | None = None,

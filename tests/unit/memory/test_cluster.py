@@ -7,6 +7,7 @@ from reconciler.errors import AlreadyExists, Gone, Invalid
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.selectors import compile_fields, compile_labels
 from reconciler.services.ports.reporting import Event
+from tests.rigged import RiggedCluster
 from tests.stored import MemoryEvents
 
 CONFIG_MAPS = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
@@ -69,7 +70,7 @@ async def test_callers_cannot_change_stored_objects():
 
 
 async def test_a_continue_token_expires_after_compaction():
-    cluster = MemoryCluster()
+    cluster = RiggedCluster()
     for name in "xyz":
         cluster.add(config_map(name))
     page = await cluster.list_page(CONFIG_MAPS, limit=1)
@@ -100,7 +101,7 @@ async def test_identity_survives_every_write():
 
 
 async def test_a_forbidden_right_can_be_granted_again():
-    cluster = MemoryCluster()
+    cluster = RiggedCluster()
     stored = cluster.add(config_map("x"))
     cluster.forbid("get", "configmaps")
     cluster.permit("get", "configmaps")

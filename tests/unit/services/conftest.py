@@ -23,7 +23,6 @@ from reconciler.api.updaterequest import (
     UpdateRequest,
 )
 from reconciler.errors import ClusterError
-from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import labels
@@ -40,6 +39,7 @@ from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.trigger import TriggerReader
 from reconciler.services.sweeping.sweeper import Sweeper
 from tests.filters import parse_filters
+from tests.rigged import RiggedCluster
 from tests.stored import MemoryPolicies, MemoryRequests
 
 NAMESPACE = "kyverno"
@@ -72,7 +72,7 @@ class Wire:
     the account and the call; the shared account of the policies is the empty name.
     """
 
-    cluster: MemoryCluster
+    cluster: RiggedCluster
     calls: Counter[str] = field(default_factory=Counter)
     before_change: Callable[[Object, Object], Awaitable[Any] | None] = lambda *_: None
     before_read: Callable[[str, str], Awaitable[Any] | None] = lambda *_: None
@@ -133,7 +133,7 @@ class World:
         self.controller_users = controller_users
         self.flight = flight or InFlight()
         self.clock = StandingClock()
-        self.cluster = MemoryCluster(self.clock)
+        self.cluster = RiggedCluster(self.clock)
         self.wire = Wire(self.cluster)
         self.observed: list[tuple[UpdateRequest, RequestStatus, Attempt]] = []
         self.swept: list[tuple[RequestSpec, Attempt]] = []

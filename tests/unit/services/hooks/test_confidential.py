@@ -14,7 +14,6 @@ from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.declared import compile_hook
 from reconciler.hooks.ports import HookRef, RunResult
 from reconciler.isolation.jq import JqWorkers
-from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.kinds import REQUESTS, SECRETS
 from reconciler.memory.operations import MemoryOperations
 from reconciler.requests.lifecycle import Retention
@@ -22,6 +21,7 @@ from reconciler.requests.naming import plan_name, recorded_name
 from reconciler.services.hooks.operations import OperationRunner
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import HookRun, RunOutcome
+from tests.rigged import RiggedCluster
 from tests.stored import MemoryRequests
 
 VALUE: Final = "hunter2"
@@ -68,7 +68,7 @@ class Place:
             }
         )
         self.recorded = recorded
-        self.cluster = MemoryCluster()
+        self.cluster = RiggedCluster()
         self.cluster.serve(CONFIG_MAPS, SECRETS)
         self.requests = MemoryRequests(self.cluster, "kyverno")
 
