@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import SystemClock
 from reconciler.config import ControllerSettings
 from reconciler.controller.cluster_watches import ClusterWatches, LeaderEvents
 from reconciler.controller.exceptions import ExceptionInformer
@@ -240,7 +240,18 @@ def _assemble(
 ) -> Controller:
     clock, identity = SystemClock(), new_identity(settings.pod_uid)
     log, metrics = attempt_log.log, attempt_log.metrics
-    election = _election(settings, lease_client, clock, identity)
+    election = Election(
+        lease_client,
+        clock,
+        namespace=settings.namespace,
+        identity=identity,
+        timing=Timing(
+            duration=settings.lease_duration,
+            renew=settings.lease_renew,
+            retry=settings.lease_retry,
+        ),
+        pod=settings.pod_uid,
+    )
     client.allow_writes(lambda: election.leading)
     base = Base.of(client, settings, clock, log.warning)
     events = KubeEvents(client, clock, instance=identity)
@@ -263,8 +274,11 @@ def _assemble(
     leadership = Leadership(
         dispatcher=services.dispatcher,
         observers=observers,
-        singleton={**singleton(services, observers, passes), **hooks.jobs},
-        sharded=sharded(services, observers),
+        jobs={
+            **sharded(services, observers),
+            **singleton(services, observers, passes),
+            **hooks.jobs,
+        },
         prepared=cluster_watches.known,
     )
     controller = Controller(
@@ -302,23 +316,6 @@ def _assemble(
     election.lost.subscribe(controller.on_lost)
     leadership.failed.subscribe(controller.on_failed)
     return controller
-
-
-def _election(
-    settings: ControllerSettings, lease_client: Client, clock: Clock, identity: str
-) -> Election:
-    return Election(
-        lease_client,
-        clock,
-        namespace=settings.namespace,
-        identity=identity,
-        timing=Timing(
-            duration=settings.lease_duration,
-            renew=settings.lease_renew,
-            retry=settings.lease_retry,
-        ),
-        pod=settings.pod_uid,
-    )
 
 
 def _exceptions(base: Base, services: Services, log: Logger) -> ExceptionInformer | None:

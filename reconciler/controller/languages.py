@@ -29,7 +29,6 @@ class OptionalLanguage:
     Attributes:
         original: The original and the watch on its configuration; None if it does not matter
             whether the original is at work.
-        warn: Called with a sentence for the log.
     """
 
     name: str

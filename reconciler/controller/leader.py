@@ -23,8 +23,7 @@ class Leadership:
 
     dispatcher: Dispatcher
     observers: Observers
-    singleton: Jobs
-    sharded: Jobs
+    jobs: Jobs
     prepared: Callable[[], Awaitable[None]]
     failed: Signal[[BaseException]] = field(default_factory=Signal)
     _task: asyncio.Task[None] | None = None
@@ -52,8 +51,7 @@ class Leadership:
     async def _lead(self) -> None:
         await self.prepared()
         self.observers.progress.begin()
-        jobs = {**self.sharded, **self.singleton}
-        await run_loops({name: run() for name, run in jobs.items()})
+        await run_loops({name: run() for name, run in self.jobs.items()})
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -1,10 +1,54 @@
 """kopf's settings, as far as they differ from its defaults."""
 
 import logging
+from typing import Any
 
 import kopf
+from typing_extensions import override
 
-from reconciler.controller.storage import NoEssence, NoProgress
+
+class NoEssence(kopf.DiffBaseStorage):
+    """Holds no previous state of any object, which handlers that only listen do not need.
+
+    Neither do they need their own progress. kopf would copy every object several times per event
+    for both (measured: two thirds of its CPU time per event).
+    """
+
+    @override
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    @override
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        return None
+
+    @override
+    def store(self, **_: Any) -> None:
+        """Store nothing: kopf must not write to objects."""
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Holds no unfinished handlers."""
+
+    @override
+    def fetch(self, **_: Any) -> Any:
+        return None
+
+    @override
+    def store(self, **_: Any) -> None:
+        """Store nothing: kopf must not write to objects."""
+
+    @override
+    def purge(self, **_: Any) -> None:
+        """Do nothing: no progress is stored."""
+
+    @override
+    def touch(self, **_: Any) -> None:
+        """Do nothing: kopf must not write to objects."""
+
+    @override
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence
 
 
 def operator_settings(page: int) -> kopf.OperatorSettings:

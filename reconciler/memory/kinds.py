@@ -158,14 +158,10 @@ class MemoryKinds:
 
     def exact(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind of an object's own apiVersion and kind."""
-        return next(
-            (
-                item
-                for item in self._served
-                if (item.api_version, item.kind, item.subresource) == (api_version, kind, "")
-            ),
-            None,
-        )
+        for item in self._served:
+            if (item.api_version, item.kind, item.subresource) == (api_version, kind, ""):
+                return item
+        return None
 
     async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
         """Return the served resources that a target's ``apiVersion`` and ``kind`` name."""

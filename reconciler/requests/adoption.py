@@ -70,50 +70,34 @@ def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> Reques
     if not carried:
         # Without an admission request, its cause was a change of the policy.
         return replace(spec, source=Source.POLICY_CHANGE, user={}, request={}, operation="")
-    new, old = _object(carried, "object"), _object(carried, "oldObject")
+    given = {name: carried.get(name) or {} for name in _OBJECTS}
+    # Malformed objects are kept as they are, so that the attempt reports the fault.
+    malformed = {name: item for name, item in given.items() if object_fault(item, name)}
+    new, old = ({} if name in malformed else given[name] for name in _OBJECTS)
     operation = spec.operation or str(carried.get("operation", ""))
+    subresource = str(carried.get("subResource") or "")
+    kept: Object = {}
+    if operation == "DELETE":
+        kept["object"] = old
+    elif subresource not in READ_LATER and new:
+        kept["object"] = new
+    if old and operation == "UPDATE":
+        kept["oldObject"] = old
+    kept |= malformed
     return replace(
         spec,
         source=Source.ADMISSION,
         operation=operation,
         user=_user(user),
         request={key: value for key, value in carried.items() if key not in _NOT_INFO},
-        trigger=_trigger(carried, operation),
-        recorded=_recorded(carried, operation, new, old),
+        trigger=TriggerRecord(
+            resource_version=resource_version(old or new),
+            unchanged=operation == "UPDATE" and _are_same(new, old),
+            terminating=bool((old.get("metadata") or {}).get("deletionTimestamp")),
+            subresource=subresource,
+        ),
+        recorded=kept or None,
     )
-
-
-def _trigger(carried: Object, operation: str) -> TriggerRecord:
-    new, old = _object(carried, "object"), _object(carried, "oldObject")
-    return TriggerRecord(
-        resource_version=resource_version(old or new),
-        unchanged=operation == "UPDATE" and _are_same(new, old),
-        terminating=bool((old.get("metadata") or {}).get("deletionTimestamp")),
-        subresource=str(carried.get("subResource") or ""),
-    )
-
-
-def _recorded(carried: Object, operation: str, new: Object, old: Object) -> Object | None:
-    kept: Object = {}
-    if operation == "DELETE":
-        kept["object"] = old
-    elif str(carried.get("subResource") or "") not in READ_LATER and new:
-        kept["object"] = new
-    if old and operation == "UPDATE":
-        kept["oldObject"] = old
-    # Malformed objects are kept as they are, so that the attempt reports the fault.
-    kept |= {name: carried[name] for name in _OBJECTS if object_fault(_raw(carried, name), name)}
-    return kept or None
-
-
-def _object(carried: Object, name: str) -> Object:
-    """Return one of the two objects, empty where it is absent or malformed."""
-    found = _raw(carried, name)
-    return {} if object_fault(found, name) else found
-
-
-def _raw(carried: Object, name: str) -> Any:
-    return carried.get(name) or {}
 
 
 def _are_same(new: Object, old: Object) -> bool:

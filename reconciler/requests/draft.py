@@ -196,7 +196,9 @@ def draft(
         recorded_secret=naming.recorded_name(name) if hidden else "",
         unless=tuple(item.rule for item in unless),
     )
-    labels = naming.labels(origin.policy.key, _shard_key(request), Source.ADMISSION)
+    ref = spec.resource
+    unnamed = f"{ref.api_version}/{ref.kind}/{ref.namespace}/{ref.name}"
+    labels = naming.labels(origin.policy.key, ref.uid or unnamed, Source.ADMISSION)
     if hidden:
         labels[LABEL_RECORDED] = "true"
     if hidden or not replaces_one_version(spec):
@@ -299,11 +301,6 @@ def _same(old: Object | None, new: Object | None) -> bool:
         return False
     sort = orjson.OPT_SORT_KEYS
     return orjson.dumps(old, option=sort) == orjson.dumps(new, option=sort)
-
-
-def _shard_key(request: AdmissionRequest) -> str:
-    ref = request.ref
-    return ref.uid or f"{ref.api_version}/{ref.kind}/{ref.namespace}/{ref.name}"
 
 
 def _recorded(request: AdmissionRequest, reads: Projection) -> Object | None:

@@ -203,13 +203,9 @@ def advance(
 
     Args:
         status: The status that the attempt started from.
-        disposition: How the attempt ended.
-        now: The time of the transition.
-        retention: How long the finished request is kept.
         targets: All results so far, from `merge_targets`; None where the attempt did not reach
             the targets, so that earlier results stay.
         counts: The counts, where ``targets`` is only a part of the results.
-        sweep: Progress of a sweep.
     """
     if status.state in FINAL:
         return status

@@ -33,14 +33,6 @@ class WarnsOnce:
         self.problem = problem
 
 
-def _nobody(_problem: str) -> None:
-    """Ignore a problem: the next try comes soon, and users cannot do anything about it."""
-
-
-def _any() -> float:
-    return math.inf
-
-
 async def repeat(
     work: Callable[[], Awaitable[None]],
     *,
@@ -48,8 +40,8 @@ async def repeat(
     at_once: bool = True,
     woken: asyncio.Event | None = None,
     pauses: tuple[float, float] | None = None,
-    at_most: Callable[[], float] = _any,
-    tell: Callable[[str], None] = _nobody,
+    at_most: Callable[[], float] = lambda: math.inf,
+    tell: Callable[[str], None] = lambda _: None,
     failing: str = "",
 ) -> NoReturn:
     """Repeat work until cancelled.

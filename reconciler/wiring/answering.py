@@ -54,10 +54,8 @@ class AnsweringHooks:
         """Return the answering hooks of a program.
 
         Args:
-            client: Client of the program's own account.
             hooks: Hooks with bindings that the API server calls.
             parallel: Limit of concurrent processes.
-            jq: Evaluates the filters of snapshots.
         """
         informer = InformerDeps(
             kinds=KubeKinds(client, clock),

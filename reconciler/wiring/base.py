@@ -32,11 +32,8 @@ class Base:
 
     Attributes:
         clock: Clock of this machine; the cluster's is that of the API server.
-        known: Waiting requests.
         live: Current settings of the ConfigMap.
         of_exceptions: Watch on exceptions, or None if they are disabled.
-        isolation: Runs long evaluations in child processes.
-        warn: Called with a sentence for the log.
     """
 
     client: Client

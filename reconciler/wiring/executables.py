@@ -54,14 +54,11 @@ class ExecutableHooks:
         """Return the executable hooks of a program.
 
         Args:
-            client: Client of the program's own account.
             namespace: Namespace of the program's Hooks and requests.
             specs: Specs of the program's Hooks; a stored Hook that differs is not run, nor one
                 whose executable is refused, which has None.
             called: Registers hooks at the API server.
-            jq: Evaluates the filters of bindings.
             term: Returns the number of the leader's term.
-            warn: Called with a sentence for the log.
         """
         requests = KubeRequests(
             client,

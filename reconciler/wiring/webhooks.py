@@ -39,11 +39,9 @@ class CalledHooks:
         """Return the registration for the hooks of a program.
 
         Args:
-            client: Client of the program's own account.
             name: Name of the webhook configurations and of the ClusterRole that owns them.
             endpoints: Return the endpoints of the servers for admission and conversion.
             complete: No executable is refused.
-            warn: Called with a sentence for the log.
         """
         admission, conversion = endpoints
         return cls(

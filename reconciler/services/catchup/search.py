@@ -338,12 +338,7 @@ def _shared(places: Sequence[ListScope]) -> Iterator[ListScope]:
 def tasks_of(
     times: Iterable[tuple[CompiledPolicy, Iterable[Program], Window]], scope: CatchUpScope
 ) -> Iterator[Task]:
-    """Yield a task for each rule that can be caught up.
-
-    Args:
-        times: Rules of a policy, with the window to search.
-        scope: The changes to search for under the settings.
-    """
+    """Yield a task for each rule that can be caught up, given with the window to search."""
     for policy, programs, window in times:
         for program in programs:
             if not scope.why_lost(policy, program):

@@ -155,7 +155,6 @@ class Processor:
         """Work on a request once; return None if its triggering request is not stored yet.
 
         Args:
-            request: The request as it is stored.
             jitter: A number within [0, 1) that spreads the next attempt.
             claim: Called once the trigger is known to be stored. Returns the name of the request
                 that does this work, or an empty name where no other request can.
@@ -164,7 +163,7 @@ class Processor:
         try:
             program = await self.program(request.spec)
         except ClusterError as error:
-            program = self._retry(request, failure(error), jitter)
+            program = self.retry(request, failure(error), jitter)
         if not isinstance(program, Program):
             return Attempt(disposition=program)
         ref = request.spec.resource
@@ -203,7 +202,7 @@ class Processor:
             message = f"{error}; delete the request"
             return Fail(reason=Reason.MALFORMED_REQUEST, message=message)
         except ClusterError as error:
-            return self._retry(request, failure(error), jitter)
+            return self.retry(request, failure(error), jitter)
         except RecursionError:
             message = "the trigger, or its recorded data, is nested too deeply"
             return Fail(reason=Reason.TOO_DEEP, message=message)
@@ -220,7 +219,6 @@ class Processor:
         """Evaluate a rule on a stored trigger and change its targets, as its policy's account.
 
         Args:
-            trigger: The trigger, as it is stored.
             jitter: A number within [0, 1) that spreads the next attempt.
             known: The verdict of match and exclude on the trigger, where the caller has it.
         """
@@ -259,7 +257,7 @@ class Processor:
             message = said(error, confidential=loads.confidential)
             return Attempt(disposition=Fail(reason=Reason.EVALUATION_FAILED, message=message))
         except (ClusterError, Interrupted) as error:
-            retry = self._retry(request, _redacted(failure(error), loads, named), jitter)
+            retry = self.retry(request, _redacted(failure(error), loads, named), jitter)
             return Attempt(disposition=retry, targets=request.status.targets)
         if closed is not None:
             return Attempt(disposition=closed)
@@ -375,7 +373,7 @@ class Processor:
             soon = [item for item in retries if item.reason != Reason.PATCH_WAR]
             worst = max(soon or retries, key=_urgency)
             interrupted = any(item.interrupted for item in retries)
-            return self._retry(request, replace(worst, interrupted=interrupted), jitter)
+            return self.retry(request, replace(worst, interrupted=interrupted), jitter)
         if errors:
             return Fail(reason=Reason.TARGET_UNRESOLVED, message="; ".join(errors))
         failed = [item for item in targets if item.outcome not in SUCCESSES]
@@ -387,7 +385,8 @@ class Processor:
             return Fail(reason=reason, message=message)
         return Done(message="" if targets else "no object matches the targets of the rule")
 
-    def _retry(self, request: UpdateRequest, result: TargetResult, jitter: float) -> Retry:
+    def retry(self, request: UpdateRequest, result: TargetResult, jitter: float = 0.0) -> Retry:
+        """Return the disposition of an attempt that such a result ended."""
         pause = self.backoff.delay(request.status.attempts + 1, jitter)
         message = result.message
         if result.permission and self.account and self.account.user not in message:

@@ -50,11 +50,11 @@ class BacklogPublisher(WarnsOnce):
             if self._reported is None:
                 # What an earlier leader has seen counts as seen.
                 self.dispatcher.saw((await self.store.read()).seen)
-                await self._tell()
-            elif self._now().outdates(
+            elif not self._now().outdates(
                 self._reported, self.dispatcher.noticed - self._noticed, self.thresholds()
             ):
-                await self._tell()
+                return
+            await self._tell()
         except ClusterError as error:
             self.tell(f"cannot publish the number of waiting requests: {error}")
 

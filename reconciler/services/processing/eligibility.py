@@ -39,10 +39,6 @@ class Eligibility:
     async def skip_reason(self, spec: RequestSpec, run: RuleRun, loads: Loads) -> Skip | None:
         """Return why a rule does not act on its trigger, None where it does.
 
-        Args:
-            run: Its rule on the trigger.
-            loads: The reads of context entries.
-
         Raises:
             EvaluationError: An expression, such as a precondition, cannot be evaluated.
             ClusterError: A read that the decision needs failed.
@@ -63,12 +59,7 @@ class Eligibility:
         return None
 
     def exempt(self, run: RuleRun, loads: Loads) -> Exempt | None:
-        """Return a function that finds the exceptions of a target, None where there are none.
-
-        Args:
-            run: The rule on its trigger.
-            loads: The reads of context entries.
-        """
+        """Return a function that finds the exceptions of a target, None where there are none."""
         concerned = [item for item in self.exceptions.of(run.program) if item.targets]
         if not concerned:
             return None

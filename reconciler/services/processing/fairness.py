@@ -44,7 +44,7 @@ class FairGate:
     @contextlib.asynccontextmanager
     async def enter(self, tenant: str) -> AsyncIterator[None]:
         """Wait for a slot, and keep it until the context ends."""
-        await self._wait(tenant, _one)
+        await self._wait(tenant, lambda: 1)
         try:
             yield
         finally:
@@ -111,7 +111,3 @@ class FairGate:
             if not self.share or not held or held + size <= self.share:
                 return (tenant, size) if self.fits(size) else None
         return None
-
-
-def _one() -> int:
-    return 1

@@ -164,21 +164,14 @@ class Pacer:
         return _Turn(begin=begin, until=self.clock.now() + wait, seconds=seconds)
 
     def chunk(self, policy: PolicyRef, most: int) -> int:
-        """Return how many triggers a sweep works on before its next turn, at least one.
-
-        Args:
-            policy: The policy whose limits count.
-            most: The number of triggers without limits.
-        """
+        """Return how many triggers a sweep works on before its next turn, from one to ``most``."""
         limits = self.limits(policy)
         return max(1, min(most, limits.batch or most, math.ceil(limits.rate) or most))
 
     def side_by_side(self, policy: PolicyRef, most: int, failed: int, *, allowed: int = 0) -> int:
-        """Return how many triggers may be worked on at the same time, at least one.
+        """Return how many triggers may be worked on at the same time, from one to ``most``.
 
         Args:
-            policy: The policy whose limits count.
-            most: The number without a limit on failures.
             failed: Triggers that failed so far; no more may run at once than may still fail.
             allowed: The limit on failures where the policy sets none; 0 for no limit.
         """
@@ -189,7 +182,6 @@ class Pacer:
         """Return why a sweep stops after this many failures, None where it goes on.
 
         Args:
-            policy: The policy whose limits count.
             failed: Triggers of the sweep that failed.
             allowed: The limit on failures where the policy sets none; 0 for no limit.
         """

@@ -145,10 +145,7 @@ class PatchWars:
     def pause(self, target: Hashable, origin: Origin) -> Pause | None:
         """Return the pause of a rule at a target, None where there is none."""
         pause = self._pauses.get((target, origin))
-        if pause is not None and pause.until <= self.clock.monotonic():
-            del self._pauses[target, origin]
-            return None
-        return pause
+        return pause if pause is not None and self.left(pause) else None
 
     def forgive(self, policy: PolicyRef, rule: str) -> None:
         """End the pauses of a rule, because a retry was requested."""
@@ -205,10 +202,9 @@ class PatchWars:
         known = self._fields.setdefault(key, _Field(now))
         known.seen = now
         self._fields.move_to_end(key)
-        trace = known.traces.get(origin)
-        if trace is None:
-            known.traces[origin] = _Trace(move.after, deque(maxlen=self.limit))
-            return
+        # The first write of a value does not count as a return to it.
+        first = _Trace(move.before, deque(maxlen=self.limit))
+        trace = known.traces.setdefault(origin, first)
         if _goes_back(trace, move):
             trace.times.append(now)
         trace.left = move.after

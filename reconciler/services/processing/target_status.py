@@ -22,9 +22,7 @@ def identity_of(key: TargetKey) -> tuple[str, str, str, str, str]:
 
 def nameable(item: SelectedTarget, program: Program) -> frozenset[str]:
     """Return the namespaces of a target that a message may name, even in confidential work."""
-    if _named_by_content(item, program):
-        return frozenset()
-    return frozenset({item.key.namespace})
+    return frozenset() if _named_by_content(item, program) else frozenset({item.key.namespace})
 
 
 def _named_by_content(item: SelectedTarget, program: Program) -> bool:
@@ -89,9 +87,7 @@ def earlier(
     dropped: every attempt repeats its target, which may have a name now.
 
     Args:
-        status: The status before the attempt.
-        selection: The targets that the attempt selected.
-        statuses: The results of the attempt.
+        status: The status before the attempt; the others are of the attempt.
     """
     if selection.errors or selection.failures:
         return list(status.targets)

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.api.updaterequest import Reason, UpdateRequest
+from reconciler.api.updaterequest import Reason
 from reconciler.clock import Clock
 from reconciler.errors import NotFound
 from reconciler.requests.draft import Draft
@@ -66,9 +66,10 @@ class SharedRequests:
 
     async def _joinable(self, name: str) -> bool:
         try:
-            return _waits(await self.requests.get(name))
+            status = (await self.requests.get(name)).status
         except NotFound:
             return False
+        return status.state not in FINAL and status.reason != Reason.UNCONFIRMED
 
     def _remember(self, name: str) -> None:
         self._open[name] = self.clock.monotonic()
@@ -80,8 +81,3 @@ class SharedRequests:
         del self._underway[name]
         if not done.cancelled():
             done.exception()
-
-
-def _waits(request: UpdateRequest) -> bool:
-    status = request.status
-    return status.state not in FINAL and status.reason != Reason.UNCONFIRMED

@@ -100,15 +100,7 @@ class Sweeper:
             while ended is _AGAIN:
                 ended = await self._walk(state)
         except ClusterError as error:
-            result = failure(error)
-            ended = Retry(
-                reason=result.why,
-                message=str(error),
-                retry_after=max(
-                    self.processor.backoff.delay(request.status.attempts + 1), result.retry_after
-                ),
-                missing_permission=result.permission,
-            )
+            ended = self.processor.retry(request, failure(error))
         attempt = Attempt(
             disposition=ended,
             targets=state.request.status.targets,
@@ -270,13 +262,9 @@ class Sweeper:
 
     async def _current(self, spec: RequestSpec) -> Program | Skip | Fail:
         program = await self.processor.program(spec)
-        if spec.source is Source.MANUAL:
+        if spec.source is Source.MANUAL or spec.sequence or not isinstance(program, Program):
             return program
-        if (
-            not spec.sequence
-            and isinstance(program, Program)
-            and program.origin.generation > spec.policy_generation
-        ):
+        if program.origin.generation > spec.policy_generation:
             message = f"superseded by generation {program.origin.generation} of the policy"
             return Skip(reason=Reason.SUPERSEDED, message=message)
         return program

@@ -3,7 +3,7 @@
 import kopf
 import pytest
 
-from reconciler.controller.storage import NoEssence, NoProgress
+from reconciler.controller.settings import NoEssence, NoProgress
 
 BODY = kopf.Body(
     {

@@ -166,9 +166,8 @@ class TestList:
     async def test_requests_that_are_no_longer_listed_are_forgotten(self, world, policy, trigger):
         request = await world.ask(policy, trigger)
         world.dispatcher.on_stored(request)
-        world.cluster.delete_where(
-            world.cluster.exact("kyverno.io/v2", "UpdateRequest"), namespace="kyverno", fields=""
-        )
+        kind = world.cluster.exact("kyverno.io/v2", "UpdateRequest")
+        world.cluster.delete(kind, "kyverno", request.name)
         await world.dispatcher.resync()
         assert world.dispatcher.waiting == 0
 
