@@ -306,7 +306,15 @@ def _assemble(
         ),
         log=log,
         stop=stop,
-        exceptions=_exceptions(base, services, log),
+        exceptions=None
+        if base.of_exceptions is None
+        else ExceptionInformer(
+            installation=settings.installation,
+            index=base.exceptions,
+            watch=base.of_exceptions,
+            wake=services.dispatcher.wake,
+            log=log,
+        ),
     )
     cluster_watches.kinds_changed.subscribe(hooks.hooks.look)
     runs = HookRunCounter(metrics=metrics)
@@ -316,15 +324,3 @@ def _assemble(
     election.lost.subscribe(controller.on_lost)
     leadership.failed.subscribe(controller.on_failed)
     return controller
-
-
-def _exceptions(base: Base, services: Services, log: Logger) -> ExceptionInformer | None:
-    if base.of_exceptions is None:
-        return None
-    return ExceptionInformer(
-        installation=base.settings.installation,
-        index=base.exceptions,
-        watch=base.of_exceptions,
-        wake=services.dispatcher.wake,
-        log=log,
-    )

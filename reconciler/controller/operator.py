@@ -65,14 +65,10 @@ class Operator:
         registry: kopf.OperatorRegistry,
         patience: float = 60.0,
     ) -> None:
-        """Initialize.
+        """Take what the operator needs.
 
         Args:
-            client: Provides address and credentials.
             kinds: Kinds of the handlers; readiness requires a watch of each.
-            page: Objects per page of the first list.
-            identity: Identity that is unique to this process.
-            stop: Ends the operator when set.
             patience: Seconds to wait for new credentials after a refusal.
         """
         self.watches = Watches(kinds)

@@ -12,7 +12,7 @@ from reconciler.services.catalog.globalcontext import GlobalContext
 from reconciler.services.processing.attempt import Processor
 from reconciler.services.processing.dispatch import Dispatcher
 from reconciler.services.processing.lanes import Lanes
-from reconciler.services.processing.long_evaluation import LongEvaluations
+from reconciler.services.processing.loading import LongEvaluations
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.selection import TargetFinder
 from reconciler.services.processing.trigger import TriggerReader

@@ -55,8 +55,7 @@ from reconciler.services.ports.policies import Policies
 from reconciler.services.processing.eligibility import Eligibility
 from reconciler.services.processing.fairness import tenant_of
 from reconciler.services.processing.lanes import Job, Lanes
-from reconciler.services.processing.loading import Loads
-from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
+from reconciler.services.processing.loading import EvaluationOwner, Loads, LongEvaluations
 from reconciler.services.processing.memory_budget import Count, InFlight
 from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import TargetResult, failure

@@ -1,11 +1,11 @@
-"""Reads for context entries, each made once per attempt, when it is first needed."""
+"""Reads for context entries, each made once per attempt, when first needed; long evaluations."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from reconciler.clock import Deadline
+from reconciler.clock import Clock, Deadline
 from reconciler.engine.allowance import BRIEF_STEPS, EVALUATION_STEPS, Allowance
 from reconciler.engine.confidential import may_hold_secrets
 from reconciler.engine.context import Context
@@ -18,8 +18,9 @@ from reconciler.errors import (
     NoKindMatch,
     NotFound,
 )
+from reconciler.services.ports.isolation import Isolation
 from reconciler.services.ports.objects import Loader
-from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
+from reconciler.services.processing.known_requests import Recent
 from reconciler.services.processing.memory_budget import size_of
 from reconciler.values import value_class
 
@@ -31,6 +32,8 @@ _AT_ONCE = 16
 """The most reads of one attempt at the same time, so that few arrive in vain."""
 ATTEMPT_STEPS = 400_000_000
 """The most steps of one attempt, for all its targets and repetitions together."""
+_LONG = 60.0
+"""Seconds for which a rule that took long is not tried again where other work waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,36 @@ class StepLimits:
 
     evaluation: int = EVALUATION_STEPS
     trigger: int = ATTEMPT_STEPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationOwner:
+    """The tenant, policy and rule that an evaluation belongs to."""
+
+    tenant: str = ""
+    policy: str = ""
+    rule: str = ""
+
+
+@dataclass(slots=True)
+class LongEvaluations:
+    """Runs long evaluations in isolation, and remembers which rules needed that.
+
+    A rule that takes long does so for many triggers, which may all begin at the same moment.
+    Trying each of them where other work waits would take long as well.
+    """
+
+    isolation: Isolation
+    clock: Clock
+    _long: Recent[EvaluationOwner, float] = field(default_factory=Recent)
+
+    def expects(self, owner: EvaluationOwner) -> bool:
+        """Return whether an evaluation of this owner took long lately."""
+        return self.clock.monotonic() - self._long.get(owner, float("-inf")) < _LONG
+
+    def note(self, owner: EvaluationOwner) -> None:
+        """Note that an evaluation of this owner takes long."""
+        self._long.keep(owner, self.clock.monotonic())
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.updaterequest import State, UpdateRequest
 from reconciler.errors import Interrupted
 from reconciler.isolation import ChildProcesses
-from reconciler.services.processing.long_evaluation import LongEvaluations
+from reconciler.services.processing.loading import LongEvaluations
 from tests.unit.services.conftest import Make, World
 
 LONG = "{{ length(join('', map(&to_upper(@), request.object.data.*))) }}"

@@ -27,9 +27,10 @@ from reconciler.languages.jmespath import compile_expression
 from reconciler.services.processing.loading import (
     ATTEMPT_STEPS,
     MAX_LOADS,
+    EvaluationOwner,
     Loads,
+    LongEvaluations,
 )
-from reconciler.services.processing.long_evaluation import EvaluationOwner, LongEvaluations
 
 
 class Shelf:
