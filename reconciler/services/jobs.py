@@ -59,7 +59,7 @@ async def repeat(
     first, longest = pauses or (every, every)
     pause = first
     if not at_once:
-        await _rest(every, woken)
+        await rest(every, woken)
     while True:
         try:
             await work()
@@ -71,13 +71,15 @@ async def repeat(
         else:
             tell("")
             pause = first
-            await _rest(every, woken)
+            await rest(every, woken)
 
 
-async def _rest(seconds: float, woken: asyncio.Event | None) -> None:
+async def rest(seconds: float, woken: asyncio.Event | None) -> None:
+    """Pause for some seconds, which may be infinite, or until woken."""
     if woken is None:
         await asyncio.sleep(seconds)
         return
+    # Not wait_for: on Python 3.11 it loses a cancellation that coincides with the event.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None if math.isinf(seconds) else seconds):
             await woken.wait()

@@ -6,6 +6,7 @@ the work starts and again periodically, because a watch may list again and miss 
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,6 +20,7 @@ from reconciler.requests.draft import same_work
 from reconciler.requests.lifecycle import FINAL, Defer, Retention, Retry, advance, reopen
 from reconciler.requests.queue import RequestQueue
 from reconciler.services.catalog.policy_store import StoredPolicy
+from reconciler.services.jobs import rest
 from reconciler.services.ports.objects import History
 from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor
@@ -287,11 +289,8 @@ class Dispatcher:
     async def _pause(self) -> None:
         due = self.queue.next_due()
         busy = self._idle or len(self._tasks) >= self.parallel
-        wait = None if due is None or busy else max(0.0, due - self.clock.monotonic())
-        # Not wait_for: on Python 3.11 it loses a cancellation that coincides with a change.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await self._changed.wait()
+        now = self.clock.monotonic()
+        await rest(math.inf if due is None or busy else max(0.0, due - now), self._changed)
 
     def _due(self, request: UpdateRequest) -> float:
         planned = request.status.next_attempt

@@ -181,8 +181,9 @@ class Lanes:
         try:
             while jobs := self._waiting.pop(key, None):
                 # A caller that no longer waits, because the process stops, needs no write.
-                waiting = [job for job in jobs if not job.result.done()]
-                waiting = [job for job in waiting if not self._is_paused(key, job)]
+                waiting = [
+                    job for job in jobs if not job.result.done() and not self._is_paused(key, job)
+                ]
                 waiting.sort(key=lambda job: (job.created, job.request))
                 # An object that is read as one account must not serve another account's jobs.
                 groups = groupby(

@@ -17,17 +17,12 @@ from reconciler.signals import Signal
 
 def thresholds_of(settings: ProcessSettings, live: SettingsHolder) -> Callable[[], Thresholds]:
     """Return a function that returns the current limits; the ConfigMap overrides the flag."""
-
-    def thresholds() -> Thresholds:
-        limit = live.current.threshold or settings.waiting_limit
-        return Thresholds(
-            limit=limit,
-            hard=settings.hard_limit,
-            namespace=settings.namespace_share,
-            policy=settings.policy_share,
-        )
-
-    return thresholds
+    return lambda: Thresholds(
+        limit=live.current.threshold or settings.waiting_limit,
+        hard=settings.hard_limit,
+        namespace=settings.namespace_share,
+        policy=settings.policy_share,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
