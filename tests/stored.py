@@ -24,8 +24,9 @@ from reconciler.dialects.registry import POLICY_KINDS, policy_kind
 from reconciler.engine.patch.merge7386 import apply_merge_patch
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reconciler.installation import REPLACING
+from reconciler.kube.secrets import SECRETS
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.memory.kinds import REQUESTS, SECRETS
+from reconciler.memory.kinds import REQUESTS
 from reconciler.requests.naming import recorded_name
 from reconciler.services.ports.reporting import Event
 

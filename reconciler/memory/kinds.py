@@ -121,7 +121,6 @@ def _table() -> Iterator[Kind]:
 
 
 REQUESTS = kinds_of(REPLACING).requests
-SECRETS = next(kind for kind in _table() if kind.kind == "Secret")
 
 
 class MemoryKinds:
@@ -172,7 +171,8 @@ class MemoryKinds:
         wanted = (group, version, name, subresource)
         found = [item for item in self._served if _named(item, wanted)]
         if has_wildcard(version):
-            found = list({_resource(item): item for item in reversed(found)}.values())[::-1]
+            first = {(item.group, item.plural, item.subresource): item for item in reversed(found)}
+            found = list(first.values())[::-1]
         return tuple(found)
 
     async def named(self, api_version: str, name: str) -> Kind | None:
@@ -211,10 +211,6 @@ def _defined(spec: Mapping[str, Any]) -> Iterator[Kind]:
         yield kind
         parts = reading.object_at(version.get("subresources"), "spec.versions[*].subresources")
         yield from (replace(kind, subresource=name) for name in parts)
-
-
-def _resource(kind: Kind) -> tuple[str, str, str]:
-    return kind.group, kind.plural, kind.subresource
 
 
 def _named(kind: Kind, wanted: tuple[str, str, str, str]) -> bool:

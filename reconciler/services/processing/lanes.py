@@ -281,7 +281,10 @@ class Lanes:
         )
         before = resource_version(obj)
         if equal(obj, current):
-            return [_settled(result, before) for result in results]
+            none = TargetResult(
+                outcome=Outcome.UNCHANGED, version_before=before, message="no net change"
+            )
+            return [none if item.outcome is Outcome.PATCHED else item for item in results]
         steps = steps_of(obj, runs) if self.wars.limit else ()
         paused = {step.origin for step in steps if self.wars.judge(key, obj, step)}
         if paused:
@@ -293,15 +296,12 @@ class Lanes:
         with self.lone_rules.writing(programs, key) as manager:
             stored = await writer.change(key.kind, obj, current, manager=manager)
         self.wars.written(key, obj, steps)
-        after = resource_version(stored)
         changed = sum(result.outcome is Outcome.PATCHED for result in results)
         self.shared += max(0, changed - 1)
-        return [
-            replace(result, version_before=before, version_after=after)
-            if result.outcome is Outcome.PATCHED
-            else result
-            for result in results
-        ]
+        one = TargetResult(
+            outcome=Outcome.PATCHED, version_before=before, version_after=resource_version(stored)
+        )
+        return [one if item.outcome is Outcome.PATCHED else item for item in results]
 
     async def _without(
         self, key: TargetKey, batch: list[Job], obj: Object, paused: set[Origin]
@@ -327,14 +327,6 @@ def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> 
 
 def _names(key: TargetKey, job: Job) -> bool:
     return job.query.names_one(namespaced=key.kind.namespaced)
-
-
-def _settled(result: TargetResult, version: str) -> TargetResult:
-    if result.outcome is not Outcome.PATCHED:
-        return result
-    return replace(
-        result, outcome=Outcome.UNCHANGED, version_before=version, message="no net change"
-    )
 
 
 async def _evaluate(

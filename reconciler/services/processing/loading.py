@@ -267,7 +267,8 @@ class Loads:
         except ClusterError as error:
             # The adapter's message quotes the load, which is made of data.
             error.bare(f"a context entry cannot be read: {error.kind_of_failure}")
-            if isinstance(error, Forbidden) and self.confidential and _made_of_values(load):
+            made_of_values = isinstance(load, ApiLoad) and load.made_of_values
+            if isinstance(error, Forbidden) and self.confidential and made_of_values:
                 error.withhold_permission()
             raise
         finally:
@@ -286,7 +287,3 @@ class Loads:
                 " read fewer or smaller objects"
             )
             raise EvaluationError(msg).bare(msg)
-
-
-def _made_of_values(load: Load) -> bool:
-    return isinstance(load, ApiLoad) and load.made_of_values

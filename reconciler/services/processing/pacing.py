@@ -103,7 +103,8 @@ class Pacer:
             return None
         line = self._lines.get(policy)
         if line is None or line.rate != rate:
-            self._forget_deleted()
+            for gone in [ref for ref in self._lines if self.index.entry(ref) is None]:
+                del self._lines[gone]
             # After a change of the rate, the waiting requests line up again.
             line = self._lines[policy] = _Line(rate=rate)
         now = self.clock.monotonic()
@@ -128,10 +129,6 @@ class Pacer:
         """Give back the turn of a request that no longer needs it."""
         for line in self._lines.values():
             line.turns.pop(name, None)
-
-    def _forget_deleted(self) -> None:
-        for gone in [ref for ref in self._lines if self.index.entry(ref) is None]:
-            del self._lines[gone]
 
     def close_gaps(self) -> Mapping[str, float]:
         """Bring turns forward into those that were given back; return when the moved ones are."""

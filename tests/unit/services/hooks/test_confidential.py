@@ -14,7 +14,8 @@ from reconciler.hooks.bindings import HookConfig
 from reconciler.hooks.declared import compile_hook
 from reconciler.hooks.ports import HookRef, RunResult
 from reconciler.isolation.jq import JqWorkers
-from reconciler.memory.kinds import REQUESTS, SECRETS
+from reconciler.kube.secrets import SECRETS
+from reconciler.memory.kinds import REQUESTS
 from reconciler.memory.operations import MemoryOperations
 from reconciler.requests.lifecycle import Retention
 from reconciler.requests.naming import plan_name, recorded_name

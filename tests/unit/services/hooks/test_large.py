@@ -15,7 +15,7 @@ from reconciler.api.updaterequest import RequestSpec, RequestStatus, State, Upda
 from reconciler.engine.values import gojson
 from reconciler.errors import Unavailable
 from reconciler.hooks.declared import HOOKS
-from reconciler.memory.kinds import SECRETS
+from reconciler.kube.secrets import SECRETS
 from tests.skipping import SkippingLoop
 from tests.stored import MemoryRequests
 from tests.unit.services.hooks.test_endings import NAME, create, hook

@@ -11,7 +11,8 @@ from typing_extensions import override
 from reconciler.api.updaterequest import State
 from reconciler.hooks.declared import HOOKS
 from reconciler.installation import REPLACING
-from reconciler.memory.kinds import REQUESTS, SECRETS
+from reconciler.kube.secrets import SECRETS
+from reconciler.memory.kinds import REQUESTS
 from reconciler.services.hooks.service import Hooks
 from reconciler.services.upkeep.retention import FinishedRequestCollector
 from reconciler.services.upkeep.retries import Retries
