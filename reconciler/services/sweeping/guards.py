@@ -5,7 +5,6 @@ from typing import Final
 
 from reconciler.api.updaterequest import Outcome, Reason
 from reconciler.engine.program import Phase, Program
-from reconciler.errors import NotReady
 from reconciler.requests.lifecycle import Defer, Retry
 from reconciler.services.processing.attempt import Attempt
 from reconciler.services.sweeping.listing import ListScope
@@ -44,13 +43,6 @@ def prove(state: SweepState, place: ListScope, attempts: Iterable[Attempt | None
                 )
                 return Defer(reason=Reason.IMMUTABLE, message=message)
     return None
-
-
-def check_entries(attempts: Iterable[Attempt | None]) -> None:
-    """Raise `NotReady` if every trigger waits for a GlobalContextEntry: then the sweep waits."""
-    waits = common_wait(attempts, Reason.ENTRY_NOT_READY)
-    if waits is not None:
-        raise NotReady(waits.message)
 
 
 def common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | None:

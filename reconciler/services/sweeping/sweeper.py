@@ -17,7 +17,7 @@ from reconciler.api.updaterequest import Reason, RequestSpec, Source, SweepProgr
 from reconciler.clock import Clock
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, NotFound
+from reconciler.errors import ClusterError, NotFound, NotReady
 from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Fail, Retry, Skip
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, child_of, labels
@@ -30,7 +30,6 @@ from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import failure
 from reconciler.services.sweeping.guards import (
     allowed_failures,
-    check_entries,
     common_wait,
     is_unproven,
     prove,
@@ -320,7 +319,8 @@ class Sweeper:
             is_closed=lambda: self.pacer.closed(state.policy) is not None,
         )
         attempts = await side_by_side.attempts(objects, width)
-        check_entries(attempts)
+        if (waits := common_wait(attempts, Reason.ENTRY_NOT_READY)) is not None:
+            raise NotReady(waits.message)
         if is_unproven(state, program, place) and (refused := prove(state, place, attempts)):
             return refused
         if (held := self._paused(attempts)) is not None:

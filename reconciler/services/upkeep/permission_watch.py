@@ -19,8 +19,6 @@ from reconciler.services.ports.access import Access, Accesses
 
 _LONGEST_REST = 300.0
 _OF_ONE_OBJECT = frozenset({"get", "patch", "update"})
-
-
 _Question = tuple[MissingRight, str]
 """A missing right and the name of the object that it is needed for, empty for any object."""
 
