@@ -34,8 +34,6 @@ def catch_up_passes(services: Services, observers: Observers) -> CatchUpPasses:
         lister=ObjectLister(
             kinds=cluster.kinds, reader=KubeReader(worker, metadata_only=True), page=page
         ),
-        reader=cluster.reader,
-        requests=cluster.requests,
         processor=dispatcher.processor,
         scope=CatchUpScope(live=base.live),
         recent=RecentRequests(),

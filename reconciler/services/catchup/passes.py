@@ -77,8 +77,7 @@ class CatchUpPasses(WarnsOnce):
     _activations: Activations = field(default_factory=Activations)
     _former: list[_Former] = field(default_factory=list)
     _stored: datetime | None = None
-    _saved: Checkpoint | None = None
-    _revision: int = 0
+    _saved: tuple[str, int] | None = None
     _taken: int = 0
     _recalled: bool = False
     _schedule: Schedule = field(init=False)
@@ -151,8 +150,9 @@ class CatchUpPasses(WarnsOnce):
         stored = await self.policies.stored()
         for policy in stored:
             await self.index.take_in(policy)
-        for requests in (self.search.requests.waiting(), self.search.requests.finished()):
-            async for request in requests:
+        requests = self.search.processor.triggers.requests
+        for listed in (requests.waiting(), requests.finished()):
+            async for request in listed:
                 self.search.recent.record(request, self.clock.now())
         checkpoint = await self.checkpoint.load()
         now, done = self.clock.now(), checkpoint.done
@@ -218,13 +218,12 @@ class CatchUpPasses(WarnsOnce):
             if problems is not None:
                 self._tell_problems(problems)
                 self.passes += 1
-        saved = None if self._saved is None else self._saved.version
-        if self._revision != in_force.outages.revision or saved != in_force.version:
+        if self._saved != (in_force.version, in_force.outages.revision):
             await self._save()
 
     async def _save(self) -> None:
         in_force = self.in_force
-        revision = in_force.outages.revision
+        saved = in_force.version, in_force.outages.revision
         checkpoint = Checkpoint(
             done=self._stored,
             version=in_force.version,
@@ -232,7 +231,7 @@ class CatchUpPasses(WarnsOnce):
             outages=in_force.outages.dump(),
         )
         await self.checkpoint.store(checkpoint)
-        self._saved, self._revision = checkpoint, revision
+        self._saved = saved
 
     async def _listen(self, now: float) -> None:
         heartbeat = await self.checkpoint.heartbeat()

@@ -31,8 +31,7 @@ from reconciler.requests.naming import catch_up_name, digest
 from reconciler.services.catchup.changes import Window, changed
 from reconciler.services.catchup.recent_requests import RecentRequests
 from reconciler.services.catchup.scope import CatchUpScope
-from reconciler.services.ports.objects import Page, Reader
-from reconciler.services.ports.requests import Requests
+from reconciler.services.ports.objects import Page
 from reconciler.services.processing.attempt import Processor
 from reconciler.services.processing.loading import Loads
 from reconciler.services.sweeping.listing import ListScope, ObjectLister
@@ -102,8 +101,6 @@ class Search:
     """
 
     lister: ObjectLister
-    reader: Reader
-    requests: Requests
     processor: Processor
     scope: CatchUpScope
     recent: RecentRequests
@@ -257,8 +254,8 @@ class _Walk:
 
     async def _fires(self, lead: _Lead, draft: RequestDraft) -> bool:
         """Return whether admission would have recorded the trigger, True where it is unknown."""
-        program, account = lead.task.program, lead.task.program.origin.account
-        processor = self.search.processor.acting_as(account)
+        program = lead.task.program
+        processor = self.search.processor.acting_as(program.origin.account)
         itself = Phase.EXISTING in program.phases
         plain = program.condition is None and not program.before and not itself
         if plain and not lead.digests and not processor.exceptions.of(program):
@@ -267,8 +264,7 @@ class _Walk:
         resource = f"{ref.api_version}/{ref.kind}"
         async with flight.triggers.hold(flight.expected(resource)) as hold:
             try:
-                reader = self.search.reader.acting_as(account)
-                live = await reader.get(self.kind, ref.namespace, ref.name)
+                live = await processor.reading.reader.get(self.kind, ref.namespace, ref.name)
             except NotFound:
                 return False
             except ClusterError:
@@ -305,7 +301,8 @@ class _Walk:
     async def _record(self, lead: _Lead, draft: RequestDraft) -> None:
         key = lead.task.policy.uid, lead.task.program.rule, draft.spec.resource.uid
         name = catch_up_name(*key, render_time(lead.moment))
-        await self.search.requests.create(name, draft.labels, draft.spec)
+        requests = self.search.processor.triggers.requests
+        await requests.create(name, draft.labels, draft.spec)
         self.search.recent.note(*key, name, lead.moment)
         self.found.recorded[lead.task.key] += 1
 

@@ -43,8 +43,6 @@ class Chase:
         self.in_force.recall(known or untouched, ())
         self.search = Search(
             lister=ObjectLister(kinds=world.cluster, reader=world.wire, page=2),
-            reader=world.wire,
-            requests=world.requests,
             processor=world.processor,
             scope=CatchUpScope(live=self.settings),
             recent=RecentRequests(),
