@@ -6,7 +6,7 @@ an earlier state means to use the earlier context again.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from reconciler.engine.allowance import UNLIMITED, Allowance
 from reconciler.engine.loads import Load, NeedsLoad
@@ -169,6 +169,10 @@ class Context:
         if unread:
             raise NeedsLoad(*unread)
         return values
+
+
+NOTHING_BOUND: Final = Context({})
+"""For what reads no name, as a document without variables."""
 
 
 def request_context(

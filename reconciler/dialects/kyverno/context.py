@@ -1,10 +1,9 @@
 """Context entries of a rule, a target or a foreach."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from reconciler.dialects.kyverno import calls
-from reconciler.dialects.kyverno.addresses import check_path, check_url
 from reconciler.dialects.kyverno.entries import (
     RESERVED,
     ApiCallEntry,
@@ -18,7 +17,7 @@ from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine import reading
 from reconciler.engine.program import Origin
-from reconciler.engine.values.addresses import check_own_service
+from reconciler.engine.values.addresses import Piece, check_own_service, join_path, join_url
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import braces, compile_expression
 
@@ -161,17 +160,33 @@ def _address(fields: Mapping[str, Any], place: str, scope: Scope, namespace: str
     service = fields.get("service")
     if service is None:
         template = checked_template(fields.get("urlPath") or "", f"{place}.urlPath", scope)
-        check_path(template, f"{place}.urlPath")
+        _check_address(template, f"{place}.urlPath", join_path, "x")
         return template
     url = service.get("url") if isinstance(service, Mapping) else None
     template = checked_template(url or "", f"{place}.service.url", scope)
-    check_url(template, f"{place}.service.url")
+    _check_address(template, f"{place}.service.url", join_url, "http://x")
     if template.constant:
         try:
             check_own_service(str(url or ""), namespace)
         except EvaluationError as error:
             raise InvalidPolicy(f"{place}.service.url", str(error)) from error
     return template
+
+
+def _check_address(
+    template: Template, place: str, join: Callable[[Iterable[Piece]], str], first: str
+) -> None:
+    """Refuse a variable where no value can be safe; with `first` a value at the beginning is."""
+    if template.parts is None:
+        raise InvalidPolicy(place, "expected a string")
+    samples = [
+        (part, False) if isinstance(part, str) else ("x" if index else first, True)
+        for index, part in enumerate(template.parts)
+    ]
+    try:
+        join(samples)
+    except EvaluationError as error:
+        raise InvalidPolicy(place, str(error)) from error
 
 
 def _without_address(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from reconciler.dialects.kyverno.jsonpatch import decode
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
 from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
 from reconciler.engine import reading
-from reconciler.engine.context import Context
+from reconciler.engine.context import NOTHING_BOUND
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.patch import compile_operations
 from reconciler.engine.program import Origin
@@ -22,7 +22,6 @@ from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression
 
 _VARIABLE = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
-_NOTHING = Context({})
 _FORMS = ("foreach", "patchStrategicMerge", "patchesJson6902")
 _FOREACH_FIELDS = ("list", "order", "context", "preconditions", *_FORMS)
 _BESIDE_PATCH = ("context", "preconditions", "patchStrategicMerge", "patchesJson6902")
@@ -146,7 +145,7 @@ def _operations(
     decoded = decode(raw, location=location, rule="" if scope.elements else origin.rule)
     template = checked_template(decoded.document, location, scope)
     if template.constant:
-        operations = compile_operations(template.render(_NOTHING), location=location)
+        operations = compile_operations(template.render(NOTHING_BOUND), location=location)
         edit = JsonPatchEdit(
             patch=template,
             operations=operations,

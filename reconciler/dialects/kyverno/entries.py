@@ -12,11 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from reconciler.dialects.kyverno.addresses import render_path, render_url
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
 from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad, answer_to
-from reconciler.engine.values.addresses import check_header, check_name, check_own_service
+from reconciler.engine.values.addresses import (
+    check_header,
+    check_name,
+    check_own_service,
+    join_path,
+    join_url,
+)
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression
 
@@ -159,9 +164,9 @@ class ApiCallEntry:
     def _call(self, context: Context) -> Mapping[str, Any]:
         call = self.call.render(context)
         service = call.get("service")
-        field, render = ("urlPath", render_path) if service is None else ("url", render_url)
+        field, join = ("urlPath", join_path) if service is None else ("url", join_url)
         try:
-            address = render(self.address, context)
+            address = join(self.address.pieces(context))
         except EvaluationError as error:
             msg = f"context entry {self.name}: {field}: {error}"
             raise EvaluationError(msg).bare(f"{field}: {error.without_values}") from error

@@ -15,12 +15,11 @@ from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, JsonPatchEdi
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
-from reconciler.engine.context import Context
+from reconciler.engine.context import NOTHING_BOUND
 from reconciler.languages.jmespath import Expression, compile_expression
 
 Readers = Iterator[Template | Expression]
 
-_NOTHING = Context({})
 _ANYTHING = compile_expression("@")
 
 
@@ -123,4 +122,4 @@ def _of_context_path(entry: VariableEntry) -> Readers:
     # In an entry without a value, the path is an expression on the context itself.
     if entry.value is None and entry.path is not None:
         constant = entry.path.constant
-        yield compile_expression(entry.path.render(_NOTHING)) if constant else _ANYTHING
+        yield compile_expression(entry.path.render(NOTHING_BOUND)) if constant else _ANYTHING

@@ -15,11 +15,10 @@ from reconciler.dialects.kyverno.globalcontext import CallSource, ResourceSource
 from reconciler.dialects.kyverno.match import Matcher
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
-from reconciler.engine.context import Context
+from reconciler.engine.context import NOTHING_BOUND
 from reconciler.engine.loads import ApiLoad
 from reconciler.engine.values.wildcard import has_wildcard
 
-_NOTHING = Context({})
 _VARIABLE = "{}"
 _OWN_NAMESPACE = frozenset(
     {
@@ -94,7 +93,7 @@ def constant(template: Template | None) -> str:
     """Return the text of a template without variables, else the empty text."""
     if template is None or not template.constant:
         return ""
-    return str(template.render(_NOTHING))
+    return str(template.render(NOTHING_BOUND))
 
 
 def _of_call(entry: ApiCallEntry) -> Right:

@@ -9,9 +9,9 @@ which asks for that, is like ``{{ expr }}``, except that its value must be a str
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from reconciler.engine.allowance import Allowance
+from reconciler.engine.context import Context
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import braces, references
 from reconciler.languages.jmespath.assembly import (
@@ -25,7 +25,7 @@ from reconciler.languages.jmespath.assembly import (
 )
 from reconciler.languages.jmespath.braces import Variable
 from reconciler.languages.jmespath.expression import Expression, compile_expression
-from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Limits, Run
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Run
 from reconciler.languages.jmespath.nested import Hole, compile_nested, read_path
 from reconciler.languages.jmespath.values import as_text, copy_value
 
@@ -33,19 +33,6 @@ Path = tuple[str | int, ...]
 Check = Callable[[Expression, str], None]
 _HERE = "@"
 _LAZY = frozenset({"images"})
-
-
-class Scope(Protocol):
-    """The data on which a template is rendered; see `reconciler.engine.context.Context`."""
-
-    def view(self, roots: frozenset[str]) -> Mapping[str, Any]:
-        """Return the data, in which at least those `roots` are bound that have a value."""
-        ...
-
-    @property
-    def allowance(self) -> Allowance:
-        """The allowance for all evaluations on this data."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +90,6 @@ class Template:
     reads: frozenset[tuple[str, ...]]
     constant: bool
     dynamic: bool
-    limits: Limits = field(repr=False)
     make: Make = field(repr=False, compare=False)
     parts: _Parts | None = field(repr=False, compare=False)
 
@@ -111,7 +97,7 @@ class Template:
         """Yield each variable with its location."""
         return zip(self.expressions, self.places, strict=True)
 
-    def render(self, context: Scope) -> Any:
+    def render(self, context: Context) -> Any:
         """Return the document with the values of its variables, as a copy for the caller.
 
         Raises:
@@ -125,7 +111,7 @@ class Template:
         finally:
             run.settle()
 
-    def render_literal(self, context: Scope, *, escape: Callable[[str], str]) -> str:
+    def render_literal(self, context: Context, *, escape: Callable[[str], str]) -> str:
         """Render a document that is one string, with `escape` applied to the values of variables.
 
         Raises:
@@ -136,7 +122,7 @@ class Template:
             escape(text) if is_value else text for text, is_value in self.pieces(context)
         )
 
-    def pieces(self, context: Scope) -> list[tuple[str, bool]]:
+    def pieces(self, context: Context) -> list[tuple[str, bool]]:
         """Render a document that is one string to parts, each with whether a variable yielded it.
 
         Raises:
@@ -153,9 +139,9 @@ class Template:
         finally:
             run.settle()
 
-    def _run(self, context: Scope) -> Run:
+    def _run(self, context: Context) -> Run:
         roots = self.roots | _LAZY if self.dynamic else self.roots
-        return Run(context.view(roots), self.limits, context.allowance)
+        return Run(context.view(roots), DEFAULT_LIMITS, context.allowance)
 
 
 def compile_template(
@@ -164,7 +150,6 @@ def compile_template(
     location: str = "",
     at: Path | None = (),
     within: Sequence[str] = (),
-    limits: Limits = DEFAULT_LIMITS,
     check: Check | None = None,
 ) -> Template:
     """Compile a document, which is not copied and must not be changed afterwards.
@@ -175,7 +160,6 @@ def compile_template(
         at: The path of the target or trigger that the document describes, for ``{{ @ }}``; None
             where it describes none, which makes ``{{ @ }}`` an error.
         within: The fields that lead to the document from where absolute references begin.
-        limits: The bounds of compilation and evaluation.
         check: Refuses an expression that is not allowed at its location. If given, it also
             handles wrong calls, which are in `Expression.faults`.
 
@@ -192,7 +176,6 @@ def compile_template(
             within=tuple(within),
             location=location,
             at=at,
-            limits=limits,
             check=check,
             errors=errors,
         )
@@ -208,7 +191,6 @@ def compile_template(
         reads=frozenset[tuple[str, ...]]().union(*(one.reads for one in expressions)),
         constant=not expressions,
         dynamic=any(one.dynamic for one in expressions),
-        limits=limits,
         make=maker(made),
         parts=parts,
     )
@@ -241,7 +223,6 @@ class _Compiler:
     within: Path
     location: str
     at: Path | None
-    limits: Limits
     check: Check | None
     errors: ErrorList
     expressions: list[Expression] = field(default_factory=list)
@@ -287,7 +268,7 @@ class _Compiler:
         text = references.resolve(text, self.root, pointer, location=at)
         parts: list[str | _Variable] = []
         position = 0
-        for variable in braces.find(text, passes=self.limits.passes, location=at):
+        for variable in braces.find(text, passes=DEFAULT_LIMITS.passes, location=at):
             if position < variable.start:
                 parts.append(braces.unescape(text[position : variable.start]))
             position = variable.end
@@ -308,7 +289,7 @@ class _Compiler:
             return read_path(_HERE, self._here(here, at))
         late = self.check is not None
         if not variable.inner:
-            return compile_expression(variable.body, location=at, limits=self.limits, late=late)
+            return compile_expression(variable.body, location=at, late=late)
         holes = [
             Hole(
                 start=one.start - variable.offset,
@@ -317,7 +298,7 @@ class _Compiler:
             )
             for one in variable.inner
         ]
-        return compile_nested(variable.body, holes, location=at, limits=self.limits, late=late)
+        return compile_nested(variable.body, holes, location=at, late=late)
 
     def _here(self, here: Path | None, at: str) -> Path:
         if here is None:

@@ -8,7 +8,7 @@ from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.readers import of_edits, of_target
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
-from reconciler.engine.context import Context
+from reconciler.engine.context import NOTHING_BOUND
 from reconciler.engine.program import Program
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import Expression
@@ -108,7 +108,7 @@ def _selected(target: Target) -> Iterator[_Path]:
     """Yield the labels that each target has, because the selector requires them."""
     if target.selector is None or not target.selector.constant:
         return
-    selector = target.selector.render(Context({}))
+    selector = target.selector.render(NOTHING_BOUND)
     names = list(selector.get("matchLabels") or ())
     names += [
         wanted["key"]

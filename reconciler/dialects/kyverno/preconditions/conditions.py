@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 
 from reconciler.dialects.kyverno.preconditions.operands import Operand, compile_operand
 from reconciler.dialects.kyverno.preconditions.operators import OPERATORS, Operator, find_operator
-from reconciler.dialects.kyverno.template import Check, Scope, Template
+from reconciler.dialects.kyverno.template import Check, Template
+from reconciler.engine.context import Context
 from reconciler.engine.outcome import ConditionResult
 from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy, read_each
 from reconciler.languages.jmespath.values import walk
@@ -31,7 +32,7 @@ class Condition:
     value: Operand
     message: str
 
-    def evaluate(self, context: Scope) -> bool:
+    def evaluate(self, context: Context) -> bool:
         """Return whether the condition holds in a context.
 
         Raises:
@@ -57,7 +58,7 @@ class Conditions:
     all: tuple[Condition, ...] = ()
     first_message: bool = False
 
-    def evaluate(self, context: Scope) -> ConditionResult:
+    def evaluate(self, context: Context) -> ConditionResult:
         """Return whether the conditions hold; ``all`` is evaluated even when ``any`` has failed.
 
         Raises:
@@ -94,7 +95,7 @@ class Conditions:
 
 def _search(
     conditions: tuple[Condition, ...],
-    context: Scope,
+    context: Context,
     *,
     wanted: bool,
     messages: dict[bool, list[str]],
@@ -129,7 +130,7 @@ def _size(value: Any) -> int:
     )
 
 
-def _resolve(operand: Operand, context: Scope, side: Literal["key", "value"]) -> Any:
+def _resolve(operand: Operand, context: Context, side: Literal["key", "value"]) -> Any:
     try:
         return operand.resolve(context)
     except EvaluationError as error:

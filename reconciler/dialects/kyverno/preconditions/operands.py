@@ -1,12 +1,12 @@
 """The operands of a condition: text and values with variables, compiled once."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.dialects.kyverno.template import Check, Scope, Template, compile_template
-from reconciler.engine.allowance import UNLIMITED, Allowance
+from reconciler.dialects.kyverno.template import Check, Template, compile_template
+from reconciler.engine.context import NOTHING_BOUND, Context
 from reconciler.engine.values.wildcard import escape, has_wildcard
 from reconciler.errors import EvaluationError
 
@@ -18,7 +18,7 @@ _DATA_ROOT: Final = re.compile(
 # A default such as ``|| '*'`` is the author's text, but its result looks like data.
 _TYPED_WILDCARD: Final = re.compile(r"'[^']*[*?][^']*'|`[^`]*[*?][^`]*`")
 
-Resolve = Callable[[Scope], Any]
+Resolve = Callable[[Context], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ def compile_operand(raw: Any, *, location: str, check: Check | None = None) -> O
     """
     template = compile_template(raw, location=location, check=check)
     if template.constant:
-        value = template.render(_Nothing())
-        return Operand(templates=(template,), resolve=lambda _scope: value)
+        value = template.render(NOTHING_BOUND)
+        return Operand(templates=(template,), resolve=lambda _context: value)
     if not _is_data(template):
         return Operand(templates=(template,), resolve=template.render)
     if isinstance(raw, list):
@@ -55,39 +55,29 @@ def _is_data(template: Template) -> bool:
     return not any(_TYPED_WILDCARD.search(item.source) for item in template.expressions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Nothing:
-    """The scope of a document without variables."""
-
-    allowance: Allowance = UNLIMITED
-
-    def view(self, _roots: frozenset[str]) -> Mapping[str, Any]:
-        return {}
-
-
 def _compile_items(raw: list[Any], location: str) -> Operand:
     items = [
         compile_operand(item, location=f"{location}[{index}]") for index, item in enumerate(raw)
     ]
     return Operand(
         templates=tuple(template for item in items for template in item.templates),
-        resolve=lambda scope: [item.resolve(scope) for item in items],
+        resolve=lambda context: [item.resolve(context) for item in items],
     )
 
 
 def _resolve_data(template: Template) -> Resolve:
-    return lambda scope: _escape_all(template.render(scope))
+    return lambda context: _escape_all(template.render(context))
 
 
 def _resolve_text(template: Template) -> Resolve:
     """Return a function that escapes values, but keeps wildcards of the text around variables."""
 
-    def resolve(scope: Scope) -> Any:
-        text = template.render(scope)
+    def resolve(context: Context) -> Any:
+        text = template.render(context)
         if not has_wildcard(text):
             return text
         try:
-            return template.render_literal(scope, escape=escape)
+            return template.render_literal(context, escape=escape)
         except EvaluationError:  # a value is null, a map or a list, which is no pattern
             return escape(text)
 

@@ -6,7 +6,7 @@ from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.values.wildcard import escape
 from reconciler.errors import EvaluationError, InvalidPolicy
-from reconciler.languages.jmespath import Limits
+from reconciler.languages.jmespath.limits import DEFAULT_LIMITS
 
 HOSTILE = "\"'`\\ || request.userInfo }}{{ \\{{ *"
 CONTEXT = Context(
@@ -233,9 +233,9 @@ def test_a_document_that_is_too_deep_is_refused():
 
 
 def test_output_is_limited():
-    template = compile_template("{{ list }}!", limits=Limits(output=8))
-    with pytest.raises(EvaluationError, match="longer than 8 characters"):
-        template.render(CONTEXT)
+    long = CONTEXT.bind(list=["x" * DEFAULT_LIMITS.output])
+    with pytest.raises(EvaluationError, match=f"longer than {DEFAULT_LIMITS.output} characters"):
+        render("{{ list }}!", long)
 
 
 HERE = {"metadata": {"name": "{{ @ }}-x", "list": ["{{ @ }}"]}}
