@@ -41,6 +41,21 @@ class Finding:
     cure: str = ""
 
 
+def refusal(code: str, location: str, text: str, cure: str = "") -> Finding:
+    """Return a finding of level ERROR."""
+    return Finding(level=Level.ERROR, code=code, location=location, text=text, cure=cure)
+
+
+def warning(code: str, location: str, text: str, cure: str = "") -> Finding:
+    """Return a finding of level WARNING."""
+    return Finding(level=Level.WARNING, code=code, location=location, text=text, cure=cure)
+
+
+def note(code: str, location: str, text: str, cure: str = "") -> Finding:
+    """Return a finding of level NOTE."""
+    return Finding(level=Level.NOTE, code=code, location=location, text=text, cure=cure)
+
+
 def invalid(error: InvalidPolicy) -> Finding:
     """Return the finding that reports a compile error."""
     return Finding(level=Level.ERROR, code="invalid", location=error.location, text=error.reason)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reconciler.api.meta import Object, policy_ref
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, Level, note, warning
 from reconciler.dialects.kinitiras.cue import has_template
 from reconciler.engine.program import CompiledPolicy
 
@@ -28,12 +28,11 @@ def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding
     """Yield findings about parts that are valid, but may not do what the author intends."""
     spec = policy["spec"]
     for location, source in compiled.cue:
-        yield Finding(
-            level=Level.NOTE,
-            code="cue",
-            location=location,
-            text="it is evaluated only by programs that are started with --cue",
-            cure="use template or plaintext, or start both programs with --cue=PATH",
+        yield note(
+            "cue",
+            location,
+            "it is evaluated only by programs that are started with --cue",
+            "use template or plaintext, or start both programs with --cue=PATH",
         )
         if _CALL.search(source):
             yield _different(
@@ -59,12 +58,11 @@ def _credentials(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
     for name in header:
         where = f"header.{name}" if name.lower() == _AUTHORIZATION else where
     if where:
-        yield Finding(
-            level=Level.WARNING,
-            code="credentials",
-            location=f"{place}.http.{where}",
-            text="anyone who may read the policy can read it",
-            cure="store it in a Secret, and name the Secret in auth.secretRef",
+        yield warning(
+            "credentials",
+            f"{place}.http.{where}",
+            "anyone who may read the policy can read it",
+            "store it in a Secret, and name the Secret in auth.secretRef",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from reconciler.api.meta import Object
 from reconciler.dialects.base import annotations_of
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, note, warning
 from reconciler.dialects.kubemod.items import Item
 from reconciler.dialects.kubemod.kinds import is_namespaced, kinds_of, tells_kinds
 from reconciler.dialects.kubemod.names import KINDS_ANNOTATION
@@ -57,14 +57,14 @@ def _item_findings(item: Item) -> Iterator[Finding]:
     yield from _expression_findings(item.select.tree, place)
     for value in sorted(item.values or ()):
         if _QUOTED.fullmatch(value):
-            yield _warning(
+            yield warning(
                 "quoted-value",
                 item.location,
                 f"{value} is compared with its quotes, which no result has",
                 "write it without the inner quotes",
             )
         elif _LONG_NUMBER.fullmatch(value):
-            yield _warning(
+            yield warning(
                 "long-number",
                 item.location,
                 f"a number of a million or more is compared as Go prints it, not as {value}",
@@ -75,7 +75,7 @@ def _item_findings(item: Item) -> Iterator[Finding]:
 def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
     for node in parts_of(tree):
         if _compares_a_list(node):
-            yield _warning(
+            yield warning(
                 "list-compared",
                 place,
                 "a path with *, .., a filter or a slice returns a list, which is neither true nor"
@@ -85,21 +85,21 @@ def _expression_findings(tree: Node, place: str) -> Iterator[Finding]:
             continue
         match node:
             case Infix("!=" | "=~" | "!~" as sign) if _holds_for_nothing(node):
-                yield _warning(
+                yield warning(
                     "undefined-differs",
                     place,
                     f"{sign} is true if its path does not exist",
                     "add && isDefined(...) to exclude missing fields",
                 )
             case Filter(Path()):
-                yield _warning(
+                yield warning(
                     "existence-filter",
                     place,
                     "the filter keeps every element without the field as well",
                     "write [? isDefined(@.field)]",
                 )
             case Path(False, steps) if node is tree and steps:
-                yield _warning(
+                yield warning(
                     "no-element",
                     place,
                     "@ has no value outside of a filter",
@@ -145,21 +145,21 @@ def _edit_findings(rule: Rule, edit: Edit, location: str) -> Iterator[Finding]:
     if edit.select is not None:
         yield from _expression_findings(edit.select.tree, f"{location}.select")
     elif any("#" in str(piece) for part in edit.path.parts for piece in part):
-        yield _warning(
+        yield warning(
             "placeholder-without-select",
             f"{location}.path",
             "without select, # in the path is plain text",
             "add a select that captures the keys",
         )
     if edit.name != "remove" and not _is_text(edit):
-        yield _warning(
+        yield warning(
             "not-a-text",
             f"{location}.value",
             "labels and annotations are texts, and this value is read as another type",
             "quote it inside of the text, as value: '\"true\"'",
         )
     if edit.name == "add" and edit.path.ends_a_list and not _is_guarded(rule, edit):
-        yield _warning(
+        yield warning(
             "append",
             location,
             "it appends to a list each time the object is written",
@@ -195,14 +195,14 @@ def _is_guarded(rule: Rule, edit: Edit) -> bool:
 def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[Finding]:
     spec = policy["spec"]
     if spec.get("targetNamespaceRegex") and not in_system:
-        yield _warning(
+        yield warning(
             "no-system-namespace",
             "spec.targetNamespaceRegex",
             "outside of kubemod-system it is ignored: the rule is for its own namespace",
             "move the rule to kubemod-system, or remove the field",
         )
     if rule.patch and rule.operations == ("DELETE",):
-        yield _warning(
+        yield warning(
             "patch-on-delete",
             "spec.admissionOperations",
             "a deleted object is not changed",
@@ -213,15 +213,14 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
     if not selectors:
         yield _no_kind(rule, annotated=KINDS_ANNOTATION in annotations)
     elif not tells_kinds(rule.items) and KINDS_ANNOTATION not in annotations:
-        yield Finding(
-            level=Level.NOTE,
-            code="default-kinds",
-            location="spec.match",
-            text="no item names the kinds, so the rule applies only to KubeMod's default kinds",
-            cure=f"add select: $.kind with matchValue, or the annotation {KINDS_ANNOTATION}",
+        yield note(
+            "default-kinds",
+            "spec.match",
+            "no item names the kinds, so the rule applies only to KubeMod's default kinds",
+            f"add select: $.kind with matchValue, or the annotation {KINDS_ANNOTATION}",
         )
     if in_system and rule.pattern is None and selectors and all(map(is_namespaced, selectors)):
-        yield _warning(
+        yield warning(
             "no-target-namespace",
             "spec",
             "without targetNamespaceRegex it applies to cluster-scoped objects only;"
@@ -233,15 +232,11 @@ def _scope_findings(policy: Object, rule: Rule, *, in_system: bool) -> Iterator[
 def _no_kind(rule: Rule, *, annotated: bool) -> Finding:
     if tells_kinds(rule.items):
         text = "the items exclude one another's kinds, so that the rule is for none"
-        return _warning("no-kind", "spec.match", text, "")
+        return warning("no-kind", "spec.match", text)
     known = "the kinds of the annotation" if annotated else "KubeMod's default kinds"
-    return _warning(
+    return warning(
         "no-kind",
         "spec.match",
         f"the items accept none of {known}, so that the rule is for no kind",
         f"name its kinds in the annotation {KINDS_ANNOTATION}",
     )
-
-
-def _warning(code: str, location: str, text: str, cure: str) -> Finding:
-    return Finding(level=Level.WARNING, code=code, location=location, text=text, cure=cure)

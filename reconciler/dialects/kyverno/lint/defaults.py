@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, warning
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.readers import of_edits, of_target
 from reconciler.dialects.kyverno.targets import Target
@@ -47,13 +47,12 @@ def _finding(expression: Expression, place: str, path: _Path) -> Finding:
     name, default = path[_ROOT:], "''"
     if not name:
         default = "`{}`"
-    return Finding(
-        level=Level.WARNING,
-        code="no-default",
-        location=place,
-        text=f"{{{{ {expression.source} }}}} fails for a target without"
+    return warning(
+        "no-default",
+        place,
+        f"{{{{ {expression.source} }}}} fails for a target without"
         f" {f'the {what} {name[0]}' if name else f'{what}s'}, and the target is not changed",
-        cure=f"give a default: {{{{ {expression.source} || {default} }}}}",
+        f"give a default: {{{{ {expression.source} || {default} }}}}",
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from reconciler.api.meta import Object
-from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.dialects.finding import Finding, invalid, note, warning
 from reconciler.dialects.kyverno.exception import compile_exception
 from reconciler.engine.values.wildcard import compile_wildcard
 from reconciler.errors import InvalidPolicy
@@ -23,10 +23,7 @@ def lint_exception(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> tuple[
         compiled = compile_exception(obj)
     except InvalidPolicy as error:
         return tuple(map(invalid, (error, *error.others)))
-    warnings = (
-        Finding(level=Level.WARNING, code="not-acted-on", location="spec", text=text)
-        for text in compiled.warnings
-    )
+    warnings = (warning("not-acted-on", "spec", text) for text in compiled.warnings)
     return *warnings, *_unknown(obj, rules)
 
 
@@ -34,22 +31,20 @@ def _unknown(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> Iterator[Fin
     for index, item in enumerate(obj["spec"]["exceptions"]):
         place, policy = f"spec.exceptions[{index}]", item["policyName"]
         if policy not in rules:
-            yield Finding(
-                level=Level.NOTE,
-                code="unknown-policy",
-                location=f"{place}.policyName",
-                text=f"the given files contain no policy {policy}",
-                cure="a Policy is named with its namespace: namespace/name",
+            yield note(
+                "unknown-policy",
+                f"{place}.policyName",
+                f"the given files contain no policy {policy}",
+                "a Policy is named with its namespace: namespace/name",
             )
             continue
         for number, name in enumerate(item["ruleNames"]):
             if not name.startswith(_GENERATED) and not any(
                 map(compile_wildcard(name), rules[policy])
             ):
-                yield Finding(
-                    level=Level.WARNING,
-                    code="unknown-rule",
-                    location=f"{place}.ruleNames[{number}]",
-                    text=f"no rule of policy {policy} has a name like {name}",
-                    cure=f"its rules are {', '.join(sorted(rules[policy]))}",
+                yield warning(
+                    "unknown-rule",
+                    f"{place}.ruleNames[{number}]",
+                    f"no rule of policy {policy} has a name like {name}",
+                    f"its rules are {', '.join(sorted(rules[policy]))}",
                 )

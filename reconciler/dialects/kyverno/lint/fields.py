@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.dialects.base import PLACE, wants_existing
-from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.dialects.finding import Finding, invalid, note, refusal, warning
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, OPERATIONS
 from reconciler.dialects.kyverno.preconditions.operators import DEPRECATED
 from reconciler.engine.program import CompiledPolicy
@@ -36,12 +36,11 @@ def existing_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Find
         yield invalid(error)
         return
     if wanted and not compiled.on_existing:
-        yield Finding(
-            level=Level.WARNING,
-            code="unused-existing",
-            location=PLACE,
-            text="it only affects rules without mutate.targets, but the policy has no such rule",
-            cure="remove it; for rules with targets set mutateExistingOnPolicyUpdate: true",
+        yield warning(
+            "unused-existing",
+            PLACE,
+            "it only affects rules without mutate.targets, but the policy has no such rule",
+            "remove it; for rules with targets set mutateExistingOnPolicyUpdate: true",
         )
 
 
@@ -71,12 +70,11 @@ def _operator(condition: Mapping[str, Any], place: str) -> Iterator[Finding]:
     written = condition.get("operator")
     name = _CANONICAL.get(written.lower(), "") if isinstance(written, str) else ""
     if name:
-        yield Finding(
-            level=Level.WARNING,
-            code="deprecated-operator",
-            location=f"{place}.operator",
-            text=f"the operator {written} is deprecated",
-            cure=f"use {' or '.join(DEPRECATED[name])}",
+        yield warning(
+            "deprecated-operator",
+            f"{place}.operator",
+            f"the operator {written} is deprecated",
+            f"use {' or '.join(DEPRECATED[name])}",
         )
 
 
@@ -88,27 +86,23 @@ def _operation(condition: Mapping[str, Any], place: str, listed: set[str]) -> It
     for index, item in enumerate(values):
         where = f"{place}.value[{index}]" if isinstance(value, list) else f"{place}.value"
         if problem := _no_operation(item):
-            yield Finding(
-                level=Level.ERROR, code="no-operation", location=where, text=problem, cure=_LISTED
-            )
+            yield refusal("no-operation", where, problem, _LISTED)
             continue
         if "{{" in item or "*" in item or not item:
             continue
         if item not in OPERATIONS:
-            yield Finding(
-                level=Level.WARNING,
-                code="unknown-operation",
-                location=f"{place}.value",
-                text=f"no request has the operation {item}",
-                cure=_LISTED,
+            yield warning(
+                "unknown-operation",
+                f"{place}.value",
+                f"no request has the operation {item}",
+                _LISTED,
             )
         elif item == "DELETE" and item not in listed:
-            yield Finding(
-                level=Level.WARNING,
-                code="delete-not-listed",
-                location=f"{place}.value",
-                text="a DELETE never gets this far: it fires only rules that list the operation",
-                cure="add DELETE to resources.operations of a filter of match",
+            yield warning(
+                "delete-not-listed",
+                f"{place}.value",
+                "a DELETE never gets this far: it fires only rules that list the operation",
+                "add DELETE to resources.operations of a filter of match",
             )
 
 
@@ -151,12 +145,8 @@ def _each_condition(raw: Any, place: str) -> Iterator[tuple[Mapping[str, Any], s
 
 def _deprecated(place: str, cure: str) -> Finding:
     field = place.rpartition(".")[2]
-    return Finding(
-        level=Level.NOTE,
-        code="deprecated-field",
-        location=place,
-        text=f"this form of {field} is deprecated; it still works",
-        cure=cure,
+    return note(
+        "deprecated-field", place, f"this form of {field} is deprecated; it still works", cure
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reconciler.api.meta import ANNOTATION_EXISTING
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, note, refusal, warning
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import EVERYTHING, reads_user
@@ -35,12 +35,11 @@ def unused_entries(program: Program) -> Iterator[Finding]:
     for place, entries in parts_of(program).entry_lists():
         for index, entry in enumerate(entries):
             if entry.name not in used:
-                yield Finding(
-                    level=Level.NOTE,
-                    code="unused-entry",
-                    location=f"{place}[{index}]",
-                    text=f"nothing reads the context entry {entry.name}, so it is never loaded",
-                    cure="remove it, or correct the name where it was meant to be used",
+                yield note(
+                    "unused-entry",
+                    f"{place}[{index}]",
+                    f"nothing reads the context entry {entry.name}, so it is never loaded",
+                    "remove it, or correct the name where it was meant to be used",
                 )
 
 
@@ -53,14 +52,13 @@ def _user_refused(program: Program) -> Iterator[Finding]:
     )
     sources = [item.source for item in expressions if any(map(reads_user, item.reads))]
     for source in dict.fromkeys(sources):
-        yield Finding(
-            level=Level.ERROR,
-            code="no-user-on-policy-update",
-            location=program.origin.location,
-            text="only select variables are allowed in on policy update. Set"
+        yield refusal(
+            "no-user-on-policy-update",
+            program.origin.location,
+            "only select variables are allowed in on policy update. Set"
             " spec.mutateExistingOnPolicyUpdate=false to disable update policy mode for this"
             f" policy rule: variable {{{{{source}}}}} is not allowed",
-            cure="no request is sent when a policy changes; with spec.background=false this is"
+            "no request is sent when a policy changes; with spec.background=false this is"
             " a warning",
         )
 
@@ -70,38 +68,34 @@ def _on_policy_update(program: Program, place: str, *, background: bool) -> Iter
     if not matcher.listings():
         of_annotation = Phase.EXISTING in program.phases
         field = ANNOTATION_EXISTING if of_annotation else "mutateExistingOnPolicyUpdate"
-        yield Finding(
-            level=Level.WARNING,
-            code="never-on-policy-update",
-            location=place,
-            text=f"{field} has no effect: filters that list operations apply to requests only,"
+        yield warning(
+            "never-on-policy-update",
+            place,
+            f"{field} has no effect: filters that list operations apply to requests only,"
             " and a policy update is not a request",
-            cure=f"add a filter without operations under match.any, or remove {field}",
+            f"add a filter without operations under match.any, or remove {field}",
         )
         return
     if matcher.operations_listed:
-        yield Finding(
-            level=Level.NOTE,
-            code="partly-on-policy-update",
-            location=place,
-            text="when the policy changes, filters that list operations are ignored",
+        yield note(
+            "partly-on-policy-update",
+            place,
+            "when the policy changes, filters that list operations are ignored",
         )
     paths = {path for reader in parts_of(program).readers() for path in reader.reads}
     if not background and any(map(reads_user, paths)):
-        yield Finding(
-            level=Level.WARNING,
-            code="no-user-on-policy-update",
-            location=program.origin.location,
-            text="the rule reads who sent the request, but also runs when the policy changes:"
+        yield warning(
+            "no-user-on-policy-update",
+            program.origin.location,
+            "the rule reads who sent the request, but also runs when the policy changes:"
             " there is no request then, so the variables of the user fail or are empty",
-            cure="set mutateExistingOnPolicyUpdate: false, or give the variables a default",
+            "set mutateExistingOnPolicyUpdate: false, or give the variables a default",
         )
     for wanted in _REQUEST_ONLY:
         if any(path[:2] == wanted for path in paths):
-            yield Finding(
-                level=Level.NOTE,
-                code="no-request-on-policy-update",
-                location=program.origin.location,
-                text=f"{'.'.join(wanted)} is empty when the rule runs because the policy changed",
-                cure="give a default, such as {{ " + ".".join(wanted) + " || '' }}",
+            yield note(
+                "no-request-on-policy-update",
+                program.origin.location,
+                f"{'.'.join(wanted)} is empty when the rule runs because the policy changed",
+                "give a default, such as {{ " + ".".join(wanted) + " || '' }}",
             )

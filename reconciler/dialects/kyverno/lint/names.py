@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, warning
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.template import Template, find_unclosed
 from reconciler.engine.program import Program
@@ -20,12 +20,11 @@ def unclosed_variables(rule: Mapping[str, Any], location: str) -> Iterator[Findi
     """Yield the texts of a rule with a variable that is not closed."""
     for field in _WITH_VARIABLES:
         for path in find_unclosed({field: rule.get(field)}):
-            yield Finding(
-                level=Level.WARNING,
-                code="unclosed-variable",
-                location=f"{location}.{path}",
-                text="{{ has no closing }}, so it is plain text",
-                cure=r"close it with }}, or write \{{ for plain braces",
+            yield warning(
+                "unclosed-variable",
+                f"{location}.{path}",
+                "{{ has no closing }}, so it is plain text",
+                r"close it with }}, or write \{{ for plain braces",
             )
 
 
@@ -36,13 +35,12 @@ def unknown_names(program: Program) -> Iterator[Finding]:
     for expression, place in _placed(program):
         for name in sorted(expression.roots - known):
             if not name.startswith("element"):
-                yield Finding(
-                    level=Level.WARNING,
-                    code="unknown-name",
-                    location=place,
-                    text=f"variable {{{{ {expression.source} }}}}: {name} is not defined, so it"
+                yield warning(
+                    "unknown-name",
+                    place,
+                    f"variable {{{{ {expression.source} }}}}: {name} is not defined, so it"
                     " never has a value",
-                    cure=f"declare a context entry {name}, or correct the name",
+                    f"declare a context entry {name}, or correct the name",
                 )
 
 
@@ -50,12 +48,11 @@ def wrong_calls(program: Program) -> Iterator[Finding]:
     """Yield the calls in expressions that always fail, but do not invalidate the policy."""
     for expression, place in _placed(program):
         for fault in expression.faults:
-            yield Finding(
-                level=Level.WARNING,
-                code="wrong-call",
-                location=place,
-                text=f"{fault}; every request for which this is evaluated will fail",
-                cure="correct the call",
+            yield warning(
+                "wrong-call",
+                place,
+                f"{fault}; every request for which this is evaluated will fail",
+                "correct the call",
             )
 
 

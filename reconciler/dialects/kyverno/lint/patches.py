@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, Level, warning
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.dialects.kyverno.readers import functions, of_edits, of_entries
@@ -112,11 +112,8 @@ def _unsettled(program: Program, place: str, *, guarded: bool) -> Iterator[Findi
             " request.object.metadata.resourceVersion",
         )
     elif program.mutation.convergence is Convergence.NO:
-        yield Finding(
-            level=Level.WARNING,
-            code="never-settles",
-            location=place,
-            text="the rule changes its own result again, each time it runs",
+        yield warning(
+            "never-settles", place, "the rule changes its own result again, each time it runs"
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.dialects.finding import Finding, Guard, Level
+from reconciler.dialects.finding import Finding, Guard, refusal
 from reconciler.dialects.kyverno.lint.patches import drawn, written
 from reconciler.engine.program import Program
 from reconciler.languages.jmespath import braces
@@ -33,7 +33,7 @@ def _of_mutate(mutate: Any, place: str, guard: Guard) -> Iterator[Finding]:
         return
     for where, field in (*_merged(mutate, place), *_operated(mutate, place)):
         if reason := guard.of_field(field):
-            yield _refusal("guarded-metadata", where, reason)
+            yield refusal("guarded-metadata", where, reason, _CURE)
     blocks = mutate.get("foreach")
     for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
         yield from _of_mutate(block, f"{place}.foreach[{index}]", guard)
@@ -71,7 +71,7 @@ def _of_calls(value: Any, place: str, guard: Guard) -> Iterator[Finding]:
             where = f"{place}.{key}"
             if key == "apiCall" and isinstance(item, Mapping):
                 if reason := _why_refused(item, guard):
-                    yield _refusal("protected-call", where, reason)
+                    yield refusal("protected-call", where, reason, _CURE)
             else:
                 yield from _of_calls(item, where, guard)
 
@@ -84,7 +84,3 @@ def _why_refused(call: Mapping[str, Any], guard: Guard) -> str:
     if known != path and method != "GET":
         return ""  # The guard checks the resolved path when the call is made.
     return guard.of_call(method, known)
-
-
-def _refusal(code: str, place: str, text: str) -> Finding:
-    return Finding(level=Level.ERROR, code=code, location=place, text=text, cure=_CURE)

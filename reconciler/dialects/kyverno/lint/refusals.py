@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects.finding import Finding, Level
+from reconciler.dialects.finding import Finding, refusal
 from reconciler.dialects.kyverno.autogen import ANNOTATION
 from reconciler.dialects.kyverno.jsonpatch import NO_PATH_CURE, PATHS, variable_in_path
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS
@@ -30,11 +30,11 @@ def policy_refusals(policy: Object) -> Iterator[Finding]:
     """Yield findings about the policy as a whole."""
     meta, spec = policy.get("metadata") or {}, policy["spec"]
     if len(str(meta.get("name", ""))) > _MAX_NAME:
-        yield _refusal("long-name", "metadata.name", f"longer than {_MAX_NAME} characters")
+        yield refusal("long-name", "metadata.name", f"longer than {_MAX_NAME} characters")
     annotations = meta.get("annotations")
     controllers = annotations.get(ANNOTATION) if isinstance(annotations, Mapping) else None
     if isinstance(controllers, str) and "all" in (item.strip() for item in controllers.split(",")):
-        yield _refusal(
+        yield refusal(
             "unknown-controller",
             f"metadata.annotations[{ANNOTATION}]",
             "all is not a controller",
@@ -53,7 +53,7 @@ def _without_admission(spec: Mapping[str, Any]) -> Iterator[Finding]:
     ):
         text = "disabling admission processing is only allowed with validation policies"
     if text:
-        yield _refusal("admission-off", "spec.admission", text, "remove the field")
+        yield refusal("admission-off", "spec.admission", text, "remove the field")
 
 
 def rule_refusals(rule: Mapping[str, Any], place: str, *, background: bool) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _variable_paths(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
         for field in PATHS:
             if word in str(fields.get(field, "")):
                 text, place = variable_in_path(str(rule.get("name"))), f"{where}[{index}].{field}"
-                yield _refusal("variable-in-path", place, text, NO_PATH_CURE)
+                yield refusal("variable-in-path", place, text, NO_PATH_CURE)
 
 
 def _cel_preconditions(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
@@ -100,14 +100,14 @@ def _cel_preconditions(rule: Mapping[str, Any], place: str) -> Iterator[Finding]
     ):
         text = "celPrecondition can only be used with validate.cel"
         where = f"{place}.celPreconditions"
-        yield _refusal("cel-preconditions", where, text, "use preconditions")
+        yield refusal("cel-preconditions", where, text, "use preconditions")
 
 
 def _background_variables(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
     for where, text in _texts(rule.get("mutate"), f"{place}.mutate"):
         for variable in braces.find(text, passes=len(text)):
             if _OF_USER.search(variable.body):
-                yield _refusal(
+                yield refusal(
                     "user-in-background",
                     where,
                     "only select variables are allowed in background mode. Set"
@@ -128,7 +128,7 @@ def match_refusals(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
     if all(
         decide(any(_covers(item, one) for one in group) for item in excluded) for group in groups
     ):
-        yield _refusal(
+        yield refusal(
             "empty-match",
             f"{place}.exclude",
             "Rule is matching an empty set: exclude covers all that match matches",
@@ -191,7 +191,3 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _texts(item, f"{place}[{index}]")
-
-
-def _refusal(code: str, place: str, text: str, cure: str = "") -> Finding:
-    return Finding(level=Level.ERROR, code=code, location=place, text=text, cure=cure)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reconciler.api.meta import split_api_version
-from reconciler.dialects.finding import Finding, Level, Scope
+from reconciler.dialects.finding import Finding, Level, Scope, note, refusal, warning
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.rights import OWN_NAME, constant, is_field
 from reconciler.dialects.kyverno.targets import Target
@@ -35,20 +35,18 @@ def _reach(
     home, shown = program.origin.namespace, kind or "object of the kind"
     if namespaced is False:
         if home or target.namespace is not None:
-            yield Finding(
-                level=Level.ERROR,
-                code="cluster-scoped-target",
-                location=target.location,
-                text=f"{shown} is cluster-scoped, so no namespace contains such an object",
-                cure="use a ClusterPolicy" if home else "remove the namespace of the target",
+            yield refusal(
+                "cluster-scoped-target",
+                target.location,
+                f"{shown} is cluster-scoped, so no namespace contains such an object",
+                "use a ClusterPolicy" if home else "remove the namespace of the target",
             )
         elif target.name is None and target.selector is None and target.uid is None:
-            yield Finding(
-                level=Level.NOTE,
-                code="every-object",
-                location=target.location,
-                text=f"the target is every {shown} of the cluster",
-                cure="give a name or a selector, unless all of them are meant",
+            yield note(
+                "every-object",
+                target.location,
+                f"the target is every {shown} of the cluster",
+                "give a name or a selector, unless all of them are meant",
             )
         return
     if home or target.namespace is not None or target.uid is not None:
@@ -73,19 +71,17 @@ def _own_kind(program: Program, target: Target, api_version: str, kind: str) -> 
         return
     itself = is_field(target.name, OWN_NAME) or is_field(target.uid, _OWN_UID)
     if itself and any("DELETE" in item.operations for item in scopes):
-        yield Finding(
-            level=Level.WARNING,
-            code="deleted-target",
-            location=target.location,
-            text="the target is the trigger itself, which no longer exists after a DELETE",
-            cure="do not list DELETE in the operations of match, or name another target",
+        yield warning(
+            "deleted-target",
+            target.location,
+            "the target is the trigger itself, which no longer exists after a DELETE",
+            "do not list DELETE in the operations of match, or name another target",
         )
     elif program.skip_background and any("*" not in item.selector.kind for item in scopes):
-        yield Finding(
-            level=Level.NOTE,
-            code="trigger-is-target",
-            location=target.location,
-            text=f"{kind} is trigger and target of the rule; what the rule writes does not fire it"
+        yield note(
+            "trigger-is-target",
+            target.location,
+            f"{kind} is trigger and target of the rule; what the rule writes does not fire it"
             " again",
         )
     elif not program.skip_background:
