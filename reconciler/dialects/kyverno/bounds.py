@@ -27,18 +27,19 @@ MAX_REFERENCES: Final = 200
 
 _SHOWN: Final = 6
 """Steps of the path to a value that is too deep; the whole path would fill the message."""
+_SPEC: Final = "spec"
 _TEXT_PATCH: Final = "patchesJson6902"
 
 
-def check_bounds(spec: Any, location: str) -> None:
+def check_bounds(spec: Any) -> None:
     """Refuse an object that is too large or too deep to be compiled.
 
     Raises:
         InvalidPolicy: With the limit, and the location where it is exceeded.
     """
-    count = _Count(location)
+    count = _Count()
     patches: list[tuple[Path, str]] = []
-    for steps, value in _walk(spec, location):
+    for steps, value in _walk(spec):
         count.add(steps)
         if isinstance(value, str):
             count.add_text(steps, value)
@@ -53,9 +54,8 @@ def check_bounds(spec: Any, location: str) -> None:
 
 @dataclass(slots=True)
 class _Count:
-    """The counts so far for an object at a location."""
+    """The counts so far."""
 
-    location: str
     values: int = 0
     variables: int = 0
     characters: int = 0
@@ -68,7 +68,7 @@ class _Count:
             raise self.too_many(steps)
 
     def add_text(self, steps: Path, text: str) -> None:
-        at = place(self.location, steps)
+        at = place(_SPEC, steps)
         self.references += text.count("$(")
         if self.references > MAX_REFERENCES:
             reason = (
@@ -102,10 +102,10 @@ class _Count:
             f"including those here, there are more than {MAX_VALUES} values; those that YAML"
             " aliases repeat count each time"
         )
-        return InvalidPolicy(place(self.location, steps), reason)
+        return InvalidPolicy(place(_SPEC, steps), reason)
 
 
-def _walk(spec: Any, location: str) -> Iterator[tuple[Path, Any]]:
+def _walk(spec: Any) -> Iterator[tuple[Path, Any]]:
     """Yield every value with its path, and keys that contain variables.
 
     Raises:
@@ -118,7 +118,7 @@ def _walk(spec: Any, location: str) -> Iterator[tuple[Path, Any]]:
         if not isinstance(value, Mapping | list):
             continue
         if depth >= MAX_DEPTH:
-            shown = place(location, steps[:_SHOWN])
+            shown = place(_SPEC, steps[:_SHOWN])
             raise InvalidPolicy(shown, f"the value is nested deeper than {MAX_DEPTH} levels")
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for step, item in items:

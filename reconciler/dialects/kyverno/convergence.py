@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
-from reconciler.dialects.kyverno.pattern import Anchor, AnchorKind, matches, parse_anchor
+from reconciler.dialects.kyverno.pattern import (
+    Anchor,
+    AnchorKind,
+    has_anchor,
+    matches,
+    parse_anchor,
+)
 from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import Scope
 from reconciler.engine.outcome import Convergence
@@ -115,7 +121,7 @@ class _Part:
             # A value below a condition is written, except for nested conditions.
             if anchor is None or anchor.kind is AnchorKind.ADD_IF_ABSENT or nested:
                 sets[key] = text
-        template = bool(asks) or any(map(_has_anchors, element.values()))
+        template = bool(asks) or any(map(has_anchor, element.values()))
         return cls(asks=frozenset(asks), wants=wants, sets=sets, template=template)
 
     def meets(self, other: "_Part") -> bool:
@@ -135,12 +141,3 @@ class _Part:
             wanted is not None and text is not None and not matches(text, wanted)
             for wanted, text in both
         )
-
-
-def _has_anchors(patch: Any) -> bool:
-    """Return whether a part of a patch contains an anchor."""
-    if isinstance(patch, list):
-        return any(map(_has_anchors, patch))
-    if not isinstance(patch, Mapping):
-        return False
-    return any(anchor or _has_anchors(value) for _, anchor, value in _fields(patch))

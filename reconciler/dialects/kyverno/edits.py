@@ -7,12 +7,16 @@ from typing import Any
 
 from reconciler.dialects.kyverno import convergence
 from reconciler.dialects.kyverno.anchors import compile_strategic
-from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.entries import ElementEntry
 from reconciler.dialects.kyverno.jsonpatch import decode
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
-from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.dialects.kyverno.variables import (
+    Scope,
+    check_expression,
+    checked_conditions,
+    checked_template,
+)
 from reconciler.engine import reading
 from reconciler.engine.context import NOTHING_BOUND
 from reconciler.engine.outcome import Convergence

@@ -52,40 +52,27 @@ class VariableEntry:
     def evaluate(self, context: Context) -> Any:
         """Return the value, which must not be null."""
         default = None if self.default is None else self.default.render(context)
-        if self.value is None:
-            found = self._search(context, default)
-            found = default if found is None else found
-        else:
-            found = self.value.render(context)
-            if self.path is not None:
-                found = self._search_in(context, found, default)
+        value = None if self.value is None else self.value.render(context)
+        found = value if self.path is None else self._search(self.path, context, value, default)
+        if found is None and self.value is None:
+            found = default
         if found is None:
             msg = f"failed to add context entry for variable {self.name} since it evaluated to nil"
             raise EvaluationError(msg).bare("it evaluated to nil")
         return found
 
-    def _search(self, context: Context, default: Any) -> Any:
-        expression = _expression(self.path, context, self.name)
+    def _search(self, path: Template, context: Context, value: Any, default: Any) -> Any:
+        expression = _expression(path, context, self.name)
         try:
-            return context.search(expression)
-        except EvaluationError as error:
-            if default is not None:
-                return default
-            raise self._failed(expression, error) from error
-
-    def _search_in(self, context: Context, value: Any, default: Any) -> Any:
-        expression = _expression(self.path, context, self.name)
-        try:
+            if self.value is None:
+                return context.search(expression)
             return expression.search(value, context.allowance)
         except EvaluationError as error:
             if default is not None:
                 return default
-            raise self._failed(expression, error) from error
-
-    def _failed(self, expression: Expression, error: EvaluationError) -> EvaluationError:
-        return EvaluationError(
-            f"failed to apply jmespath {expression.source} to variable {self.name}: {error}"
-        )
+            raise EvaluationError(
+                f"failed to apply jmespath {expression.source} to variable {self.name}: {error}"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +143,7 @@ class ApiCallEntry:
             if self.default is not None:
                 return self.default
             raise
-        if self.path is None:
-            return found
-        expression = _expression(self.path, context, self.name)
-        return expression.search(found, context.allowance)
+        return _part(found, self.path, context, self.name)
 
     def _call(self, context: Context) -> Mapping[str, Any]:
         call = self.call.render(context)
@@ -189,9 +173,7 @@ class GlobalEntry:
         """Return the data, or the part of it that the path selects."""
         load = GlobalLoad(name=_text(self.reference, context))
         found = answer_to(load, context.loads, f"failed to fetch entry key={load.name}")
-        if self.path is None:
-            return found
-        return _expression(self.path, context, self.name).search(found, context.allowance)
+        return _part(found, self.path, context, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +264,14 @@ def _bound(entry: Entry, context: Context) -> Any:
     return evaluate
 
 
-def _expression(path: Template | None, context: Context, name: str) -> Expression:
-    source = "" if path is None else _text(path, context)
+def _part(found: Any, path: Template | None, context: Context, name: str) -> Any:
+    if path is None:
+        return found
+    return _expression(path, context, name).search(found, context.allowance)
+
+
+def _expression(path: Template, context: Context, name: str) -> Expression:
+    source = _text(path, context)
     try:
         return compile_expression(source, location=name)
     except InvalidPolicy as error:

@@ -7,7 +7,7 @@ from reconciler.api.meta import ANNOTATION_EXCEPTS, GROUPS, Object, split_api_ve
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.match import compile_match
 from reconciler.dialects.kyverno.preconditions import Conditions, compile_conditions
-from reconciler.dialects.kyverno.projection import find_projection
+from reconciler.dialects.kyverno.readers import find_projection
 from reconciler.engine import reading
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.program import Projection
@@ -38,7 +38,7 @@ def compile_exception(obj: Object) -> PolicyException:
     if not isinstance(meta, Mapping):
         raise InvalidPolicy("metadata", "expected an object with a name")
     with ErrorList() as errors:
-        check_bounds(obj.get("spec"), "spec")
+        check_bounds(obj.get("spec"))
         spec = reading.mapping(obj.get("spec"), "spec", allowed=_FIELDS, errors=errors)
         background = spec.get("background", True)
         if not isinstance(background, bool):
@@ -61,7 +61,7 @@ def compile_exception(obj: Object) -> PolicyException:
         ),
         matcher=matcher,
         conditions=conditions,
-        projection=find_projection((), conditions, (), ()).joined(
+        projection=find_projection(conditions.templates if conditions else ()).joined(
             Projection(object=matcher.needs.annotations)
         ),
         background=background,

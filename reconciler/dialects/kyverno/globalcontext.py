@@ -78,7 +78,7 @@ def compile_entry(entry: Object) -> CompiledEntry:
         raise InvalidPolicy("metadata", "expected an object with a name")
     name = str(meta.get("name", ""))
     with ErrorList() as errors:
-        check_bounds(entry.get("spec"), "spec")
+        check_bounds(entry.get("spec"))
         return _compile(entry, name, errors)
 
 

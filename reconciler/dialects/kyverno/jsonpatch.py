@@ -124,7 +124,7 @@ def decode(text: str, *, location: str, rule: str = "") -> Decoded:
     Raises:
         InvalidPolicy: The text cannot be parsed, or a part without variables is invalid.
     """
-    words = _Words(prefix=_unused_word(text))
+    words = _Words(prefix=unused_word(text))
     drawn = parse_operations(_with_words(text, words, location), location=location)
     if rule:
         _check_paths(drawn, words, location, rule)
@@ -176,7 +176,7 @@ def count_values(text: str, *, most: int) -> int:
         TooManyValues: There are more than `most`; no more than these were built.
     """
     try:
-        drawn = _with_words(text, _Words(prefix=_unused_word(text)), "")
+        drawn = _with_words(text, _Words(prefix=unused_word(text)), "")
         if drawn.startswith("["):
             return sum(1 for _ in walk(orjson.loads(drawn)))
         return sum(1 for _ in walk(decode_yaml(drawn, depth=MAX_DEPTH, values=most)))
@@ -186,7 +186,8 @@ def count_values(text: str, *, most: int) -> int:
         return 0
 
 
-def _unused_word(text: str) -> str:
+def unused_word(text: str) -> str:
+    """Return a word that a text does not contain, to stand for its variables."""
     word = "variable"
     while word in text:
         word += "x"

@@ -6,7 +6,6 @@ from typing import Any
 
 from reconciler.api.rights import Need, TargetNeed
 from reconciler.dialects.kyverno.entries import Entry, GlobalEntry, VariableEntry, with_entries
-from reconciler.dialects.kyverno.images import with_images
 from reconciler.dialects.kyverno.match import Matcher
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, merges
 from reconciler.dialects.kyverno.naming import is_named_by_content
@@ -22,6 +21,7 @@ from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Program
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import EvaluationError
+from reconciler.languages.jmespath.images import find_images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +141,19 @@ def _blocks(edits: tuple[Edit, ...]) -> Iterator[ForeachEdit]:
         if isinstance(edit, ForeachEdit):
             yield edit
             yield from _blocks(edit.edits)
+
+
+def with_images(context: Context) -> Context:
+    """Return a context that has ``images`` if the object runs containers.
+
+    They are computed from ``request.object`` when they are read and not bound.
+    """
+    return context.derive("images", _images)
+
+
+def _images(data: Mapping[str, Any]) -> Any:
+    request = data.get("request")
+    return find_images(request.get("object")) if isinstance(request, dict) else None
 
 
 def parts_of(program: Program) -> KyvernoRule:

@@ -206,7 +206,7 @@ def _compare_map(
         if result is not _Result.MATCH:
             return result
     # Nested anchors first: they may decide that the pattern does not apply to this part.
-    plain.sort(key=lambda item: not _has_anchor(item[1], allowance))
+    plain.sort(key=lambda item: not has_anchor(item[1], allowance))
     for key, wanted in plain:
         result = _compare_plain(resource.get(key), wanted, allowance)
         if result is not _Result.MATCH:
@@ -276,17 +276,18 @@ def _join(results: Iterable[_Result]) -> _Result:
     return _Result.SKIP if skipped and not matched else _Result.MATCH
 
 
-def _has_anchor(pattern: Any, allowance: Allowance) -> bool:
+def has_anchor(pattern: Any, allowance: Allowance = UNLIMITED) -> bool:
+    """Return whether a part of a pattern or of a patch contains an anchor."""
     match pattern:
         case dict():
             allowance.spend(STEPS_OF_ELEMENT * len(pattern))
             return any(
-                parse_anchor(key) is not None or _has_anchor(value, allowance)
+                parse_anchor(key) is not None or has_anchor(value, allowance)
                 for key, value in pattern.items()
             )
         case list():
             allowance.spend(STEPS_OF_ELEMENT * len(pattern))
-            return any(_has_anchor(item, allowance) for item in pattern)
+            return any(has_anchor(item, allowance) for item in pattern)
         case _:
             return False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.base import PLACE, wants_existing
-from reconciler.dialects.kyverno.autogen import ANNOTATION, generated, shown
+from reconciler.dialects.kyverno.autogen import ANNOTATION, MAX_NAME, generated, shown
 from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.rule import RuleDefaults, compile_rule, read_flag
 from reconciler.engine import reading
@@ -50,7 +50,6 @@ _RULE_FIELDS = (
 )
 _WEBHOOK_FIELDS = ("failurePolicy", "timeoutSeconds", "matchConditions")
 _MAX_TIMEOUT = 30
-_MAX_NAME = 63
 
 
 def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) -> CompiledPolicy:
@@ -92,7 +91,7 @@ def _compile(policy: Object, errors: ErrorList, *, given: Mapping[str, Given]) -
     if ref.kind == "ClusterPolicy" and ref.namespace:
         reason = "A clusterpolicy should not have the namespace defined"
         errors.add(InvalidPolicy("metadata.namespace", reason))
-    check_bounds(policy.get("spec"), "spec")
+    check_bounds(policy.get("spec"))
     spec = reading.mapping(policy.get("spec"), "spec", allowed=_SPEC_FIELDS, errors=errors)
     rules = _read_rules(spec, errors)
     webhook = errors.attempt(_read_webhook, spec)
@@ -200,8 +199,8 @@ def _read_rules(spec: Mapping[str, Any], errors: ErrorList) -> dict[int, Mapping
 def _read_rule(raw: Any, location: str, names: set[str], errors: ErrorList) -> Mapping[str, Any]:
     rule = reading.mapping(raw, location, allowed=_RULE_FIELDS, errors=errors)
     name = reading.string(rule.get("name"), f"{location}.name")
-    if len(name) > _MAX_NAME:
-        errors.add(InvalidPolicy(f"{location}.name", f"longer than {_MAX_NAME} characters"))
+    if len(name) > MAX_NAME:
+        errors.add(InvalidPolicy(f"{location}.name", f"longer than {MAX_NAME} characters"))
     if name in names:
         errors.add(InvalidPolicy(f"{location}.name", f"Duplicate rule name: '{name}'"))
     names.add(name)

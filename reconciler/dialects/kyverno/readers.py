@@ -1,4 +1,4 @@
-"""The readers of a rule: all of its templates and expressions."""
+"""The readers of a rule: all of its templates and expressions, and what they read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -16,11 +16,13 @@ from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import NOTHING_BOUND
+from reconciler.engine.program import Paths, Projection
 from reconciler.languages.jmespath import Expression, compile_expression
 
 Readers = Iterator[Template | Expression]
 
 _ANYTHING = compile_expression("@")
+_USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})
 
 
 def of_rule(
@@ -97,6 +99,44 @@ def _fixed_texts(entry: Entry) -> tuple[str, ...]:
     path = entry.path if isinstance(entry, VariableEntry) and entry.value is None else None
     parts = path.parts if path is not None and not path.constant else None
     return tuple(part for part in parts or () if isinstance(part, str))
+
+
+def paths_of(readers: Iterable[Template | Expression]) -> Iterator[tuple[str, ...]]:
+    """Yield the context paths that readers read; the empty path where the data decides."""
+    for reader in readers:
+        yield from reader.reads
+        if reader.dynamic:
+            yield ()
+
+
+def find_projection(readers: Iterable[Template | Expression]) -> Projection:
+    """Return what is read of the trigger, for UpdateRequests to record it."""
+    readers = list(readers)
+    return Projection(
+        object=_of_object(readers, "object"),
+        old_object=_of_object(readers, "oldObject"),
+        request=_of_request(readers),
+    )
+
+
+def _of_object(readers: Sequence[Template | Expression], name: str) -> Paths:
+    found: set[tuple[str, ...]] = set()
+    for path in paths_of(readers):
+        if path[:2] == ("request", name):
+            found.add(path[2:])
+        elif path in {(), ("request",)}:
+            found.add(())
+    # The whole pod specification is read for its images.
+    whole = () in found or any("images" in reader.roots for reader in readers)
+    return frozenset({()}) if whole else frozenset(found)
+
+
+def _of_request(readers: Sequence[Template | Expression]) -> frozenset[str] | None:
+    paths = frozenset(paths_of(readers))
+    if not paths.isdisjoint({(), ("request",)}):
+        return None
+    roots = frozenset[str]().union(*(reader.roots for reader in readers))
+    return roots & _USER_ROOTS | {path[1] for path in paths if path[0] == "request"}
 
 
 def functions(readers: Readers) -> frozenset[str]:

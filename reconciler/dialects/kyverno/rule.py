@@ -1,11 +1,10 @@
 """Compilation of one mutate rule to a program; every error has its location."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.meta import ANNOTATION_EXISTING
-from reconciler.dialects.kyverno.conditions import checked_conditions
 from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits, patch_form
 from reconciler.dialects.kyverno.entries import ElementEntry, Entry
@@ -13,11 +12,15 @@ from reconciler.dialects.kyverno.match import compile_match
 from reconciler.dialects.kyverno.mutation import appends
 from reconciler.dialects.kyverno.parts import KyvernoRule
 from reconciler.dialects.kyverno.preconditions import Conditions
-from reconciler.dialects.kyverno.projection import find_projection
-from reconciler.dialects.kyverno.readers import reading_target
+from reconciler.dialects.kyverno.readers import find_projection, paths_of, reading_target
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
-from reconciler.dialects.kyverno.variables import TRIGGER, Scope, checked_template
+from reconciler.dialects.kyverno.variables import (
+    TRIGGER,
+    Scope,
+    checked_conditions,
+    checked_template,
+)
 from reconciler.engine import reading
 from reconciler.engine.given import Given
 from reconciler.engine.match.selectors import compile_selector
@@ -135,8 +138,8 @@ def _program(
         condition=preconditions,
         targets=parts if targets else None,
         mutation=parts,
-        projection=find_projection(entries, preconditions, targets, edits),
-        reads=frozenset(_paths(parts)),
+        projection=find_projection(parts.readers()),
+        reads=frozenset(paths_of(parts.readers())),
         on_policy_change=False,
         # As in Kyverno, where the field only concerns background work that a request triggers.
         skip_background=bool(skip) and not own,
@@ -164,13 +167,6 @@ def _trigger_part(
         checked_conditions, rule.get("preconditions"), f"{location}.preconditions", scope
     )
     return entries, preconditions, scope
-
-
-def _paths(parts: KyvernoRule) -> Iterator[tuple[str, ...]]:
-    for reader in parts.readers():
-        yield from reader.reads
-        if reader.dynamic:
-            yield ()
 
 
 def read_flag(raw: Mapping[str, Any], field: str, location: str, *, default: bool) -> bool:
@@ -270,13 +266,6 @@ def _target(
     )
 
 
-def _text(fields: Mapping[str, Any], field: str, location: str, scope: Scope) -> Template:
-    value = fields[field]
-    if not isinstance(value, str):
-        raise InvalidPolicy(f"{location}.{field}", "expected a string, put the value in quotes")
-    return checked_template(value, f"{location}.{field}", scope)
-
-
 def _selector(raw: Any, location: str, scope: Scope) -> Template | None:
     if raw is None:
         return None
@@ -289,5 +278,10 @@ def _selector(raw: Any, location: str, scope: Scope) -> Template | None:
 def _optional(
     fields: Mapping[str, Any], field: str, location: str, scope: Scope
 ) -> Template | None:
+    value = fields.get(field)
     # Users of Kyverno write an empty field for an absent one.
-    return None if fields.get(field) in (None, "") else _text(fields, field, location, scope)
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str):
+        raise InvalidPolicy(f"{location}.{field}", "expected a string, put the value in quotes")
+    return checked_template(value, f"{location}.{field}", scope)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.dialects.kyverno.entries import ElementEntry
+from reconciler.dialects.kyverno.preconditions import Conditions, compile_conditions
 from reconciler.dialects.kyverno.template import Template, compile_template
 from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.languages.jmespath import Expression
@@ -96,6 +97,18 @@ def checked_template(
     check = partial(check_expression, scope=scope)
     at = () if mirrors else None
     return compile_template(document, location=location, at=at, within=within, check=check)
+
+
+def checked_conditions(raw: Any, location: str, scope: Scope) -> Conditions | None:
+    """Return compiled conditions, which use only names in their scope; None for null.
+
+    Raises:
+        InvalidPolicy: They are malformed, or use an unknown name.
+    """
+    if raw is None:
+        return None
+    check = partial(check_expression, scope=scope)
+    return compile_conditions(raw, location=location, check=check)
 
 
 def check_expression(expression: Expression, location: str, scope: Scope) -> None:

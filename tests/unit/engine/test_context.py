@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.dialects.kyverno.images import with_images
+from reconciler.dialects.kyverno.parts import with_images
 from reconciler.engine.context import Context, request_context, service_account
 from reconciler.languages.jmespath import MissingKey, compile_expression
 

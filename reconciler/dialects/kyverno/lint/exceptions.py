@@ -5,11 +5,10 @@ from collections.abc import Set as AbstractSet
 
 from reconciler.api.meta import Object
 from reconciler.dialects.finding import Finding, invalid, note, warning
+from reconciler.dialects.kyverno.autogen import PREFIXES
 from reconciler.dialects.kyverno.exception import compile_exception
 from reconciler.engine.values.wildcard import compile_wildcard
 from reconciler.errors import InvalidPolicy
-
-_GENERATED = "autogen-"
 
 
 def lint_exception(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> tuple[Finding, ...]:
@@ -39,7 +38,7 @@ def _unknown(obj: Object, rules: Mapping[str, AbstractSet[str]]) -> Iterator[Fin
             )
             continue
         for number, name in enumerate(item["ruleNames"]):
-            if not name.startswith(_GENERATED) and not any(
+            if not name.startswith(PREFIXES) and not any(
                 map(compile_wildcard(name), rules[policy])
             ):
                 yield warning(

@@ -9,15 +9,19 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.dialects.finding import Finding, refusal
-from reconciler.dialects.kyverno.autogen import ANNOTATION
-from reconciler.dialects.kyverno.jsonpatch import NO_PATH_CURE, PATHS, variable_in_path
+from reconciler.dialects.kyverno.autogen import ANNOTATION, MAX_NAME
+from reconciler.dialects.kyverno.jsonpatch import (
+    NO_PATH_CURE,
+    PATHS,
+    unused_word,
+    variable_in_path,
+)
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.engine.values import wildcard
 from reconciler.errors import InvalidPolicy
 from reconciler.languages.jmespath import braces
 
-_MAX_NAME = 63
 _CHANGING = ("mutate", "generate", "verifyImages")
 """Kinds of rules that do more than validate objects."""
 _OF_USER = re.compile(
@@ -29,8 +33,8 @@ _OF_USER = re.compile(
 def policy_refusals(policy: Object) -> Iterator[Finding]:
     """Yield findings about the policy as a whole."""
     meta, spec = policy.get("metadata") or {}, policy["spec"]
-    if len(str(meta.get("name", ""))) > _MAX_NAME:
-        yield refusal("long-name", "metadata.name", f"longer than {_MAX_NAME} characters")
+    if len(str(meta.get("name", ""))) > MAX_NAME:
+        yield refusal("long-name", "metadata.name", f"longer than {MAX_NAME} characters")
     annotations = meta.get("annotations")
     controllers = annotations.get(ANNOTATION) if isinstance(annotations, Mapping) else None
     if isinstance(controllers, str) and "all" in (item.strip() for item in controllers.split(",")):
@@ -77,9 +81,7 @@ def _variable_paths(rule: Mapping[str, Any], place: str) -> Iterator[Finding]:
     text = mutate.get("patchesJson6902") if isinstance(mutate, Mapping) else None
     if not isinstance(text, str) or "{{" not in text:
         return
-    word = "variable"
-    while word in text:
-        word += "x"
+    word = unused_word(text)
     where = f"{place}.mutate.patchesJson6902"
     try:
         drawn = parse_operations(braces.replace(text, lambda _: word), location=where)

@@ -1,10 +1,10 @@
 """One filter of match or exclude, of which all given parts must hold."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from reconciler.dialects.kyverno.match.users import compile_user_checks
+from reconciler.dialects.kyverno.match.users import Answer, Check, compile_user_checks
 from reconciler.engine import reading
 from reconciler.engine.match.kinds import KindSelector, KindTable, parse_kind
 from reconciler.engine.match.selectors import LabelSelector, compile_selector, pair_predicate
@@ -35,17 +35,7 @@ _LONGEST_PATTERN: Final = 4_096
 _PATTERN: Final = 40
 """Steps to match a short pattern."""
 
-Answer = bool | None  # None: not known yet
 Section = Literal["match", "exclude", "exception"]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A part of a filter, with the reasons to report when it fails or is undecided."""
-
-    predicate: Callable[[Subject], Answer]
-    failure: str
-    pending: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +128,7 @@ def compile_filter(raw: Any, location: str, *, section: Section, user_info: bool
         namespace_selector = errors.attempt(_read_selector, resources, "namespaceSelector", place)
         operations = errors.attempt(_read_operations, resources, place) or ()
         annotations = errors.attempt(_read_annotations, resources, f"{place}.annotations")
-        user_checks = tuple(
-            Check(predicate, failure, pending)
-            for predicate, failure, pending in compile_user_checks(
-                fields, location=location, allowed=user_info
-            )
-        )
+        user_checks = tuple(compile_user_checks(fields, location=location, allowed=user_info))
     return Filter(
         operations=operations,
         kinds=kinds,

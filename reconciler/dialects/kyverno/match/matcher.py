@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from reconciler.dialects.kyverno.match.filters import (
     FILTER_FIELDS,
-    Answer,
     Filter,
     Section,
     compile_filter,
     kinds_reason,
 )
+from reconciler.dialects.kyverno.match.users import Answer
 from reconciler.engine import reading
 from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds, Pair, PairSets
 from reconciler.engine.match.selectors import LabelSelector
@@ -76,7 +76,7 @@ class Matcher:
     _kind_names: frozenset[str] | None
     _lists_delete: bool
     _other_kind: Verdict
-    _needs: MatchNeeds
+    needs: MatchNeeds
 
     def evaluate(self, subject: Subject) -> Verdict:
         """Return whether the rule applies to a subject.
@@ -140,11 +140,6 @@ class Matcher:
     def operations_listed(self) -> bool:
         """Whether a filter of match lists operations."""
         return any(item.operations for item in self._match.filters)
-
-    @property
-    def needs(self) -> MatchNeeds:
-        """The data that match or exclude needs beside the object."""
-        return self._needs
 
     def _literal(self, lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
         if self._match.every:
@@ -216,7 +211,7 @@ def compile_match(
         _kind_names=names,
         _lists_delete=any("DELETE" in item.operations for item in matched.filters),
         _other_kind=Verdict(decision=Decision.NO_MATCH, reasons=(kinds_reason(texts),)),
-        _needs=_needs(matched, excluded),
+        needs=_needs(matched, excluded),
     )
 
 

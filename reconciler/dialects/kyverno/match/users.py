@@ -1,6 +1,7 @@
 """The parts of a filter that match the user of a request."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.engine import reading
@@ -8,7 +9,7 @@ from reconciler.engine.match.subject import Subject, UserInfo
 from reconciler.engine.values import wildcard
 from reconciler.errors import InvalidPolicy, read_each
 
-UserCheck = tuple[Callable[[Subject], bool | None], str, str]
+Answer = bool | None  # None: not known yet
 
 _NOBODY: Final = UserInfo()
 _SUBJECT_KINDS: Final = ("User", "Group", "ServiceAccount")
@@ -16,10 +17,19 @@ _SUBJECT_FIELDS: Final = ("kind", "name", "namespace", "apiGroup")
 _PENDING: Final = "the roles of the user are not known yet"
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A part of a filter, with the reasons to report when it fails or is undecided."""
+
+    predicate: Callable[[Subject], Answer]
+    failure: str
+    pending: str = ""
+
+
 def compile_user_checks(
     raw: Mapping[str, Any], *, location: str, allowed: bool
-) -> Iterable[UserCheck]:
-    """Yield the checks of ``roles``, ``clusterRoles`` and ``subjects``: predicate and reasons.
+) -> Iterator[Check]:
+    """Yield the checks of ``roles``, ``clusterRoles`` and ``subjects``.
 
     Raises:
         InvalidPolicy: A part is malformed, or user information is not allowed here.
@@ -32,43 +42,38 @@ def compile_user_checks(
             raise InvalidPolicy(f"{location}.{field}", reason)
     roles = _read_roles(raw, location)
     if roles:
-        yield (
+        yield Check(
             lambda subject: _overlap(roles, _user(subject).roles),
             "user info does not match roles for the given conditionBlock",
             _PENDING,
         )
     cluster_roles = frozenset(reading.strings(raw.get("clusterRoles"), f"{location}.clusterRoles"))
     if cluster_roles:
-        yield (
+        yield Check(
             lambda subject: _overlap(cluster_roles, _user(subject).cluster_roles),
             "user info does not match clustersRoles for the given conditionBlock",
             _PENDING,
         )
     subjects = _read_subjects(raw, location)
     if subjects:
-        accepts = compile_subjects(subjects)
-        yield (
+        accepts = _compile_subjects(subjects)
+        yield Check(
             lambda subject: accepts(_user(subject)),
             "user info does not match subject for the given conditionBlock",
-            "",
         )
 
 
-def compile_subjects(subjects: Iterable[Mapping[str, Any]]) -> Callable[[UserInfo], bool]:
-    """Compile RBAC subjects to a predicate; a subject of an unknown kind never matches."""
+def _compile_subjects(subjects: Iterable[Mapping[str, Any]]) -> Callable[[UserInfo], bool]:
     users: list[str] = []
     groups: list[str] = []
     for subject in subjects:
-        match subject.get("kind"):
+        match subject["kind"]:
             case "User":
-                users.append(subject.get("name", ""))
+                users.append(subject["name"])
             case "Group":
-                groups.append(subject.get("name", ""))
-            case "ServiceAccount":
-                name = f"{subject.get('namespace', '')}:{subject.get('name', '')}"
-                users.append(f"system:serviceaccount:{name}")
+                groups.append(subject["name"])
             case _:
-                pass
+                users.append(f"system:serviceaccount:{subject['namespace']}:{subject['name']}")
     fits_user, fits_group = wildcard.compile_any(users), wildcard.compile_any(groups)
     return lambda user: fits_user(user.username) or any(map(fits_group, user.groups))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.dialects.kyverno.images import with_images
+from reconciler.dialects.kyverno.parts import with_images
 from reconciler.dialects.kyverno.template import compile_template
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
