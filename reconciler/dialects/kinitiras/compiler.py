@@ -11,16 +11,13 @@ from reconciler.dialects.base import Unchanged, failure_policy_of, wants_existin
 from reconciler.dialects.kinitiras.cue import CueProgram
 from reconciler.dialects.kinitiras.labelled import Labelled, read_label
 from reconciler.dialects.kinitiras.parts import Names, Refusal
-from reconciler.dialects.kinitiras.rule import OverrideRule, Spec, ValidateRule, read_spec
+from reconciler.dialects.kinitiras.rule import Rule, read_spec
 from reconciler.dialects.kinitiras.scope import Scope
-from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine.itself import on_existing
 from reconciler.engine.program import FAIL, CompiledPolicy, Origin, Phase, Program, Projection
 from reconciler.errors import InvalidPolicy
 
 _SECONDS: Final = 3
-_PATCHED: Final = ("CREATE", "UPDATE")
-"""Requests of other operations carry no object to change."""
 _OBJECT, _OLD = ("request", "object"), ("request", "oldObject")
 _PROJECTION: Final = Projection(
     object=frozenset({()}),
@@ -45,12 +42,12 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
     """
     ref, meta = policy_ref(policy), policy["metadata"]
     validates = ref.kind == CLUSTER_VALIDATE_POLICIES.kind
-    spec = read_spec(policy.get("spec"), validates=validates, home=ref.namespace)
+    selectors, rules = read_spec(policy.get("spec"), validates=validates, home=ref.namespace)
     label = read_label(policy)
     uid, generation = str(meta.get("uid", "")), int(meta.get("generation") or 0)
     field = "validateRules" if validates else "overrideRules"
     programs: list[Program] = []
-    for index, rule in enumerate(spec.rules):
+    for index, rule in enumerate(rules):
         origin = Origin(
             dialect=dialect,
             policy=ref,
@@ -60,12 +57,11 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
             location=f"spec.{field}[{index}]",
             selectors="spec.resourceSelectors",
         )
-        operations = _operations(rule)
-        scope = Scope(namespace=ref.namespace, selectors=spec.selectors, operations=operations)
-        if operations:
+        scope = Scope(namespace=ref.namespace, selectors=selectors, operations=rule.operations)
+        if rule.operations:
             programs.append(_program(rule, origin, scope, label))
     wanted = wants_existing(policy)
-    existing = _on_existing(policy, spec, programs) if wanted else ()
+    existing = _on_existing(policy, programs) if wanted else ()
     return CompiledPolicy(
         ref=ref,
         uid=uid,
@@ -74,32 +70,24 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
         on_existing=existing,
         failure_policy=failure_policy_of(policy, default=FAIL),
         timeout=_SECONDS,
-        warnings=(*_warnings(spec.rules), *_past(programs if wanted else (), existing)),
+        warnings=(*_warnings(rules), *_past(programs if wanted else (), existing)),
         object_labels=(label,) if label else (),
-        cue=_programs(spec.rules),
+        cue=tuple(
+            (source.location, source.source)
+            for rule in rules
+            for source in rule.sources
+            if isinstance(source, CueProgram)
+        ),
     )
 
 
-def _programs(rules: Sequence[OverrideRule | ValidateRule]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (source.location, source.source)
-        for rule in rules
-        for source in _sources(rule)
-        if isinstance(source, CueProgram)
-    )
-
-
-def _sources(rule: OverrideRule | ValidateRule) -> tuple[Source, ...]:
-    return rule.overriders.sources if isinstance(rule, OverrideRule) else rule.condition.sources
-
-
-def _on_existing(policy: Object, spec: Spec, programs: Sequence[Program]) -> tuple[Program, ...]:
+def _on_existing(policy: Object, programs: Sequence[Program]) -> tuple[Program, ...]:
     """Return the programs for existing objects, of all rules that do not read the old object."""
     if policy["kind"] == CLUSTER_VALIDATE_POLICIES.kind:
         raise InvalidPolicy(
             EXISTING, "validate rules do not apply to existing objects; remove the annotation"
         )
-    if not spec.selectors:
+    if not policy["spec"].get("resourceSelectors"):
         raise InvalidPolicy(
             EXISTING, "it requires resourceSelectors, which select the existing objects"
         )
@@ -121,39 +109,24 @@ def _past(programs: Sequence[Program], existing: Sequence[Program]) -> Iterator[
             )
 
 
-def _operations(rule: OverrideRule | ValidateRule) -> tuple[str, ...]:
-    if isinstance(rule, ValidateRule):
-        return rule.operations
-    return tuple(name for name in rule.operations if name in _PATCHED)
+def _warnings(rules: Sequence[Rule]) -> Iterator[str]:
+    for index, rule in enumerate(rules):
+        if not rule.operations:
+            yield f"spec.overrideRules[{index}] is for operations that change no object"
 
 
-def _warnings(rules: Sequence[OverrideRule | ValidateRule]) -> tuple[str, ...]:
-    return tuple(
-        f"spec.overrideRules[{index}] is for operations that change no object"
-        for index, rule in enumerate(rules)
-        if not _operations(rule)
-    )
-
-
-def _program(
-    rule: OverrideRule | ValidateRule,
-    origin: Origin,
-    scope: Scope,
-    label: tuple[str, str] | None,
-) -> Program:
-    refusal = rule.condition if isinstance(rule, ValidateRule) else None
-    overriders = rule.overriders if isinstance(rule, OverrideRule) else None
-    sources = _sources(rule)
+def _program(rule: Rule, origin: Origin, scope: Scope, label: tuple[str, str] | None) -> Program:
+    refusal, overriders = rule.condition, rule.overriders
     return Program(
         origin=origin,
         phases=frozenset({Phase.VERDICT if refusal else Phase.ADMISSION}),
         match=scope,
-        binding=Names(sources),
+        binding=Names(rule.sources),
         condition=Labelled(label=label, rest=refusal) if label else refusal,
         targets=None,
         mutation=overriders or Unchanged(),
         projection=_PROJECTION,
-        reads=frozenset({_OBJECT}).union(*(source.reads for source in sources)),
+        reads=frozenset({_OBJECT}).union(*(source.reads for source in rule.sources)),
         on_policy_change=False,
         skip_background=False,
         appends=overriders is not None and overriders.appends,

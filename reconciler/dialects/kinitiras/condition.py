@@ -8,6 +8,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from typing_extensions import override
+
 from reconciler.dialects.kinitiras.texts import ABSENT, read_number, read_text
 from reconciler.dialects.kinitiras.values import (
     Constant,
@@ -68,46 +70,47 @@ class Refuses(Condition, Protocol):
         """The sources of the values that the condition reads."""
         ...
 
+    @property
+    @override
+    def roots(self) -> frozenset[str]:
+        return frozenset({"request"})
+
+    @property
+    @override
+    def reads(self) -> frozenset[tuple[str, ...]]:
+        return frozenset().union(*(source.reads for source in self.sources))
+
     def reason(self, context: Context) -> str:
         """Return the message of the refusal."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstOf:
+class FirstOf(Refuses):
     """Several conditions, each of which refuses a request by itself."""
 
     conditions: tuple[Refuses, ...]
 
     @property
-    def roots(self) -> frozenset[str]:
-        """The top-level names that the conditions read."""
-        return frozenset().union(*(item.roots for item in self.conditions))
-
-    @property
-    def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths that the conditions read."""
-        return frozenset().union(*(item.reads for item in self.conditions))
-
-    @property
+    @override
     def sources(self) -> tuple[Source, ...]:
-        """The sources of all conditions."""
         return tuple(source for item in self.conditions for source in item.sources)
 
+    @override
     def evaluate(self, context: Context) -> ConditionResult:
         """Return the first result that refuses the request, or else the last result."""
         *first, last = self.conditions
         results = (item.evaluate(context) for item in first)
         return next((item for item in results if item.passed), None) or last.evaluate(context)
 
+    @override
     def reason(self, context: Context) -> str:
-        """Return the message of the first condition that refuses."""
         refusing = (item for item in self.conditions if item.evaluate(context).passed)
         return next(refusing).reason(context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedWhen:
+class RefusedWhen(Refuses):
     """A comparison that refuses requests; see `reconciler.engine.ports.Condition`.
 
     Attributes:
@@ -126,21 +129,11 @@ class RefusedWhen:
     allows: bool
     text: str
 
-    @property
-    def roots(self) -> frozenset[str]:
-        """The top-level name of the request."""
-        return frozenset({"request"})
-
-    @property
-    def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths that the two sides read."""
-        return frozenset().union(*(source.reads for source in self.sources))
-
+    @override
     def reason(self, context: Context) -> str:
-        """Return the message of the refusal."""
-        del context
         return self.text
 
+    @override
     def evaluate(self, context: Context) -> ConditionResult:
         """Return whether the request is refused.
 
@@ -158,8 +151,8 @@ class RefusedWhen:
         return ConditionResult(passed=False, message=f"{self.data.path.text} {sign}: {fits}")
 
     @property
+    @override
     def sources(self) -> tuple[Source, ...]:
-        """The sources of the values that are compared."""
         if self.wanted is None or self.condition in _EXISTENCE:
             return (self.data,)
         return (self.data, self.wanted)

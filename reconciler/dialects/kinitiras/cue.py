@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from typing_extensions import override
+
 from reconciler.api.rights import Need, ReadNeed
+from reconciler.dialects.kinitiras.condition import Refuses
 from reconciler.dialects.kinitiras.texts import read_text
 from reconciler.engine.context import Context
 from reconciler.engine.loads import CueLoad, answer_to
@@ -112,8 +115,8 @@ def _wrong(text: str) -> EvaluationError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedByProgram:
-    """A CUE program that refuses requests; see `reconciler.engine.ports.Condition`.
+class RefusedByProgram(Refuses):
+    """A CUE program that refuses requests.
 
     Attributes:
         allows: The rule refuses requests that the program does not refuse, and no others.
@@ -123,26 +126,18 @@ class RefusedByProgram:
     allows: bool = False
 
     @property
-    def roots(self) -> frozenset[str]:
-        """The top-level name of the request."""
-        return frozenset({"request"})
-
-    @property
-    def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths of the program's input."""
-        return self.program.reads
-
-    @property
+    @override
     def sources(self) -> tuple[CueProgram, ...]:
-        """The program."""
         return (self.program,)
 
+    @override
     def evaluate(self, context: Context) -> ConditionResult:
         """Return whether the request is refused, for which ``valid`` must be false."""
         refused = self._verdict(context).get("valid", True) is self.allows
         message = f"valid is not {str(self.allows).lower()}"
         return ConditionResult(passed=refused, message="" if refused else message)
 
+    @override
     def reason(self, context: Context) -> str:
         """Return the reason that the program gives, or a default."""
         return str(self._verdict(context).get("reason") or "it is refused")

@@ -1,6 +1,5 @@
 """The reader of the policies' fields."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -11,6 +10,7 @@ from reconciler.dialects.kinitiras.origin import read_origin
 from reconciler.dialects.kinitiras.parts import Overriders
 from reconciler.dialects.kinitiras.selectors import Selector, read_selector
 from reconciler.dialects.kinitiras.template import read_template
+from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine import reading
 from reconciler.engine.patch.rfc6902 import Operation, compile_operations
 from reconciler.errors import ErrorList, InvalidPolicy
@@ -18,41 +18,36 @@ from reconciler.errors import ErrorList, InvalidPolicy
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _EVERY: Final = "*"
 _CONNECT: Final = "CONNECT"
+_PATCHED: Final = ("CREATE", "UPDATE")
+"""Requests of other operations carry no object to change."""
 _OVERRIDERS: Final = ("plaintext", "cue", "template", "renderedCue", "origin")
 _VALIDATORS: Final = ("targetOperations", "cue", "template", "renderedCue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverrideRule:
-    """A rule that changes objects."""
-
-    operations: tuple[str, ...]
-    overriders: Overriders
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateRule:
-    """A rule that refuses requests."""
-
-    operations: tuple[str, ...]
-    condition: Refuses
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """The specification of a policy.
+class Rule:
+    """A rule, which either changes objects or refuses requests.
 
     Attributes:
-        selectors: Without selectors, everything is selected.
-        rules: In the order of the policy.
+        operations: Those for which it acts; empty where it would only change requests without
+            an object.
     """
 
-    selectors: tuple[Selector, ...]
-    rules: tuple[OverrideRule | ValidateRule, ...]
+    operations: tuple[str, ...]
+    overriders: Overriders | None = None
+    condition: Refuses | None = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the values that it reads."""
+        part = self.overriders or self.condition
+        return part.sources if part else ()
 
 
-def read_spec(raw: Any, *, validates: bool, home: str) -> Spec:
-    """Read the specification of a policy.
+def read_spec(
+    raw: Any, *, validates: bool, home: str
+) -> tuple[tuple[Selector, ...], tuple[Rule, ...]]:
+    """Return the selectors of a policy, without which everything is selected, and its rules.
 
     Args:
         raw: As decoded.
@@ -63,9 +58,7 @@ def read_spec(raw: Any, *, validates: bool, home: str) -> Spec:
         InvalidPolicy: The policy is invalid; it holds all errors with their locations.
     """
     name = "validateRules" if validates else "overrideRules"
-    read: Callable[[Any, str], OverrideRule | ValidateRule] = (
-        _read_validation if validates else partial(_read_override, home=home)
-    )
+    read = _read_validation if validates else partial(_read_override, home=home)
     with ErrorList() as errors:
         allowed = ("resourceSelectors", name)
         fields = reading.mapping(raw, "spec", allowed=allowed, errors=errors)
@@ -74,7 +67,7 @@ def read_spec(raw: Any, *, validates: bool, home: str) -> Spec:
         rules = errors.attempt(each, read, fields.get(name), f"spec.{name}")
         if not rules and not len(errors):
             errors.add(InvalidPolicy(f"spec.{name}", "expected at least one rule"))
-    return Spec(selectors=tuple(selectors or ()), rules=tuple(rules or ()))
+    return selectors or (), rules or ()
 
 
 def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
@@ -92,12 +85,11 @@ def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
     return OPERATIONS if _EVERY in named else named
 
 
-def _read_override(raw: Any, location: str, *, home: str) -> OverrideRule:
+def _read_override(raw: Any, location: str, *, home: str) -> Rule:
     fields = reading.mapping(raw, location, allowed=("targetOperations", "overriders"))
-    return OverrideRule(
-        operations=_read_operations(
-            fields.get("targetOperations"), f"{location}.targetOperations"
-        ),
+    operations = _read_operations(fields.get("targetOperations"), f"{location}.targetOperations")
+    return Rule(
+        operations=tuple(name for name in operations if name in _PATCHED),
         overriders=_read_overriders(fields.get("overriders"), f"{location}.overriders", home),
     )
 
@@ -129,7 +121,7 @@ def _read_plaintext(raw: Any, location: str) -> tuple[Operation, ...]:
     return compile_operations(items, location=location)
 
 
-def _read_validation(raw: Any, location: str) -> ValidateRule:
+def _read_validation(raw: Any, location: str) -> Rule:
     fields = reading.mapping(raw, location, allowed=_VALIDATORS)
     place = f"{location}.template"
     programs = read_programs(fields, location, refuses=True)
@@ -144,7 +136,7 @@ def _read_validation(raw: Any, location: str) -> ValidateRule:
             refusing[0] = RefusedByProgram(program=programs[0], allows=allows)
         else:
             refusing.insert(0, read_condition(condition, where))
-    return ValidateRule(
+    return Rule(
         operations=_read_operations(
             fields.get("targetOperations"), f"{location}.targetOperations"
         ),

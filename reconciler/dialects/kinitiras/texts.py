@@ -99,9 +99,7 @@ def read_texts(raw: Any, location: str) -> dict[str, str]:
     Raises:
         InvalidPolicy: A value is not a string; it holds an error for each.
     """
-    fields = {} if raw is None else raw
-    if not isinstance(fields, Mapping):
-        raise InvalidPolicy(location, f"expected an object, got {reading.kind_of(raw)}")
+    fields = reading.object_at(raw, location)
     with ErrorList() as errors:
         for name, value in fields.items():
             if not isinstance(value, str):
