@@ -64,14 +64,12 @@ def read_affinity(raw: Any, location: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_spread(raw: Any, location: str) -> list[Any] | None:
+def read_spread(raw: Any, location: str) -> list[Any]:
     """Read ``topologySpreadConstraints``.
 
     Raises:
         InvalidPolicy: A field has another type.
     """
-    if raw is None:
-        return None
     _check(raw, _SPREAD, location)
     return list(raw)
 

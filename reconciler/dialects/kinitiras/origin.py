@@ -14,19 +14,12 @@ from reconciler.engine import reading
 from reconciler.engine.patch.rfc6902 import Operation
 from reconciler.errors import InvalidPolicy
 
+_Reader = Callable[[Any, str], Any]
+
 OPERATIONS: Final = ("add", "replace", "remove")
 _COMMON: Final = ("type", "operation", "replace", "containerCount")
-_TYPES: Final = (
-    "annotations", "labels", "nodeSelector", "hostNetwork", "schedulerName",
-    "resourceRequirements", "resourceOversell", "affinity", "tolerations",
-    "topologySpreadConstraints",
-)  # fmt: skip
 _MAPS: Final = frozenset({"annotations", "labels", "nodeSelector"})
 _RESOURCES: Final = frozenset({"resourceRequirements", "resourceOversell"})
-_FIELDS: Final = tuple(
-    "resourcesOversell" if name == "resourceOversell" else name for name in _TYPES
-)
-"""The fields that hold the values, named as their types except for ``resourcesOversell``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +48,8 @@ class OriginEdit:
         """
         path = self._path(obj)
         current = Path(path).look_up(obj)
-        value = _VALUES[self.type](self, None if current is ABSENT else current)
+        _, changed = _TYPES[self.type]
+        value = changed(self, None if current is ABSENT else current)
         return Operation(name="replace", path=path, value=value)
 
     def _path(self, obj: Mapping[str, Any]) -> tuple[str, ...]:
@@ -100,25 +94,6 @@ def _oversold(edit: OriginEdit, current: Any) -> Any:
     }
 
 
-_VALUES: Final[Mapping[str, Callable[[OriginEdit, Any], Any]]] = MappingProxyType(
-    {
-        **dict.fromkeys(_MAPS, _map),
-        "tolerations": _tolerations,
-        "resourceOversell": _oversold,
-        **dict.fromkeys(
-            (
-                "hostNetwork",
-                "schedulerName",
-                "resourceRequirements",
-                "affinity",
-                "topologySpreadConstraints",
-            ),
-            _exactly,
-        ),
-    }
-)
-
-
 def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
     """Read the list of edits.
 
@@ -137,11 +112,11 @@ def read_origin(raw: Any, location: str) -> tuple[OriginEdit, ...]:
 
 
 def _read(raw: Any, location: str) -> OriginEdit:
-    fields = reading.mapping(raw, location, allowed=(*_COMMON, *_FIELDS))
+    fields = reading.mapping(raw, location, allowed=(*_COMMON, *_FIELDS.values()))
     type_ = fields.get("type")
-    if type_ not in _TYPES:
+    if not isinstance(type_, str) or type_ not in _TYPES:
         raise InvalidPolicy(f"{location}.type", f"expected one of {', '.join(_TYPES)}")
-    field = _FIELDS[_TYPES.index(type_)]
+    field, (read, _) = _FIELDS[type_], _TYPES[type_]
     operation = fields.get("operation", "add" if type_ in _MAPS else "replace")
     if operation not in OPERATIONS:
         raise InvalidPolicy(f"{location}.operation", f"expected one of {', '.join(OPERATIONS)}")
@@ -151,30 +126,21 @@ def _read(raw: Any, location: str) -> OriginEdit:
     if not isinstance(container, int) or isinstance(container, bool) or container < 0:
         raise InvalidPolicy(f"{location}.containerCount", "expected the index of a container")
     return OriginEdit(
-        type=str(type_),
+        type=type_,
         operation=str(operation),
         whole=_true(fields.get("replace"), f"{location}.replace"),
         container=container,
-        value=_value(fields.get(field), str(type_), f"{location}.{field}"),
+        value=read(fields.get(field), f"{location}.{field}"),
     )
 
 
-def _value(raw: Any, type_: str, location: str) -> Any:
-    if type_ in _MAPS:
-        return None if raw is None else read_texts(raw, location)
-    if type_ == "tolerations":
-        return None if raw is None else list(read_tolerations(raw, location))
-    if type_ == "hostNetwork":
-        return _true(raw, location)
-    if type_ == "schedulerName":
-        return "" if raw is None else _checked(raw, str, location, "a string")
-    if type_ == "affinity":
-        return None if raw is None else read_affinity(raw, location)
-    if type_ == "topologySpreadConstraints":
-        return read_spread(raw, location)
-    if type_ == "resourceOversell":
-        return _factors(raw, location)
-    return read_resources(raw, location)
+def _given(read: _Reader) -> _Reader:
+    """Return a reader that keeps null, which stands for no value."""
+    return lambda raw, location: None if raw is None else read(raw, location)
+
+
+def _name(raw: Any, location: str) -> str:
+    return "" if raw is None else str(_checked(raw, str, location, "a string"))
 
 
 def _true(raw: Any, location: str) -> bool:
@@ -197,3 +163,22 @@ def _factors(raw: Any, location: str) -> dict[str, dict[str, float]]:
         }
         for name, amounts in parts.items()
     }
+
+
+_TYPES: Final[Mapping[str, tuple[_Reader, Callable[[OriginEdit, Any], Any]]]] = MappingProxyType(
+    {
+        "annotations": (_given(read_texts), _map),
+        "labels": (_given(read_texts), _map),
+        "nodeSelector": (_given(read_texts), _map),
+        "hostNetwork": (_true, _exactly),
+        "schedulerName": (_name, _exactly),
+        "resourceRequirements": (read_resources, _exactly),
+        "resourceOversell": (_factors, _oversold),
+        "affinity": (_given(read_affinity), _exactly),
+        "tolerations": (_given(read_tolerations), _tolerations),
+        "topologySpreadConstraints": (_given(read_spread), _exactly),
+    }
+)
+"""The types of edits: how the value is read, and what it makes of the current one."""
+_FIELDS: Final = {name: name for name in _TYPES} | {"resourceOversell": "resourcesOversell"}
+"""The fields that hold the values, by type."""

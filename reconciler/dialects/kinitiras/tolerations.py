@@ -13,13 +13,13 @@ _SAME: Final = ("key", "operator", "value", "effect")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def read_tolerations(raw: Any, location: str) -> tuple[Mapping[str, Any], ...]:
+def read_tolerations(raw: Any, location: str) -> list[Mapping[str, Any]]:
     """Read a list of tolerations, by the rules of the API server.
 
     Raises:
         InvalidPolicy: The API server would refuse some; it holds an error for each.
     """
-    return reading.each(_read, raw, location)
+    return list(reading.each(_read, raw, location))
 
 
 def _read(raw: Any, location: str) -> Mapping[str, Any]:
