@@ -223,8 +223,7 @@ class Chain:
     def leave_out(self, policy: PolicyRef) -> None:
         """Undo all changes of the policy of the last step, and skip its remaining rules."""
         if not self.results or self.results[-1].policy != policy:
-            msg = f"other rules have seen already what policy {policy} changed"
-            raise ValueError(msg)
+            raise ValueError(f"other rules have seen already what policy {policy} changed")
         self.left_out.add(policy)
         if policy == self._newest:
             self.obj = self._before

@@ -43,8 +43,7 @@ def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecis
             known, as the roles of the user.
     """
     if verdict.decision is Decision.UNDECIDED:
-        msg = f"match cannot be decided: {'; '.join(verdict.reasons)}"
-        raise EvaluationError(msg)
+        raise EvaluationError(f"match cannot be decided: {'; '.join(verdict.reasons)}")
     if verdict.decision is not Decision.MATCH:
         return TriggerDecision(fires=False, matched=False, message="; ".join(verdict.reasons))
     if program.condition is None:

@@ -1,19 +1,8 @@
 """Values that the caller of a compiler provides in place of a rule's context entries."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenElements:
-    """The values of one name for the elements of a rule's foreach.
-
-    Attributes:
-        values: By the position of the element.
-    """
-
-    name: str
-    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +11,8 @@ class Given:
 
     Attributes:
         names: Names of the values that the caller binds in the context.
-        elements: Values for the elements of its foreach loops.
+        elements: Values for the elements of its foreach loops, by name and then by position.
     """
 
     names: frozenset[str] = frozenset()
-    elements: tuple[GivenElements, ...] = ()
+    elements: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.api.rights import TargetNeed
 from reconciler.engine.context import Context
-from reconciler.engine.match import Decision, KindSelector, Subject
+from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import Convergence, Unmet
 from reconciler.engine.patch import KeyTable
 from reconciler.engine.program import Phase, Program
@@ -61,7 +61,7 @@ class Itself:
         match, origin = self.rule.match, self.rule.origin
         for listing in match.listings():
             places = (origin.namespace,) if origin.namespace else listing.namespaces or ("",)
-            for selector in filter(_is_listable, listing.kinds):
+            for selector in (kind for kind in listing.kinds if kind.is_listable):
                 group = f"{selector.group}/" if selector.group else ""
                 yield TargetNeed(
                     location=origin.selection,
@@ -102,10 +102,6 @@ class Itself:
         if condition is not None and not condition.evaluate(now).passed:
             return Unmet(reason="preconditions not met")
         return self.rule.mutation.apply(None, now, obj, keys)
-
-
-def _is_listable(selector: KindSelector) -> bool:
-    return selector.is_listable
 
 
 def on_existing(program: Program) -> Program:

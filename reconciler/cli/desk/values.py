@@ -10,7 +10,7 @@ from reconciler.cli.desk.files import checked
 from reconciler.cli.desk.operations import OPERATIONS
 from reconciler.dialects.kyverno.autogen import MAX_NAME, PREFIXES
 from reconciler.engine import reading
-from reconciler.engine.given import Given, GivenElements
+from reconciler.engine.given import Given
 from reconciler.engine.match import UserInfo
 from reconciler.errors import InvalidPolicy, InvalidSetting
 
@@ -73,7 +73,7 @@ class PolicyValues:
     triggers: tuple[ObjectValues, ...] = ()
     targets: tuple[ObjectValues, ...] = ()
     rules: Mapping[str, Values] = field(default_factory=dict)
-    elements: Mapping[str, tuple[GivenElements, ...]] = field(default_factory=dict)
+    elements: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class DeskValues:
                 names=frozenset(
                     shared | {split_path(path)[0] for path in known.rules.get(rule, {})}
                 ),
-                elements=known.elements.get(rule, ()),
+                elements=known.elements.get(rule, {}),
             )
             for rule in rules
             for name in copies_of(rule)
@@ -313,7 +313,7 @@ def _of_object(raw: Any, location: str) -> ObjectValues:
     )
 
 
-def _of_rule(raw: Any, location: str) -> tuple[str, Values, tuple[GivenElements, ...]]:
+def _of_rule(raw: Any, location: str) -> tuple[str, Values, Mapping[str, tuple[Any, ...]]]:
     """Return the name of a rule, its values, and those for the elements of its foreach."""
     fields = read_fields(raw, location, allowed=("name", "values", "foreachValues"))
     name = reading.string(fields.get("name"), f"{location}.name")
@@ -322,13 +322,13 @@ def _of_rule(raw: Any, location: str) -> tuple[str, Values, tuple[GivenElements,
     return name, values, each
 
 
-def _of_elements(raw: Any, location: str, common: Values) -> tuple[GivenElements, ...]:
+def _of_elements(raw: Any, location: str, common: Values) -> Mapping[str, tuple[Any, ...]]:
     lists: dict[str, dict[str, list[Any]]] = {}
     for path, values in _pairs(raw, location).items():
         if not isinstance(values, list):
             raise InvalidSetting(f"{location}.{path}: expected a list, a value for each element")
         lists.setdefault(split_path(path)[0], {})[path] = values
-    found: list[GivenElements] = []
+    found: dict[str, tuple[Any, ...]] = {}
     for name, given in lists.items():
         counts = {len(values) for values in given.values()}
         if len(counts) > 1:
@@ -338,9 +338,8 @@ def _of_elements(raw: Any, location: str, common: Values) -> tuple[GivenElements
             shared | {path: values[index] for path, values in given.items()}
             for index in range(counts.pop())
         )
-        trees = tuple(place_values({}, values)[name] for values in each)
-        found.append(GivenElements(name=name, values=trees))
-    return tuple(found)
+        found[name] = tuple(place_values({}, values)[name] for values in each)
+    return found
 
 
 def copies_of(rule: str) -> list[str]:

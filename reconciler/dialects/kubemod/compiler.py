@@ -83,7 +83,7 @@ def _programs(rule: Rule, origin: Origin, annotations: Mapping[str, Any]) -> Ite
         selectors = inside_a_namespace(selectors)
     names = rule.references
     scope = Scope(
-        home="" if in_system else origin.policy.namespace or "default",
+        namespace="" if in_system else origin.policy.namespace or "default",
         pattern=rule.pattern if in_system else None,
         operations=rule.operations,
         selectors=selectors,

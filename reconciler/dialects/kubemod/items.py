@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reconciler.dialects.kubemod.texts import refuse_misreadings
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.reading import mapping, sequence
 from reconciler.engine.values.regexes import Regex, compile_regex, is_found
@@ -14,9 +13,12 @@ from reconciler.languages.gval import (
     Expression,
     Failure,
     compile_expression,
+    faults_of,
     text_of,
     weigh,
 )
+from reconciler.languages.gval.functions import FUNCTIONS
+from reconciler.languages.gval.syntax import Call, Infix, Node, Path, Variable, parts_of
 
 _FIELDS: Final = ("select", "matchFor", "matchValue", "matchValues", "matchRegex", "negate")
 _FOR: Final = ("Any", "All")
@@ -185,3 +187,30 @@ def _values(fields: Mapping[str, Any], location: str) -> frozenset[str] | None:
     if one is not None:
         return frozenset({one})
     return frozenset(texts) or None
+
+
+def refuse_misreadings(tree: Node, location: str) -> None:
+    """Refuse expressions that the original accepts, but fails to evaluate for every object.
+
+    These are a subtraction of names, a call of an unknown function, an operator whose literal
+    operands have wrong types, and an invalid literal regular expression.
+
+    Raises:
+        InvalidPolicy: The tree contains such parts; it holds an error for each.
+    """
+    with ErrorList() as errors:
+        for node in parts_of(tree):
+            if reason := _misread(node):
+                errors.add(InvalidPolicy(location, reason))
+        for fault in faults_of(tree):
+            errors.add(InvalidPolicy(location, fault))
+
+
+def _misread(node: Any) -> str:
+    match node:
+        case Call(name) if name not in FUNCTIONS:
+            return f"there is no function {name}; available: {', '.join(sorted(FUNCTIONS))}"
+        case Infix("-", Path(), Variable()):
+            return 'a name with "-" in it is read as a subtraction: write ["a-name"] for .a-name'
+        case _:
+            return ""

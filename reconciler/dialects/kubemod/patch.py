@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.dialects.kubemod.items import text_in
-from reconciler.dialects.kubemod.texts import refuse_misreadings
+from reconciler.dialects.kubemod.items import refuse_misreadings, text_in
 from reconciler.dialects.kubemod.values import Value, read_value
 from reconciler.dialects.kubemod.view import LAST_APPLIED, REFERENCES, References, View
 from reconciler.engine.allowance import Allowance, Exhausted

@@ -29,7 +29,8 @@ class Scope:
     """The objects of some kinds in some namespaces.
 
     Attributes:
-        home: The namespace of the rule; empty for a rule of the system namespace.
+        namespace: That of the rule, to which it is confined; empty for a rule of the system
+            namespace.
         pattern: Of the namespaces, for a rule of the system namespace; None selects cluster-scoped
             objects.
         operations: The operations of the rule.
@@ -37,7 +38,7 @@ class Scope:
         subresource: The subresource of the requests; empty for all but bindings of Pods.
     """
 
-    home: str
+    namespace: str
     pattern: Regex | None = field(default=None, compare=False)
     operations: tuple[str, ...]
     selectors: tuple[KindSelector, ...]
@@ -48,14 +49,9 @@ class Scope:
     )
 
     @property
-    def namespace(self) -> str:
-        """The namespace to which the rule is confined; empty for one of the system namespace."""
-        return self.home
-
-    @property
     def namespaces(self) -> tuple[str, ...] | None:
         """That namespace in a tuple, None where the rule is not confined."""
-        return (self.home,) if self.home else None
+        return (self.namespace,) if self.namespace else None
 
     @property
     def names(self) -> None:
@@ -102,8 +98,9 @@ class Scope:
         if operation not in operations and (operation or _EXISTING.isdisjoint(operations)):
             asked = operation or "existing objects"
             return f"the rule is for {', '.join(operations)}, not for {asked}"
-        if self.home:
-            return "" if namespace == self.home else f"it is not in namespace {self.home}"
+        if self.namespace:
+            inside = namespace == self.namespace
+            return "" if inside else f"it is not in namespace {self.namespace}"
         if self.pattern is None:
             return (
                 "without targetNamespaceRegex the rule is for cluster-scoped objects only"

@@ -95,11 +95,10 @@ class ConfigMapEntry:
         name = _text(self.config_map, context)
         namespace = "" if self.namespace is None else _text(self.namespace, context)
         if self.bound and namespace not in ("", self.bound):
-            msg = (
+            raise EvaluationError(
                 f'context entry {self.name}: configMap namespace "{namespace}" is different from'
                 f' policy namespace "{self.bound}"'
             )
-            raise EvaluationError(msg)
         place = f"context entry {self.name}: configMap"
         load = ConfigMapLoad(
             namespace=check_name(namespace or self.home, f"{place} namespace"),
@@ -191,11 +190,10 @@ class ElementEntry:
         """Return the value of the current element."""
         index: int = context.data["elementIndex"]
         if index >= len(self.values):
-            msg = (
+            raise EvaluationError(
                 f"foreachValues has {len(self.values)} values for {self.name}, but the list has an"
                 f" element {index}"
             )
-            raise EvaluationError(msg)
         return self.values[index]
 
 
@@ -234,8 +232,7 @@ def call_load(call: Mapping[str, Any], place: str, *, bound: str = "") -> ApiLoa
         check_header(name)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             # The value may be secret, and so may be its type.
-            msg = f"{place}: the header {name} must be a string or a number"
-            raise EvaluationError(msg)
+            raise EvaluationError(f"{place}: the header {name} must be a string or a number")
     return ServiceLoad(
         method=method,
         url=str(service.get("url") or ""),
@@ -281,8 +278,7 @@ def _expression(path: Template, context: Context, name: str) -> Expression:
 def _text(template: Template, context: Context) -> str:
     value = template.render(context)
     if not isinstance(value, str):
-        msg = f"expected a string in a context entry, got {type(value).__name__}"
-        raise EvaluationError(msg)
+        raise EvaluationError(f"expected a string in a context entry, got {type(value).__name__}")
     return value
 
 
@@ -291,8 +287,7 @@ def _pairs(raw: Any, place: str) -> dict[str, Any]:
     if not isinstance(items, list | tuple) or not all(
         isinstance(item, dict) and isinstance(item.get("key"), str) for item in items
     ):
-        msg = f"{place}: expected a list of key and value"
-        raise EvaluationError(msg)
+        raise EvaluationError(f"{place}: expected a list of key and value")
     return {item["key"]: item.get("value") for item in items}
 
 
@@ -302,19 +297,16 @@ def _check_path(path: str, bound: str) -> None:
     # Decoded as the API server does, so that no encoding can disguise a path.
     parts = [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
     if ".." in parts or "." in parts:
-        msg = f"path {path} must not contain dots as a part"
-        raise EvaluationError(msg)
+        raise EvaluationError(f"path {path} must not contain dots as a part")
     start = {"api": 2, "apis": 3}.get(parts[0]) if parts else None
     place = [] if start is None else parts[start : start + 2]
     if len(place) < 2 or place[0] != "namespaces":  # noqa: PLR2004 - the word and the name
-        msg = (
+        raise EvaluationError(
             f"path {path} does not contain a namespace segment, which is required for namespaced"
             " policies"
         )
-        raise EvaluationError(msg)
     if place[1] != bound:
-        msg = (
+        raise EvaluationError(
             f"path {path} refers to namespace {place[1]}, which is different from the policy"
             f" namespace {bound}"
         )
-        raise EvaluationError(msg)

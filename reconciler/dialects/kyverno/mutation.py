@@ -178,8 +178,7 @@ def _apply_operations(
             obj, operations, profile=LENIENT, allowance=context.allowance
         )
     except EvaluationError as error:
-        msg = f"failed to patch resource: {error}"
-        raise EvaluationError(msg) from error
+        raise EvaluationError(f"failed to patch resource: {error}") from error
     return changed
 
 
@@ -246,8 +245,7 @@ def _merge_strategic(
             return plain
         return merge(obj, plain, keys, fronts=edit.fronts, allowance=allowance)
     except EvaluationError as error:
-        msg = f"failed to patch resource: {error}"
-        raise EvaluationError(msg) from error
+        raise EvaluationError(f"failed to patch resource: {error}") from error
 
 
 def _apply_each(
@@ -263,8 +261,7 @@ def _apply_each(
         try:
             result = apply_edits(edit.edits, bound, after, keys)
         except EvaluationError as error:
-            msg = f"failed to mutate elements: {error}"
-            raise EvaluationError(msg) from error
+            raise EvaluationError(f"failed to mutate elements: {error}") from error
         if not isinstance(result, Unmet):
             after = result
     return UNTOUCHED if equal(obj, after) else after
@@ -314,5 +311,4 @@ def _substitute(template: Template, context: Context) -> Any:
     try:
         return template.render(context)
     except EvaluationError as error:
-        msg = f"variable substitution failed: {error}"
-        raise EvaluationError(msg) from error
+        raise EvaluationError(f"variable substitution failed: {error}") from error

@@ -165,6 +165,5 @@ def parts_of(program: Program) -> KyvernoRule:
     if isinstance(program.mutation, Itself):
         return parts_of(program.mutation.rule)
     if not isinstance(program.mutation, KyvernoRule):
-        msg = f"{program.origin.dialect} is another language"
-        raise TypeError(msg)
+        raise TypeError(f"{program.origin.dialect} is another language")
     return program.mutation

@@ -158,7 +158,9 @@ def _trigger_part(
 ) -> tuple[tuple[Entry, ...], Conditions | None, Scope]:
     location = origin.location
     given = defaults.given.get(origin.rule, Given())
-    elements = tuple(ElementEntry(name=it.name, values=it.values) for it in given.elements)
+    elements = tuple(
+        ElementEntry(name=name, values=values) for name, values in given.elements.items()
+    )
     known = replace(TRIGGER, given=given.names, given_elements=elements, late=own, targets=not own)
     entries, scope = compile_entries(
         rule.get("context"), f"{location}.context", known, origin, errors

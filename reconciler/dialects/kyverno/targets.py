@@ -73,11 +73,10 @@ def resolve(index: int, target: Target, context: Context, *, policy_namespace: s
 def _kind(template: Template, context: Context, location: str, field: str) -> str:
     text = _text(template, context, location, field)
     if has_wildcard(text) and not template.constant:
-        msg = (
+        raise EvaluationError(
             f"{location}.{field}: {text} has a wildcard, which is allowed only in a value without"
             " variables"
         )
-        raise EvaluationError(msg)
     return text
 
 
@@ -96,11 +95,10 @@ def _pattern(
         return None
     text = template.render_literal(context, escape=escape)
     if not text:
-        msg = (
+        raise EvaluationError(
             f"{location}.{field}: it resolves to an empty string; an empty {field} never means all"
             " of them"
         )
-        raise EvaluationError(msg)
     if has_wildcard(text):
         return name_pattern(text, exact=False)
     return name_pattern(check_name(literal(text), f"{location}.{field}"), exact=True)

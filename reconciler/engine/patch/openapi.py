@@ -31,8 +31,7 @@ def read_document(document: Mapping[str, Any]) -> Kinds:
         document.get("definitions") or _map(document.get("components")).get("schemas")
     )
     if not definitions:
-        msg = "it has neither definitions nor components.schemas"
-        raise ValueError(msg)
+        raise ValueError("it has neither definitions nor components.schemas")
     reader = _Reader(definitions)
     kinds: Kinds = {}
     for name in sorted(definitions):

@@ -143,9 +143,9 @@ class _Merge:
             merged = self._fields(patch.trim(old, _place(path)), patch.fields, schema, path)
         for key, order in patch.order.items():
             if isinstance(merged.get(key), list):
-                keyed = _Order(schema.field(key) if schema else None, order, (*path, key))
-                listed = keyed.of(merged[key], old.get(key) or [], patch.fields.get(key) or [])
-                merged = {**merged, key: listed}
+                lists = merged[key], old.get(key) or [], patch.fields.get(key) or []
+                field_schema = schema.field(key) if schema else None
+                merged = {**merged, key: _ordered(*lists, order, field_schema, (*path, key))}
         return old if equal(old, merged) else merged
 
     def _list(self, old: list[Any], patch: list[Any], schema: Schema | None, path: Path) -> Any:
@@ -178,30 +178,25 @@ class _Merge:
         return merged
 
 
-class _Order:
-    """A `$setElementOrder` for one list."""
-
-    def __init__(self, schema: Schema | None, order: list[Any], path: Path) -> None:
-        # The API server identifies elements by the first key alone.
-        self._keys = (schema.merge_keys or ())[:1] if schema else ()
-        self._order = order
-        self._place = ".".join(path)
-
-    def of(self, merged: list[Any], old: list[Any], patch: list[Any]) -> list[Any]:
-        """Return the merged list in that order."""
-        if not self._keys and any(isinstance(item, dict | list) for item in merged):
-            raise EvaluationError(
-                f"$setElementOrder/{self._place}: the elements of this list have no key"
-            )
-        identify = partial(_identity, keys=self._keys) if self._keys else directives.scalar
-        named = [item for item in patch if not _directs(item)]
-        return directives.arrange(
-            merged, old, self._order, identify=identify, named=named, place=self._place
-        )
-
-
-def _directs(element: Any) -> bool:
-    return isinstance(element, dict) and directives.STRATEGY in element
+def _ordered(  # noqa: PLR0917 - the list in three states
+    merged: list[Any],
+    old: list[Any],
+    patch: list[Any],
+    order: list[Any],
+    schema: Schema | None,
+    path: Path,
+) -> list[Any]:
+    """Return a merged list in the order of `$setElementOrder`."""
+    # The API server identifies elements by the first key alone.
+    keys = (schema.merge_keys or ())[:1] if schema else ()
+    place = ".".join(path)
+    if not keys and any(isinstance(item, dict | list) for item in merged):
+        raise EvaluationError(f"$setElementOrder/{place}: the elements of this list have no key")
+    identify = partial(_identity, keys=keys) if keys else directives.scalar
+    named = [
+        item for item in patch if not (isinstance(item, dict) and directives.STRATEGY in item)
+    ]
+    return directives.arrange(merged, old, order, identify=identify, named=named, place=place)
 
 
 class _KeyedList:
