@@ -1,6 +1,6 @@
 """Evaluation of a compiled rule: whether it fires, and how it changes an object."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.api.shape import with_texts
@@ -27,8 +27,9 @@ GUARDED = frozenset({"ownerReferences", "finalizers"})
 """Fields of ``metadata`` that decide when and by whom an object is deleted."""
 
 _FIRES = TriggerDecision(fires=True)
+_KIND = ("apiVersion", "kind")
 _IDENTITY = ("name", "namespace", "uid")
-_REQUIRED = ("apiVersion", "kind", "metadata")
+_REQUIRED = (*_KIND, "metadata")
 
 
 def decide(program: Program, verdict: Verdict, context: Context) -> TriggerDecision:
@@ -157,9 +158,13 @@ def _why_refused(
     if not target:
         lost = (name for name in _REQUIRED if before.get(name) and not after.get(name))
         return next((f"{NOT_AN_OBJECT}: it has no {name}" for name in lost), "")
-    if (broken := _broken_identity(before, after)) is not None:
+    old, new = before.get("metadata") or {}, after.get("metadata") or {}
+    broken = _first_changed(_KIND, before, after)
+    if not broken and (field := _first_changed(_IDENTITY, old, new)):
+        broken = f"metadata.{field}"
+    if broken:
         return f"the patch changes {broken}, which makes it another object"
-    if (field := _changed_of(guarded, before, after)) is not None:
+    if field := _first_changed(sorted(guarded), old, new):
         return (
             f"the patch changes metadata.{field}, which decides when the object is deleted:"
             f" --allow-metadata={field} of both programs permits that"
@@ -167,21 +172,8 @@ def _why_refused(
     return ""
 
 
-def _broken_identity(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    for field in ("apiVersion", "kind"):
-        if before.get(field) != after.get(field):
-            return field
-    old, new = before.get("metadata") or {}, after.get("metadata") or {}
-    changed = (field for field in _IDENTITY if old.get(field) != new.get(field))
-    return next((f"metadata.{field}" for field in changed), None)
-
-
-def _changed_of(
-    guarded: frozenset[str], before: Mapping[str, Any], after: Mapping[str, Any]
-) -> str | None:
-    old, new = before.get("metadata") or {}, after.get("metadata") or {}
-    changed = (field for field in sorted(guarded) if old.get(field) != new.get(field))
-    return next(changed, None)
+def _first_changed(fields: Iterable[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    return next((field for field in fields if old.get(field) != new.get(field)), "")
 
 
 def _mutated(obj: Mapping[str, Any]) -> str:

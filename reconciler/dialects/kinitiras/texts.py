@@ -1,5 +1,6 @@
 """The notations in these policies: paths, placeholders and numbers."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -224,7 +225,7 @@ def read_number(raw: Any, location: str) -> Number:
         return Number(raw, is_percent=False)
     text = raw if isinstance(raw, str) else ""
     value = parse_float(text.removesuffix("%"))
-    if value is None or value != value or abs(value) == float("inf"):  # noqa: PLR0124 - not a number
+    if value is None or not math.isfinite(value):
         raise InvalidPolicy(location, "expected a number or a percentage, as 10 or 30%")
     percent = text.endswith("%")
     return Number(value / 100 if percent else value, is_percent=percent)

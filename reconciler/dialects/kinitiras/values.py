@@ -11,6 +11,7 @@ from reconciler.dialects.kinitiras.texts import ABSENT, Path, read_path, read_te
 from reconciler.engine import reading
 from reconciler.engine.context import Context
 from reconciler.engine.loads import Load, NeedsLoad
+from reconciler.engine.values import scalars
 from reconciler.engine.values.gonumbers import parse_float
 from reconciler.errors import InvalidPolicy
 
@@ -204,13 +205,7 @@ def values_of(sources: Sequence[Source], context: Context) -> list[Any]:
 
 def as_text(value: Any) -> str | None:
     """Return the text of a text, number or boolean, or None for any other value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int):
-        return str(value)
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else repr(value)
-    return None
+    return scalars.text(value) if isinstance(value, str | int | float) else None
 
 
 def is_given(value: Any) -> bool:

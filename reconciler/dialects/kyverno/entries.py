@@ -6,12 +6,11 @@ that no expression uses is never fetched.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote
 
+from reconciler.api.paths import segments
 from reconciler.dialects.kyverno.template import Template
 from reconciler.engine.context import Context
 from reconciler.engine.loads import ApiLoad, ConfigMapLoad, GlobalLoad, ServiceLoad, answer_to
@@ -36,8 +35,6 @@ RESERVED = frozenset(
         "target",
     }
 )
-
-_QUERY = re.compile(r"[?#]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +292,7 @@ def _check_path(path: str, bound: str) -> None:
     if not bound:
         return
     # Decoded as the API server does, so that no encoding can disguise a path.
-    parts = [part for part in unquote(_QUERY.split(path)[0]).split("/") if part]
+    parts = segments(path)
     if ".." in parts or "." in parts:
         raise EvaluationError(f"path {path} must not contain dots as a part")
     start = {"api": 2, "apis": 3}.get(parts[0]) if parts else None
