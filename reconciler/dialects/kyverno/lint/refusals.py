@@ -143,7 +143,7 @@ def _filters(block: Any) -> tuple[list[Mapping[str, Any]], bool]:
         return [], False
     for form in ("any", "all"):
         if block.get(form):
-            return list(block[form]), form == "all"
+            return [item or {} for item in block[form]], form == "all"
     direct = {name: block[name] for name in FILTER_FIELDS if block.get(name)}
     return [direct] if direct else [], False
 

@@ -56,24 +56,28 @@ def compile_user_checks(
         )
     subjects = _read_subjects(raw, location)
     if subjects:
-        accepts = _compile_subjects(subjects)
+        accepts = compile_subjects(subjects)
         yield Check(
             lambda subject: accepts(_user(subject)),
             "user info does not match subject for the given conditionBlock",
         )
 
 
-def _compile_subjects(subjects: Iterable[Mapping[str, Any]]) -> Callable[[UserInfo], bool]:
+def compile_subjects(subjects: Iterable[Mapping[str, Any]]) -> Callable[[UserInfo], bool]:
+    """Compile RBAC subjects to a predicate; a subject of an unknown kind never matches."""
     users: list[str] = []
     groups: list[str] = []
     for subject in subjects:
-        match subject["kind"]:
+        match subject.get("kind"):
             case "User":
-                users.append(subject["name"])
+                users.append(subject.get("name", ""))
             case "Group":
-                groups.append(subject["name"])
+                groups.append(subject.get("name", ""))
+            case "ServiceAccount":
+                name = f"{subject.get('namespace', '')}:{subject.get('name', '')}"
+                users.append(f"system:serviceaccount:{name}")
             case _:
-                users.append(f"system:serviceaccount:{subject['namespace']}:{subject['name']}")
+                pass
     fits_user, fits_group = wildcard.compile_any(users), wildcard.compile_any(groups)
     return lambda user: fits_user(user.username) or any(map(fits_group, user.groups))
 

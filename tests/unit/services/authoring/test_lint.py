@@ -538,6 +538,12 @@ def test_each_refused_policy_gives_exactly_one_error(
     assert [(item.code, item.location) for item in errors] == [(code, location)]
 
 
+@pytest.mark.parametrize("other", [None, {}])
+def test_an_empty_filter_covers_nothing_and_is_not_covered(other: Any) -> None:
+    blank = excluded({"any": [other, OF_ONE]}, {"any": [other, PATTERN]})
+    assert not [item for item in found(blank) if item.level is Level.ERROR]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
