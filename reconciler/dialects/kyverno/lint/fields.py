@@ -45,15 +45,15 @@ def existing_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Find
 
 
 def rule_findings(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
-    """Yield findings about one rule as it is written."""
+    """Yield findings about one rule, which compiles, as it is written."""
     operations: set[str] = set()
     for section in ("match", "exclude"):
-        block = _map(rule.get(section))
+        block = rule.get(section) or {}
         place = f"{location}.{section}"
         if any(block.get(name) for name in FILTER_FIELDS):
             yield _deprecated(place, f"put the filter into a list, under {section}.any")
         for item, where in _filters(block, place):
-            resources = _map(item.get("resources"))
+            resources = item.get("resources") or {}
             if resources.get("name"):
                 yield _deprecated(f"{where}.resources.name", "use the list resources.names")
             if section == "match":
@@ -67,9 +67,8 @@ def rule_findings(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
 
 
 def _operator(condition: Mapping[str, Any], place: str) -> Iterator[Finding]:
-    written = condition.get("operator")
-    name = _CANONICAL.get(written.lower(), "") if isinstance(written, str) else ""
-    if name:
+    written = condition["operator"]
+    if name := _CANONICAL.get(written.lower()):
         yield warning(
             "deprecated-operator",
             f"{place}.operator",
@@ -119,28 +118,28 @@ def _filters(block: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str
     yield block, place
     for form in ("any", "all"):
         for index, item in enumerate(block.get(form) or ()):
-            yield _map(item), f"{place}.{form}[{index}]"
+            yield item or {}, f"{place}.{form}[{index}]"
 
 
 def _conditions(raw: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str]]:
     """Yield the preconditions of a rule, of its targets and of every foreach."""
     if raw.get("preconditions") is not None:
         yield raw["preconditions"], f"{place}.preconditions"
-    if isinstance(raw.get("mutate"), Mapping):
+    if raw.get("mutate"):
         yield from _conditions(raw["mutate"], f"{place}.mutate")
     for field in ("targets", "foreach"):
         for index, item in enumerate(raw.get(field) or ()):
-            yield from _conditions(_map(item), f"{place}.{field}[{index}]")
+            yield from _conditions(item, f"{place}.{field}[{index}]")
 
 
 def _each_condition(raw: Any, place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
     if isinstance(raw, list):
         for index, item in enumerate(raw):
-            yield _map(item), f"{place}[{index}]"
+            yield item, f"{place}[{index}]"
         return
     for form in ("any", "all"):
-        for index, item in enumerate(_map(raw).get(form) or ()):
-            yield _map(item), f"{place}.{form}[{index}]"
+        for index, item in enumerate(raw.get(form) or ()):
+            yield item, f"{place}.{form}[{index}]"
 
 
 def _deprecated(place: str, cure: str) -> Finding:
@@ -148,7 +147,3 @@ def _deprecated(place: str, cure: str) -> Finding:
     return note(
         "deprecated-field", place, f"this form of {field} is deprecated; it still works", cure
     )
-
-
-def _map(raw: Any) -> Mapping[str, Any]:
-    return raw if isinstance(raw, Mapping) else {}

@@ -30,20 +30,23 @@ def patch_findings(program: Program, rule: Mapping[str, Any]) -> Iterator[Findin
     # Preconditions of the rule see the trigger only, so they cannot detect earlier changes.
     guarded = all(target.preconditions is not None for target in parts_of(program).targets)
     yield from _unsettled(program, place, guarded=guarded)
-    yield from _of_mutate(rule.get("mutate"), place, guarded=guarded)
+    for block, where, inner in blocks(rule["mutate"], place, guarded=guarded):
+        yield from _in_map(block.get("patchStrategicMerge"), f"{where}.patchStrategicMerge")
+        if text := block.get("patchesJson6902"):
+            yield from _of_operations(text, f"{where}.patchesJson6902", guarded=inner)
 
 
-def _of_mutate(mutate: Any, place: str, *, guarded: bool) -> Iterator[Finding]:
-    if not isinstance(mutate, Mapping):
-        return
-    yield from _in_map(mutate.get("patchStrategicMerge"), f"{place}.patchStrategicMerge")
-    text = mutate.get("patchesJson6902")
-    if isinstance(text, str):
-        yield from _of_operations(text, f"{place}.patchesJson6902", guarded=guarded)
-    blocks = mutate.get("foreach")
-    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
-        inner = guarded or (isinstance(block, Mapping) and bool(block.get("preconditions")))
-        yield from _of_mutate(block, f"{place}.foreach[{index}]", guarded=inner)
+def blocks(
+    mutate: Mapping[str, Any], place: str, *, guarded: bool = False
+) -> Iterator[tuple[Mapping[str, Any], str, bool]]:
+    """Yield a valid mutate block and each foreach in it, with its location.
+
+    Also yields whether preconditions of it, or of a block around it, guard it.
+    """
+    yield mutate, place, guarded
+    for index, block in enumerate(mutate.get("foreach") or ()):
+        inner = guarded or bool(block.get("preconditions"))
+        yield from blocks(block, f"{place}.foreach[{index}]", guarded=inner)
 
 
 def _of_operations(text: str, place: str, *, guarded: bool) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.dialects.finding import Finding, Guard, refusal
-from reconciler.dialects.kyverno.lint.patches import drawn, written
+from reconciler.dialects.kyverno.lint.patches import blocks, drawn, written
 from reconciler.engine.program import Program
 from reconciler.languages.jmespath import braces
 
@@ -24,19 +24,11 @@ def protected_findings(
         guard: Returns why a field or call is refused.
     """
     if not program.changes_trigger:
-        yield from _of_mutate(rule.get("mutate"), f"{program.origin.location}.mutate", guard)
+        for block, place, _ in blocks(rule["mutate"], f"{program.origin.location}.mutate"):
+            for where, field in (*_merged(block, place), *_operated(block, place)):
+                if reason := guard.of_field(field):
+                    yield refusal("guarded-metadata", where, reason, _CURE)
     yield from _of_calls(rule, program.origin.location, guard)
-
-
-def _of_mutate(mutate: Any, place: str, guard: Guard) -> Iterator[Finding]:
-    if not isinstance(mutate, Mapping):
-        return
-    for where, field in (*_merged(mutate, place), *_operated(mutate, place)):
-        if reason := guard.of_field(field):
-            yield refusal("guarded-metadata", where, reason, _CURE)
-    blocks = mutate.get("foreach")
-    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
-        yield from _of_mutate(block, f"{place}.foreach[{index}]", guard)
 
 
 def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
@@ -50,11 +42,8 @@ def _merged(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
 
 def _operated(mutate: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
     """Yield the fields of metadata that a JSON patch writes, with their locations."""
-    text = mutate.get("patchesJson6902")
-    if not isinstance(text, str):
-        return
     where = f"{place}.patchesJson6902"
-    for index, operation in enumerate(drawn(text, where, "x")):
+    for index, operation in enumerate(drawn(mutate.get("patchesJson6902") or "", where, "x")):
         if operation.name == "test":
             continue
         for path in (operation.path, operation.source if operation.name == "move" else ()):

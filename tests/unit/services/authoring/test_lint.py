@@ -917,6 +917,7 @@ def test_api_calls_to_protected_paths_are_refused(
     location = f"{TARGET if place == 'target' else RULE}.context[0].apiCall"
     protected = [item for item in findings if item.code == "protected-call"]
     assert [item.location for item in protected] == ([location] if refused else [])
+    assert all("whatever rights" in item.cure for item in protected)
 
 
 OWNERS = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}]
@@ -944,6 +945,7 @@ OWNERS = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}]
 def test_a_patch_of_finalizers_or_owner_references_is_refused(obj: dict[str, Any]) -> None:
     (finding,) = [item for item in found(obj) if item.code == "guarded-metadata"]
     assert finding.level is Level.ERROR
+    assert "whatever rights" in finding.cure
 
 
 @pytest.mark.parametrize(
