@@ -1,15 +1,15 @@
 """The CUE programs of policies, which a separate command evaluates: their input and output."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from typing_extensions import override
 
-from reconciler.api.rights import Need, ReadNeed
 from reconciler.dialects.kinitiras.condition import Refuses
 from reconciler.dialects.kinitiras.texts import read_text
+from reconciler.dialects.kinitiras.values import Source
 from reconciler.engine.context import Context
 from reconciler.engine.loads import CueLoad, answer_to
 from reconciler.engine.outcome import ConditionResult
@@ -22,7 +22,7 @@ _OPERATIONS: Final = ("add", "remove", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CueProgram:
+class CueProgram(Source):
     """A CUE program.
 
     Attributes:
@@ -40,15 +40,12 @@ class CueProgram:
     loads = True
 
     @property
+    @override
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths of its input."""
         names = ("object", "oldObject") if self.rendered or self.refuses else ("object",)
         return frozenset(("request", name) for name in names)
 
-    def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield nothing: the program reads nothing but its input."""
-        return iter(())
-
+    @override
     def of(self, context: Context) -> Any:
         """Return the output of the program, None where it has none of that name.
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from typing_extensions import override
+
 from reconciler.api.rights import Need, ReadNeed
 from reconciler.dialects.kinitiras.references import OwnerReference, read_object_reference
 from reconciler.dialects.kinitiras.services import read_service_reference
@@ -48,8 +50,8 @@ class Source(Protocol):
         ...
 
     def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield the rights that reading the value requires."""
-        ...
+        """Yield the rights that reading the value requires; none for a part of the request."""
+        return iter(())
 
 
 class PartOf(Source, Protocol):
@@ -62,7 +64,7 @@ class PartOf(Source, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Source):
     """A value that the policy itself contains."""
 
     value: Any
@@ -70,18 +72,13 @@ class Constant:
     loads = False
     reads = frozenset[tuple[str, ...]]()
 
+    @override
     def of(self, context: Context) -> Any:
-        """Return the value."""
-        del context
         return self.value
-
-    def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield nothing."""
-        return iter(())
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Source):
     """A part of the object of a request, or of its old object."""
 
     field: str
@@ -89,6 +86,7 @@ class Reference:
 
     loads = False
 
+    @override
     def of(self, context: Context) -> Any:
         """Return the part, or `ABSENT` if the object does not have it.
 
@@ -100,13 +98,9 @@ class Reference:
         return self.path.look_up(request.get(self.field) or {})
 
     @property
+    @override
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The path of the object."""
         return frozenset({("request", self.field)})
-
-    def needs(self) -> Iterator[Need | ReadNeed]:
-        """Yield nothing: the request carries it."""
-        return iter(())
 
 
 def read_constant(raw: Any, location: str) -> Constant:
